@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.faults")
 
-_MOST_WARNINGS, _MOST_OTHERS = 16, 8
+_MAX_WARNINGS, _MAX_OTHERS = 16, 8
 """Lines a minute: a node has 16 chips at most, and each of them may fail at once."""
 _TAKES_NOTHING = frozenset({ChangeKind.ENDED, ChangeKind.RELEASED, ChangeKind.REPEATED})
 
@@ -30,9 +30,9 @@ class ChangeLog:
 
     def __init__(self) -> None:
         self._warnings = PacedLines(
-            log, logging.WARNING, _MOST_WARNINGS, many="%d changes take chips or the node out: %s"
+            log, logging.WARNING, _MAX_WARNINGS, many="%d changes take chips or the node out: %s"
         )
-        self._others = PacedLines(log, logging.INFO, _MOST_OTHERS, many="%d more changes: %s")
+        self._others = PacedLines(log, logging.INFO, _MAX_OTHERS, many="%d more changes: %s")
 
     def log_changes(self, changes: Iterable[Change]) -> None:
         """Log these."""
@@ -77,11 +77,11 @@ def _held(state: PolicyState) -> Iterator[tuple[bool, str]]:
 
     ``is_mild`` is whether the fault leaves the chip or node in service.
     """
-    for subject, known in state.subjects():
-        codes = dict.fromkeys(known.faults)
-        if isinstance(known, ChipState):
-            codes |= dict.fromkeys(upgrade.code for upgrade in known.upgrades)
+    for subject, subject_state in state.subjects():
+        codes = dict.fromkeys(subject_state.faults)
+        if isinstance(subject_state, ChipState):
+            codes |= dict.fromkeys(upgrade.code for upgrade in subject_state.upgrades)
         for code in codes:
-            level = level_of(known, code)
+            level = level_of(subject_state, code)
             is_mild = not takes_out(level, is_network=is_network(code))
             yield is_mild, f"{subject} {code} {level or 'without a level'}"

@@ -47,12 +47,14 @@ class ChipList:
         self._state_dir = state_dir
         self._named: set[int] = set()
 
-    def apply_listing(self, chips: Sequence[Chip], found: Inventory | None, library: str) -> bool:
-        """Apply a listing of ``chips``; ``found`` is the rest of the inventory, from ``library``.
+    def apply_listing(
+        self, chips: Sequence[Chip], identified: Inventory | None, library: str
+    ) -> bool:
+        """Apply a listing of ``chips``; ``identified`` is the inventory by ``library``, if known.
 
         Returns whether chips are missing. Raises ``DriverError`` for an unknown card family.
         """
-        inventory = found or self._last_known(tuple(chips), library)
+        inventory = identified or self._last_known(tuple(chips), library)
         if inventory is None:
             return False
         family = family_of(inventory)
@@ -62,8 +64,14 @@ class ChipList:
             super_pod = super_pod_ids(inventory.super_pod, family)
         item = ChipsListed(
             tuple(
-                ListedChip(one.physical_id, one.logic_id, one.device_id, one.die, one.serial)
-                for one in chips
+                ListedChip(
+                    chip.physical_id,
+                    chip.logic_id,
+                    chip.device_id,
+                    chip.die,
+                    chip.serial,
+                )
+                for chip in chips
             ),
             inventory.family,
             self._wall_clock(),
@@ -94,9 +102,9 @@ class ChipList:
         for chip in missing:
             if chip not in self._named:
                 self._named.add(chip)
-                known = self._fault_state.state.chips[chip]
+                state = self._fault_state.state.chips[chip]
                 name = f"{self._document.device_type}-{chip}"
-                serial = "" if known.place is None else known.place.serial
+                serial = "" if state.place is None else state.place.serial
                 log.warning(
                     "%s%s was in this node before and the driver does not list it: what is known "
                     "of it stays, and it is not free. If it was taken out on purpose: "

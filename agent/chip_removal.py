@@ -32,9 +32,9 @@ BECAUSE = "an operator removed it from this node (vigil forget)"
 _FOLDER = "forget"
 
 
-def is_answering(known: ChipState) -> bool:
+def is_answering(state: ChipState) -> bool:
     """Return whether the chip has answered since the start, also at the last call."""
-    return not known.silent and CHIP_SOURCE not in known.blind and CARD_DROP not in known.faults
+    return not state.silent and CHIP_SOURCE not in state.blind and CARD_DROP not in state.faults
 
 
 def request_removal(state_dir: Path, name: str) -> Path:
@@ -87,10 +87,10 @@ class ChipRemoval:
 
     def _decide(self, name: str) -> None:
         chip = chip_of(name)
-        known = None if chip is None else self._fault_state.state.chips.get(chip)
-        if chip is None or known is None or name != f"{self._document.device_type}-{chip}":
+        state = None if chip is None else self._fault_state.state.chips.get(chip)
+        if chip is None or state is None or name != f"{self._document.device_type}-{chip}":
             log.warning("%s is not forgotten: no such chip is known", name)
-        elif is_answering(known):
+        elif is_answering(state):
             log.warning("%s is not forgotten: the chip answers the driver's calls", name)
         else:
             log.warning("%s is forgotten: %s", name, BECAUSE)

@@ -89,9 +89,9 @@ else:
         "_CollectorSections",
         __base__=Section,
         **{
-            one.name.replace("-", "_"): (one.settings, one.settings())
-            for one in COLLECTORS
-            if one.settings is not Section
+            collector.name.replace("-", "_"): (collector.settings, collector.settings())
+            for collector in COLLECTORS
+            if collector.settings is not Section
         },
     )
 
@@ -128,8 +128,8 @@ class AgentConfiguration(_CollectorSections):
 
     def settings_of(self, model: type[S]) -> S:
         """Return the section of the collector whose settings are a ``model``."""
-        found = (value for _, value in self if type(value) is model)
-        return next(found, model())
+        sections = (value for _, value in self if type(value) is model)
+        return next(sections, model())
 
     @model_validator(mode="after")
     def _old_heartbeats_have_a_place(self) -> Self:

@@ -272,12 +272,16 @@ class Agent:
                 await context.driver.listed(),
                 parts.documents.device_info.inventory,
             )
-            found = context.driver.found
-            is_missing = parts.chips.listing.apply_listing(chips, found, context.driver.library)
+            identified = context.driver.found
+            is_missing = parts.chips.listing.apply_listing(
+                chips, identified, context.driver.library
+            )
             context.driver.list_again(is_missing)
             if parts.documents.device_info.inventory not in (None, before):
-                if found is not None and found.virtual:
-                    log.error("device-info is not written: %s", status.unsupported(found.virtual))
+                if identified is not None and identified.virtual:
+                    log.error(
+                        "device-info is not written: %s", status.unsupported(identified.virtual)
+                    )
                 now_ms = context.wall_clock()
                 parts.documents.wake(now_ms)
                 # A chip that is silent for longer is not waited for; no event marks that time.

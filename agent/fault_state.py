@@ -145,7 +145,10 @@ class FaultState:
         self.snapshot()
         # The tables may differ from those of the last process, for instance in another release.
         inputs: list[Input] = [Configured(self.texts.digest, now_ms)]
-        if any(times_capped(known, now_ms) is not known for _, known in self.state.subjects()):
+        if any(
+            times_capped(subject_state, now_ms) is not subject_state
+            for _, subject_state in self.state.subjects()
+        ):
             inputs.append(ClockSetBack(now_ms))
         self.apply(inputs)
         self._log.begin(self.state)

@@ -401,8 +401,8 @@ class OwnDeviceInfo(OwnDocument):
         """Apply the write of another program to a document that we only compare.
 
         It may hold releases. A chip that it names can be released from now on, as if we had written
-        the name. A name that the Device Plugin itself leaves out is no operator's release (defects
-        K01 to K03).
+        the name. A name that the Device Plugin itself leaves out is not released by an operator
+        (defects K01 to K03).
         """
         made = self._device_info
         if made.stamp_of(foreign) is None:

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.fault_configuration")
 
-KEPT_NAME = "fault-config.json"
+COPY_NAME = "fault-config.json"
 _NAMES = (*DOCUMENTS, POLL_INTERVAL_KEY)
-_LONGEST_BYTES = 10 << 20
+_MAX_BYTES = 10 << 20
 _LINKS = 40
-_AGAIN_SECONDS = 30.0
+_RETRY_SECONDS = 30.0
 
 
 class Files(msgspec.Struct, frozen=True):
@@ -68,9 +68,9 @@ def _read(path: Path) -> str:
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(0, "it was replaced by what is not a file")
-        content = file.read(_LONGEST_BYTES + 1)
-    if len(content) > _LONGEST_BYTES:
-        raise OSError(0, f"it is longer than {_LONGEST_BYTES >> 20} MiB")
+        content = file.read(_MAX_BYTES + 1)
+    if len(content) > _MAX_BYTES:
+        raise OSError(0, f"it is longer than {_MAX_BYTES >> 20} MiB")
     return content.decode(errors="replace")
 
 
@@ -87,22 +87,22 @@ async def watch_files(directory: Path) -> AsyncIterator[Files]:
             with Inotify() as inotify:
                 while True:
                     awaited = await asyncio.to_thread(_watch_all, inotify, directory)
-                    found = await asyncio.to_thread(read_files, directory)
-                    if found != before:
-                        before = found
-                        yield found
+                    files = await asyncio.to_thread(read_files, directory)
+                    if files != before:
+                        before = files
+                        yield files
                     while True:
                         changed, everything = await inotify.changes()
-                        if everything or any(_is_relevant(*one, awaited) for one in changed):
+                        if everything or any(_is_relevant(*change, awaited) for change in changed):
                             break
         except OSError as error:
             trouble = f"{directory} cannot be watched, it is read twice a minute: {error.strerror}"
-        found = await asyncio.to_thread(read_files, directory)
-        found = msgspec.structs.replace(found, trouble=trouble)
-        if found != before:
-            before = found
-            yield found
-        await asyncio.sleep(_AGAIN_SECONDS)
+        files = await asyncio.to_thread(read_files, directory)
+        files = msgspec.structs.replace(files, trouble=trouble)
+        if files != before:
+            before = files
+            yield files
+        await asyncio.sleep(_RETRY_SECONDS)
 
 
 def _is_relevant(directory: Path, name: str, awaited: dict[Path, str]) -> bool:
@@ -164,7 +164,7 @@ def read_stored(state_dir: Path) -> InForce | None:
 
     ``None`` where nothing usable is stored.
     """
-    path = state_dir / KEPT_NAME
+    path = state_dir / COPY_NAME
     try:
         in_force = msgspec.json.decode(path.read_bytes(), type=InForce)
         catalogue_of(in_force.texts)
@@ -178,8 +178,8 @@ def read_stored(state_dir: Path) -> InForce | None:
 
 def store_in_force(state_dir: Path, in_force: InForce) -> None:
     """Store ``in_force`` durably for the next start. Raises ``OSError``."""
-    path = state_dir / KEPT_NAME
-    temporary = path.with_name(f".{KEPT_NAME}.new")
+    path = state_dir / COPY_NAME
+    temporary = path.with_name(f".{COPY_NAME}.new")
     with temporary.open("wb") as file:
         file.write(msgspec.json.encode(in_force))
         file.flush()

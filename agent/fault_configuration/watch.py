@@ -43,9 +43,9 @@ log = logging.getLogger("agent.fault_configuration")
 
 _FIRST_ANSWER_SECONDS = 1.0
 _STORE_SECONDS = 1.0
-_AGAIN_SECONDS = 30.0
-_LOGGED = 50
-_EVENT_BYTES = 1024
+_RETRY_SECONDS = 30.0
+_MAX_LOGGED = 50
+_MAX_EVENT_BYTES = 1024
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,9 @@ class FaultConfiguration:
     def trouble(self) -> str | None:
         """Why a change would not be noticed now."""
         reasons = self._troubles.reasons
-        troubles = {reasons[one]: None for one in CONFIG_MAPS if one in reasons}
+        troubles = {
+            reasons[config_map]: None for config_map in CONFIG_MAPS if config_map in reasons
+        }
         return "; ".join(troubles) or self._files.trouble
 
     def begin(self) -> None:
@@ -132,7 +134,7 @@ class FaultConfiguration:
 
     async def _follow_store(self, config_map: OperatorConfigMap) -> None:
         selection = Selection(config_map.namespace, config_map.name, shows_malformed=True)
-        async for event in followed(partial(self._store.watch, selection), _AGAIN_SECONDS):
+        async for event in followed(partial(self._store.watch, selection), _RETRY_SECONDS):
             if isinstance(event, Interrupted):
                 self._troubles.begin(config_map, event.reason)
             else:
@@ -196,10 +198,12 @@ class FaultConfiguration:
             FaultProblem(
                 config_map.name,
                 ConfigurationPlace.CONFIG_MAP,
-                Problem("$", f"is no document and left out, what is in force stays: {problem}"),
+                Problem(
+                    "$", f"is not a valid document and left out, what is in force stays: {problem}"
+                ),
                 config_map,
             )
-            for config_map, problem in sorted(self._spoilt.items(), key=lambda one: one[0].name)
+            for config_map, problem in sorted(self._spoilt.items(), key=lambda item: item[0].name)
         )
         return replace(judged, problems=(*spoilt, *judged.problems))
 
@@ -208,8 +212,8 @@ class FaultConfiguration:
 
         A configuration that only this node's own files have given is not stored.
         """
-        known = bool(self._data) and self._all_answered()
-        return (known or self._on_disk is not None) and self._on_disk != self._newest.in_force
+        has_answers = bool(self._data) and self._all_answered()
+        return (has_answers or self._on_disk is not None) and self._on_disk != self._newest.in_force
 
     async def _store_on_disk(self) -> NoReturn:
         trouble = Trouble(
@@ -225,7 +229,7 @@ class FaultConfiguration:
                 except OSError as error:
                     trouble.begin(str(error))
                     self._stored.set()
-                    await is_set_within(self._to_store, _AGAIN_SECONDS)
+                    await is_set_within(self._to_store, _RETRY_SECONDS)
                     self._to_store.clear()
                 else:
                     trouble.end()
@@ -243,15 +247,17 @@ class FaultConfiguration:
         self._logged = frozenset(problems)
         if not new and not gone:
             return
-        for problem in new[:_LOGGED]:
+        for problem in new[:_MAX_LOGGED]:
             log.warning("%s", problem)
-        if len(new) > _LOGGED:
+        if len(new) > _MAX_LOGGED:
             log.warning("fault configuration: there are more problems; vigil validate shows them")
         if not problems:
             log.info("fault configuration: nothing is wrong with it any more")
         for config_map in CONFIG_MAPS:
             if any(problem.config_map == config_map for problem in new):
-                of_it = [one for one in problems.values() if one.config_map == config_map]
+                of_it = [
+                    problem for problem in problems.values() if problem.config_map == config_map
+                ]
                 self._post(config_map, of_it)
 
     def _post(self, config_map: OperatorConfigMap, problems: Sequence[FaultProblem]) -> None:
@@ -271,7 +277,7 @@ class FaultConfiguration:
                 normal=False,
                 reason="FaultConfigurationProblem",
                 action="ReadFaultConfiguration",
-                message=message.encode()[:_EVENT_BYTES].decode(errors="ignore"),
+                message=message.encode()[:_MAX_EVENT_BYTES].decode(errors="ignore"),
                 first_ms=now_ms,
                 last_ms=now_ms,
             )

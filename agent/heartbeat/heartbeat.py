@@ -206,7 +206,7 @@ class Heartbeat:
     async def leave(self, absence_seconds: float) -> None:
         """Beat for the last time: the node is lost only after ``absence_seconds`` of silence.
 
-        So a planned stop (an upgrade that pulls an image) is no loss of the node. An agent that may
+        So a planned stop (an upgrade that pulls an image) does not lose the node. An agent that may
         not beat now writes nothing. Raises ``StoreError``.
         """
         interval_seconds = absence_seconds / SILENT_INTERVALS

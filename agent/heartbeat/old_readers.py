@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.heartbeat")
 
-_SHORTEST_RELAYED_SECONDS = 3
+_MIN_RELAYED_SECONDS = 3
 _REFUSED_SECONDS = 60.0
 
 
@@ -98,9 +98,9 @@ class RequiredLabel:
         name, value = HEARTBEAT_LABEL
         if node.labels.get(name) == value:
             return None
-        found = f"its value is {node.labels[name]!r}" if name in node.labels else "it is not there"
+        state = f"its value is {node.labels[name]!r}" if name in node.labels else "it is not there"
         return (
-            f"label {name}={value} of node {self._node}: {found}, so readers of old releases leave "
+            f"label {name}={value} of node {self._node}: {state}, so readers of old releases leave "
             f"its heartbeat out; kubectl label node {self._node} --overwrite {name}={value}"
         )
 
@@ -138,7 +138,7 @@ def old_readers(
         annotations = NodeAnnotations(objects, node, interval_seconds)
     else:
         beating = NodeInfoBeat(Generation(generation), interval_seconds, lambda: bool(stalled()))
-        if interval_seconds < _SHORTEST_RELAYED_SECONDS:
+        if interval_seconds < _MIN_RELAYED_SECONDS:
             log.warning(
                 "heartbeat.interval_seconds is %g: a ClusterD of 6.0.RC relays heartbeats every 5 "
                 "to 6 s, so it would report nodes as lost and found. Use 5; the least is 3",

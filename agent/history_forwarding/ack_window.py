@@ -22,7 +22,7 @@ WINDOW = 8
 _FIRST_SECONDS = 2.0
 _LAST_SECONDS = 5.0
 _ASKED_SECONDS = 0.4
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class AckWindow:
         self.sent_upto = None
         self.sent.clear()
         self._asked = None
-        self._due = now + _LOOK_SECONDS * random.uniform(0.5, 1)
+        self._due = now + _POLL_SECONDS * random.uniform(0.5, 1)
 
     def acknowledge(self, sequence: int, now: float) -> int:
         """Apply an acknowledgement of all rows up to ``sequence``.

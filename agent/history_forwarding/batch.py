@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.episodes")
 
-LARGEST_ROW = 2 << 20
+MAX_ROW_BYTES = 2 << 20
 """Bytes: a larger row fits into no batch (``stores.mqtt.channel``) and is reported as
 lost.
 """
@@ -44,7 +44,7 @@ def batch_of(node: str, rows: UnacknowledgedRows, after: int) -> HistoryBatch | 
 
 
 def _events(row: JournalRow) -> Iterator[EpisodeEvent]:
-    if len(row.body) > LARGEST_ROW:
+    if len(row.body) > MAX_ROW_BYTES:
         raise JournalError(f"row {row.sequence} has {len(row.body)} bytes")
     for place, change in enumerate(changes_of(row)):
         yield episode_event(row.sequence, place, change)

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.episodes")
 
-_ROWS = 64
-_BYTES = 64 << 10
+_MAX_ROWS = 64
+_MAX_BYTES = 64 << 10
 _SEND_SECONDS = 10.0
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 _TROUBLE = (sqlite3.Error, OSError)
 
 
@@ -161,8 +161,8 @@ class HistoryForwarder:
     async def _count(self, acknowledged: int) -> None:
         """Count the rows behind ``acknowledged`` in the journal."""
         with contextlib.suppress(*_TROUBLE):
-            found = await asyncio.to_thread(read_behind, self._path, acknowledged)
-            self._behind, self._since_ms = found
+            behind = await asyncio.to_thread(read_behind, self._path, acknowledged)
+            self._behind, self._since_ms = behind
 
     async def _send_changes(self) -> NoReturn:
         while True:
@@ -176,12 +176,12 @@ class HistoryForwarder:
         Returns the seconds to wait, ``None`` until something happens.
         """
         if self._name is None and not await self._begin():
-            return _AGAIN_SECONDS
+            return _RETRY_SECONDS
         if self._window.seconds(now_seconds()) == 0:
             await self._repeat()
         while self._more and self._window.may_send():
             if not await self._send_next():
-                return _AGAIN_SECONDS
+                return _RETRY_SECONDS
         return self._window.seconds(now_seconds())
 
     async def _begin(self) -> bool:
@@ -217,7 +217,7 @@ class HistoryForwarder:
         """Send the next batch; return ``False`` while the journal cannot be read."""
         after = self._window.sent_upto
         self._more = False
-        unacknowledged = await self._read(after or 0, rows=_ROWS)
+        unacknowledged = await self._read(after or 0, rows=_MAX_ROWS)
         if unacknowledged is None:
             self._more = True
             return False
@@ -242,7 +242,7 @@ class HistoryForwarder:
     async def _read(self, after: int, rows: int) -> UnacknowledgedRows | None:
         try:
             return await asyncio.to_thread(
-                read_unacknowledged, self._path, after, max_rows=rows, max_bytes=_BYTES
+                read_unacknowledged, self._path, after, max_rows=rows, max_bytes=_MAX_BYTES
             )
         except _TROUBLE:
             return None  # the journal logs what is wrong with it

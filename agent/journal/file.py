@@ -200,8 +200,8 @@ def sync_to_disk(path: Path) -> None:
 
 def _restored_journal(connection: sqlite3.Connection) -> RestoredJournal:
     def rows(where: str, parameters: Sequence[object] = ()) -> tuple[JournalRow, ...]:
-        found = connection.execute(f"SELECT * FROM rows {where}", parameters)
-        return tuple(JournalRow(*row) for row in found)
+        matches = connection.execute(f"SELECT * FROM rows {where}", parameters)
+        return tuple(JournalRow(*row) for row in matches)
 
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'rows'").fetchone():
         return RestoredJournal()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.journal")
 
-_HELD_BYTES = 8 << 20
+_MAX_HELD_BYTES = 8 << 20
 _RETRY_SECONDS = 0.5
 _SYNC_SECONDS = 1.0
 _PRUNE_SECONDS = 60.0
@@ -55,7 +55,7 @@ class Journal:
         wall_clock: Callable[[], int],
         on_recovered: Callable[[], None],
         max_bytes: int = MAX_BYTES,
-        held_bytes: int = _HELD_BYTES,
+        held_bytes: int = _MAX_HELD_BYTES,
     ) -> None:
         self._path = directory / FILE_NAME
         self.acknowledged: int | None = None

@@ -27,7 +27,7 @@ _BUSY_SECONDS = 5.0
 def read_rows(path: Path) -> Iterator[JournalRow]:
     """Yield all rows that the journal has now, oldest first.
 
-    Raises ``JournalError`` for a file that is no journal, is broken, or may not be read.
+    Raises ``JournalError`` for a file that is not a journal, is broken, or may not be read.
     """
     try:
         with contextlib.closing(_connect(path)) as connection:
@@ -53,7 +53,7 @@ def _pages(path: Path, connection: sqlite3.Connection) -> Iterator[JournalRow]:
     if version > SCHEMA_VERSION:
         raise JournalError(f"{path}: {newer(version, SCHEMA_VERSION)}")
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'rows'").fetchone():
-        raise JournalError(f"{path} is no journal of an agent: it has no rows")
+        raise JournalError(f"{path} is not a journal of an agent: it has no rows")
     try:
         refuse_outdated(connection)
     except OutdatedJournal as error:

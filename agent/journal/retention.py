@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 MAX_AGE_MS = 30 * 86_400_000
 MAX_BYTES = 64 << 20
-_ROWS = 500
+_MAX_ROWS = 500
 """Rows deleted at a time: a commit waits no longer than that."""
 _NEVER = (1 << 63) - 1
 
@@ -53,12 +53,12 @@ def prune(
         "  AND NOT (kind = 'changes' AND sequence > ?)"
         "  ORDER BY sequence LIMIT ?)"
         " AND (? OR at_ms < ?)",
-        (_NEVER if acknowledged is None else acknowledged, _ROWS, too_large, older_than_ms),
+        (_NEVER if acknowledged is None else acknowledged, _MAX_ROWS, too_large, older_than_ms),
     ).rowcount
     unacknowledged = 0
-    if acknowledged is not None and deleted < _ROWS and used_bytes(connection) > max_bytes:
-        unacknowledged = delete_unacknowledged(connection, acknowledged, _ROWS)
-    return Pruned(_ROWS in (deleted, unacknowledged), unacknowledged)
+    if acknowledged is not None and deleted < _MAX_ROWS and used_bytes(connection) > max_bytes:
+        unacknowledged = delete_unacknowledged(connection, acknowledged, _MAX_ROWS)
+    return Pruned(_MAX_ROWS in (deleted, unacknowledged), unacknowledged)
 
 
 def _true_at_a_snapshot(kind: str) -> str:

@@ -158,12 +158,18 @@ def _check(state: PolicyState) -> None:
             ChipLevel(fault.level)
         for upgrade in chip.upgrades:
             if upgrade.kind not in UPGRADE_TYPES:
-                raise ValueError(f"there is no rule of the type {upgrade.kind!r}")
+                raise ValueError(f"{upgrade.kind!r} is not a valid type of a rule")
         _check_keys(chip.held_back)
-    for subject, known in state.subjects():
+    for subject, subject_state in state.subjects():
         _check_subject(subject)
-        _check_keys(known.faults)
-        _check_keys({code: one.fault for code, one in known.ended.items() if one.fault is not None})
+        _check_keys(subject_state.faults)
+        _check_keys(
+            {
+                code: ended.fault
+                for code, ended in subject_state.ended.items()
+                if ended.fault is not None
+            }
+        )
 
 
 def _check_keys(items: Mapping[str, Fault | Observation]) -> None:
@@ -177,7 +183,7 @@ def _check_subject(subject: Subject) -> None:
     if subject.kind == "switch":
         port_of(subject)
     elif subject.kind not in _KINDS:
-        raise ValueError(f"there is no subject of the kind {subject.kind!r}")
+        raise ValueError(f"{subject.kind!r} is not a valid kind of a subject")
 
 
 def decoded(row: JournalRow, kind: type[T]) -> T:
@@ -185,10 +191,10 @@ def decoded(row: JournalRow, kind: type[T]) -> T:
     if kind not in _decoders:
         _decoders[kind] = msgspec.json.Decoder(kind)
     try:
-        found: T = _decoders[kind].decode(row.body)
+        value: T = _decoders[kind].decode(row.body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise _refused(row, error) from None
-    return found
+    return value
 
 
 def _refused(row: JournalRow, error: Exception) -> JournalError:

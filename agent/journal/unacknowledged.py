@@ -110,12 +110,12 @@ def read_unacknowledged(
     """
     with closing(connect_existing(path)) as connection:
         connection.execute("BEGIN")
-        found = connection.execute(
+        name_row = connection.execute(
             "SELECT id, acknowledged, lost_upto, lost_rows FROM journal"
         ).fetchone()
-        if found is None:
+        if name_row is None:
             return None
-        journal, acknowledged, lost_upto, lost_rows = found
+        journal, acknowledged, lost_upto, lost_rows = name_row
         rows: list[JournalRow] = []
         size = 0
         more = False

@@ -88,7 +88,7 @@ class EventCorrelator:
 
     def add(self, fault_change: ChipFaultChange, name: str, now_ms: int) -> None:
         """Add a change of a fault; ``name`` is unique."""
-        one = CorrelatedEvent(
+        event = CorrelatedEvent(
             name,
             fault_change.reason,
             fault_change.action,
@@ -97,13 +97,13 @@ class EventCorrelator:
             fault_change.at_ms,
             fault_change.at_ms,
         )
-        if not self._goes_at_once(one, now_ms):
-            self._add(one)
+        if not self._goes_at_once(event, now_ms):
+            self._add(event)
 
-    def post(self, one: ReleasedReasons | Other, now_ms: int) -> None:
+    def post(self, item: ReleasedReasons | Other, now_ms: int) -> None:
         """Add an Event that is merged with others only where very many wait."""
-        if not self._goes_at_once(one, now_ms):
-            self._add(one)
+        if not self._goes_at_once(item, now_ms):
+            self._add(item)
 
     def pop_next(self, now_ms: int) -> Item | None:
         """Return and remove the oldest Event that may be sent now; ``None`` for none."""
@@ -127,65 +127,65 @@ class EventCorrelator:
     def __len__(self) -> int:
         return len(self._ready) + len(self._waiting)
 
-    def _goes_at_once(self, one: Item, now_ms: int) -> bool:
+    def _goes_at_once(self, item: Item, now_ms: int) -> bool:
         if self._waiting or len(self._ready) >= BURST or self._bucket.wait_ms(now_ms):
             return False
         self._bucket.take()
-        self._ready.append(one)
+        self._ready.append(item)
         return True
 
-    def _add(self, one: Item) -> None:
-        key = self._key(one)
+    def _add(self, item: Item) -> None:
+        key = self._key(item)
         before = self._waiting.get(key)
         if before is None:
-            self._waiting[key] = one
+            self._waiting[key] = item
             return
-        self._waiting[key] = _merged(before, one)
+        self._waiting[key] = _merged(before, item)
         self.merged += 1
 
-    def _key(self, one: Item) -> tuple[str, ...]:
-        if not isinstance(one, CorrelatedEvent):
-            others = sum(not isinstance(item, CorrelatedEvent) for item in self._waiting.values())
+    def _key(self, item: Item) -> tuple[str, ...]:
+        if not isinstance(item, CorrelatedEvent):
+            others = sum(not isinstance(other, CorrelatedEvent) for other in self._waiting.values())
             apart = others < _OTHERS
-            if isinstance(one, ReleasedReasons):
-                return ("release", "", "", "", one.name if apart else "")
-            event = one.event
+            if isinstance(item, ReleasedReasons):
+                return ("release", "", "", "", item.name if apart else "")
+            event = item.event
             name = event.name if apart else ""
             return ("event", event.namespace, event.reason, event.action, name)
-        alone = (one.reason, one.action, *one.codes)
+        alone = (item.reason, item.action, *item.codes)
         if alone in self._waiting:
             return alone
-        if len(one.codes) == 1 and len(self._waiting) < _CODES_APART:
+        if len(item.codes) == 1 and len(self._waiting) < _CODES_APART:
             return alone
-        return (one.reason, one.action)
+        return (item.reason, item.action)
 
 
-def _merged(before: Item, one: Item) -> Item:
+def _merged(before: Item, item: Item) -> Item:
     """Return both as one; they are of one kind, because they have one key."""
-    if isinstance(before, CorrelatedEvent) and isinstance(one, CorrelatedEvent):
-        return _merged_groups(before, one)
-    if isinstance(before, ReleasedReasons) and isinstance(one, ReleasedReasons):
-        return replace(one, first_ms=before.first_ms, count=before.count + one.count)
+    if isinstance(before, CorrelatedEvent) and isinstance(item, CorrelatedEvent):
+        return _merged_groups(before, item)
+    if isinstance(before, ReleasedReasons) and isinstance(item, ReleasedReasons):
+        return replace(item, first_ms=before.first_ms, count=before.count + item.count)
     assert isinstance(before, Other)
-    assert isinstance(one, Other)
-    first, last = before.event, one.event
+    assert isinstance(item, Other)
+    first, last = before.event, item.event
     return Other(replace(last, first_ms=first.first_ms, count=first.count + last.count))
 
 
-def _merged_groups(before: CorrelatedEvent, one: CorrelatedEvent) -> CorrelatedEvent:
-    new_codes = tuple(code for code in one.codes if code not in before.codes)
-    unnamed = before.codes_unnamed + one.codes_unnamed
+def _merged_groups(before: CorrelatedEvent, event: CorrelatedEvent) -> CorrelatedEvent:
+    new_codes = tuple(code for code in event.codes if code not in before.codes)
+    unnamed = before.codes_unnamed + event.codes_unnamed
     if len(before.codes) + len(new_codes) > _CODES_NAMED:
-        new_codes, unnamed = (), unnamed + one.count
+        new_codes, unnamed = (), unnamed + event.count
     chips = before.chips
-    if not set(one.chips) <= set(chips):
-        chips = tuple(sorted({*chips, *one.chips}))
+    if not set(event.chips) <= set(chips):
+        chips = tuple(sorted({*chips, *event.chips}))
     return replace(
         before,
         codes=before.codes + new_codes if new_codes else before.codes,
         chips=chips,
-        first_ms=min(before.first_ms, one.first_ms),
-        last_ms=max(before.last_ms, one.last_ms),
-        count=before.count + one.count,
+        first_ms=min(before.first_ms, event.first_ms),
+        last_ms=max(before.last_ms, event.last_ms),
+        count=before.count + event.count,
         codes_unnamed=unnamed,
     )

@@ -66,10 +66,10 @@ class EventRules:
 
     def restore(self, state: PolicyState) -> None:
         """Take the faults of ``state`` as sent, where this process has sent none of them."""
-        for subject, known in state.subjects():
+        for subject, subject_state in state.subjects():
             if subject.kind != "chip":
                 continue
-            for code, fault in known.faults.items():
+            for code, fault in subject_state.faults.items():
                 last_event = _LastEvent(
                     not fault.once, fault.once, fault.serial, fault.raised_at_ms, fault.severity
                 )
@@ -77,7 +77,7 @@ class EventRules:
 
     def fault_changes(self, call: PolicyCall) -> tuple[ChipFaultChange, ...]:
         """Return the changes to send for one call of the policy, by its inputs and changes."""
-        found = [
+        observations = [
             item
             for item in call.inputs
             if isinstance(item, Observation)
@@ -91,20 +91,20 @@ class EventRules:
         }
         fault_changes = [
             fault_change
-            for item in found
+            for item in observations
             if (fault_change := self._of_report(item, began, call.tables)) is not None
         ]
-        fault_changes.extend(self._of_ends(found, began, call))
+        fault_changes.extend(self._of_ends(observations, began, call))
         return tuple(fault_changes)
 
     def _of_ends(
         self,
-        found: Sequence[Observation],
+        observations: Sequence[Observation],
         began: AbstractSet[tuple[Subject, str]],
         call: PolicyCall,
     ) -> Iterator[ChipFaultChange]:
         """Yield the recoveries that audits and deadlines found."""
-        assertions = {(item.subject, item.code): item.assertion for item in found}
+        assertions = {(item.subject, item.code): item.assertion for item in observations}
         last = {(change.subject, change.code): change.kind for change in call.changes}
         for change in call.changes:
             key = (change.subject, change.code)

@@ -30,7 +30,7 @@ NAMESPACE = "kube-system"
 COMPONENT = "device-plugin"
 RELEASE = "EventReleaseUpgradeFault"
 
-_MESSAGE_BYTES = 1024
+_MAX_MESSAGE_BYTES = 1024
 _REASONS = 6
 """As many as fit into a message."""
 _INSTANCE_LENGTH = 128
@@ -94,13 +94,13 @@ def releases(changes: Sequence[Change], sequence: int) -> Iterator[ReleasedReaso
 
     ``sequence`` makes the names unique.
     """
-    found = [
+    released = [
         (change.subject.id, change.upgrade, change.at_ms)
         for change in changes
         if change.kind is ChangeKind.RELEASED and change.upgrade is not None
     ]
-    for first in range(0, len(found), _REASONS):
-        some = found[first : first + _REASONS]
+    for first in range(0, len(released), _REASONS):
+        some = released[first : first + _REASONS]
         times = [at_ms for *_, at_ms in some]
         reasons = tuple((chip, upgrade) for chip, upgrade, _ in some)
         yield ReleasedReasons(f"{times[-1]}.{sequence}.{first}", reasons, min(times), max(times))
@@ -125,18 +125,18 @@ def _message(group: CorrelatedEvent, node: str, inventory: Inventory | None) -> 
         tail += f", lastRaisedTime:{_time(group.last_ms)}, count:{group.count}"
     codes, unnamed = " ".join(group.codes), group.codes_unnamed
     text = f"{head}, faultCodes:{codes}{tail}"
-    if len(text.encode()) <= _MESSAGE_BYTES and not unnamed:
+    if len(text.encode()) <= _MAX_MESSAGE_BYTES and not unnamed:
         return text
     more = " and others in the journal"
-    room = _MESSAGE_BYTES - len(f"{head}, faultCodes:{more}{tail}".encode())
+    room = _MAX_MESSAGE_BYTES - len(f"{head}, faultCodes:{more}{tail}".encode())
     named = codes[: max(room, 0) + 1].rpartition(" ")[0] if len(codes) > room else codes
     return _cut(f"{head}, faultCodes:{named}{more}{tail}")
 
 
 def _places(group: CorrelatedEvent, inventory: Inventory | None) -> str:
     """Return where the chips are, by the driver's ids; of several, id by id."""
-    known = {} if inventory is None else {chip.physical_id: chip for chip in inventory.chips}
-    chips: list[Chip] = [known[chip] for chip in group.chips if chip in known]
+    listed = {} if inventory is None else {chip.physical_id: chip for chip in inventory.chips}
+    chips: list[Chip] = [listed[number] for number in group.chips if number in listed]
     if len(chips) < len(group.chips):
         return f"physicalID:{_list(group.chips)}"
     if inventory is not None and inventory.family == _BY_LOGIC_ID:
@@ -159,6 +159,6 @@ def _time(at_ms: int) -> str:
 def _cut(message: str) -> str:
     """Return as much of ``message`` as the API server accepts."""
     encoded = message.encode()
-    if len(encoded) <= _MESSAGE_BYTES:
+    if len(encoded) <= _MAX_MESSAGE_BYTES:
         return message
-    return encoded[: _MESSAGE_BYTES - 3].decode(errors="ignore") + "..."
+    return encoded[: _MAX_MESSAGE_BYTES - 3].decode(errors="ignore") + "..."

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.node_object")
 
 _REFRESH_SECONDS = 60.0
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 
 
 class ChipLabels:
@@ -72,7 +72,7 @@ class ChipLabels:
         ``seen`` returns the Node as it is now; ``wake`` is called when the desired keys have
         changed.
         """
-        known: tuple[Inventory, NodeFacts] | None = None
+        current: tuple[Inventory, NodeFacts] | None = None
         addresses: dict[int, str] = {}
         while True:
             inventory = await self._driver.inventory()
@@ -80,17 +80,17 @@ class ChipLabels:
                 await asyncio.sleep(self._refresh_seconds)
                 continue
             try:
-                if known is None or known[0] != inventory or self._problems:
+                if current is None or current[0] != inventory or self._problems:
                     facts, problems = await self._driver.facts()
                     self._log_problems(problems)
-                    known = inventory, facts
+                    current = inventory, facts
                 await self._ask_addresses(inventory, addresses)
                 if (node := seen()) is not None:
                     addresses = addresses_in(node, inventory) | addresses
             except DriverGone:
-                await asyncio.sleep(_AGAIN_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)
                 continue
-            if self._update(inventory, desired_labels(inventory, known[1], addresses)):
+            if self._update(inventory, desired_labels(inventory, current[1], addresses)):
                 wake()
             await asyncio.sleep(self._refresh_seconds)
 

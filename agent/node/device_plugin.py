@@ -69,7 +69,7 @@ def processes_resetting_cards(processes: Path = _PROCESSES) -> Iterator[str]:
 
 async def plugins_resetting_cards(objects: ClusterObjects | None, node: str) -> list[str]:
     """Return the processes and pods of ``node`` that reset whole cards, without unreadable pods."""
-    found = await asyncio.to_thread(lambda: list(processes_resetting_cards()))
+    resetting = await asyncio.to_thread(lambda: list(processes_resetting_cards()))
     if objects is not None:
         try:
             async with answered_within(_REQUEST_SECONDS):
@@ -77,8 +77,8 @@ async def plugins_resetting_cards(objects: ClusterObjects | None, node: str) -> 
         except StoreError as error:
             log.info("the arguments of a Device Plugin in a pod are not known: %s", error)
         else:
-            found += [f"pod {pod}" for pod, command, _ in commands if resets_together(command)]
-    return sorted(found)
+            resetting += [f"pod {pod}" for pod, command, _ in commands if resets_together(command)]
+    return sorted(resetting)
 
 
 class DuoCards:
@@ -94,10 +94,10 @@ class DuoCards:
         """Search until cancelled."""
         while True:
             if is_duo(await self._driver.inventory()):
-                for one in await plugins_resetting_cards(self._objects, self._node):
-                    if one not in self._named:
-                        self._named.add(one)
-                        log.warning("%s runs a Device Plugin with -hotReset=0: %s", one, ADVICE)
+                for plugin in await plugins_resetting_cards(self._objects, self._node):
+                    if plugin not in self._named:
+                        self._named.add(plugin)
+                        log.warning("%s runs a Device Plugin with -hotReset=0: %s", plugin, ADVICE)
             await asyncio.sleep(_PERIOD_SECONDS)
 
 

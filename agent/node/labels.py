@@ -117,8 +117,8 @@ def _labels(inventory: Inventory, facts: NodeFacts) -> dict[str, str]:
         topology["serverid"] = server_index
         if pod is not None and pod.super_pod_type in _RACK_TYPES:
             topology["rackid"] = rack_id
-    known = {key: value for key, value in topology.items() if value >= 0}
-    return labels | {f"huawei.com/topotree.{key}": str(value) for key, value in known.items()}
+    plausible = {key: value for key, value in topology.items() if value >= 0}
+    return labels | {f"huawei.com/topotree.{key}": str(value) for key, value in plausible.items()}
 
 
 def _annotations(

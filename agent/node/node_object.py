@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.node_object")
 
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 _REFUSED_SECONDS = 60.0
 _SHOWN_SECONDS = 5.0
 """How long a watch may take to show what was written."""
@@ -99,7 +99,7 @@ class NodeObjectWriter:
 
     async def _follow(self) -> None:
         watch = partial(self._objects.watch_node, self._node)
-        # Labels are not worth the end of the agent, so a refusal is no error here.
+        # Labels are not worth the end of the agent, so a refusal is not an error here.
         async for seen in followed(watch, _REFUSED_SECONDS):
             if isinstance(seen, Interrupted):
                 self._trouble.begin(f"node {self._node} cannot be watched: {seen.reason}")
@@ -155,7 +155,7 @@ class NodeObjectWriter:
         while True:
             differences, due = self._differences()
             if not differences or not self._claim.may_publish:
-                pause = _AGAIN_SECONDS if differences else due
+                pause = _RETRY_SECONDS if differences else due
                 await is_set_within(self._wake, pause)
                 self._wake.clear()
                 continue
@@ -194,7 +194,7 @@ class NodeObjectWriter:
         if self._seen is None or not self._seen.version:
             return {}, None
         now = self._loop.time()
-        found: dict[Key, str | None] = {}
+        differing: dict[Key, str | None] = {}
         due: list[float] = []
         for key, foreign in self._foreign.items():
             foreign.end_if_over(now)
@@ -211,8 +211,8 @@ class NodeObjectWriter:
             elif fought > 0:
                 due.append(fought)
             else:
-                found[key] = value
-        return found, min(due, default=None)
+                differing[key] = value
+        return differing, min(due, default=None)
 
     def _obsolete_keys(self) -> Iterable[tuple[Key, None]]:
         if self._chips is not None and self._seen is not None:
@@ -230,4 +230,4 @@ def _value_of(node: NodeObject, key: Key) -> str | None:
 
 
 def _of(kind: str, differences: dict[Key, str | None]) -> dict[str, str | None]:
-    return {name: value for (what, name), value in differences.items() if what == kind}
+    return {name: value for (where, name), value in differences.items() if where == kind}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from contract.pages.history import HistoryRange
 
-_MOST_ROWS = 1000
+_MAX_ROWS = 1000
 """An answer is decoded in a thread beside the loop that publishes: it has no more than this."""
 _NEVER_MS = 1 << 62
 
@@ -45,7 +45,7 @@ class JournalHistory:
             raise JournalError(f"{self._path} cannot be read: {error}") from error
 
     def _read(self, asked: HistoryRange) -> HistoryPage:
-        limit = min(asked.limit, _MOST_ROWS)
+        limit = min(asked.limit, _MAX_ROWS)
         is_newest = asked.after is None and asked.since_ms is None
         after, since_ms = asked.after or 0, asked.since_ms or -_NEVER_MS
         rows: list[JournalRow] = []
@@ -56,7 +56,7 @@ class JournalHistory:
                 rows += (
                     JournalRow(*values)
                     for values in connection.execute(
-                        # The kind is no parameter, so that its index is used.
+                        # The kind is not a parameter, so that its index is used.
                         "SELECT sequence, at_ms, kind, body FROM rows"
                         f" WHERE kind = '{kind.value}' AND sequence > ? AND at_ms >= ?"
                         f" ORDER BY sequence {'DESC' if is_newest else ''} LIMIT ?",
@@ -66,7 +66,7 @@ class JournalHistory:
         rows.sort(key=lambda row: row.sequence)
         more = len(rows) > limit and not is_newest
         rows = rows[-limit:] if is_newest else rows[:limit]
-        entries = tuple(one for row in rows for one in history_rows(row, self._node, journal))
+        entries = tuple(entry for row in rows for entry in history_rows(row, self._node, journal))
         return HistoryPage(entries, rows[-1].sequence if rows else after, more)
 
 

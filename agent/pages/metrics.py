@@ -130,8 +130,12 @@ def _chips(status: AgentStatus) -> Iterator[Metric]:
         readings = status.gauges.get(name, {}).items()
         rows = (([about], value) for about, value in readings)
         yield gauge(f"npu_vigil_{name}", text, ["chip"], rows)
-    blind = [([one.source, str(chip.chip)], one) for chip in status.chips for one in chip.blind]
-    blind += [([one.source, ""], one) for one in status.blind]
+    blind = [
+        ([blindness.source, str(chip.chip)], blindness)
+        for chip in status.chips
+        for blindness in chip.blind
+    ]
+    blind += [([blindness.source, ""], blindness) for blindness in status.blind]
     yield gauge(
         "npu_vigil_blind",
         "A source that gives no answer about a chip, or about the node where chip is empty (1).",
@@ -142,7 +146,11 @@ def _chips(status: AgentStatus) -> Iterator[Metric]:
         "npu_vigil_blind_since_timestamp_seconds",
         "Since when a source gives no answer about a chip or the node (Unix time).",
         ["source", "chip"],
-        ((labels, one.since_ms / 1000) for labels, one in blind if one.since_ms is not None),
+        (
+            (labels, blindness.since_ms / 1000)
+            for labels, blindness in blind
+            if blindness.since_ms is not None
+        ),
     )
     if status.bmc_failed_readings is not None:
         yield single_counter(
@@ -203,7 +211,10 @@ def _driver(status: AgentStatus) -> Iterator[Metric]:
 
 def _publications(status: AgentStatus, records: Mapping[str, Publication]) -> Iterator[Metric]:
     """Yield the families about publications, by ``document``: ``device-info`` or ``node-info``."""
-    shown = [(records[one.kind], one, [one.kind]) for one in status.publications]
+    shown = [
+        (records[publication.kind], publication, [publication.kind])
+        for publication in status.publications
+    ]
     yield counter(
         "npu_vigil_publication_writes",
         "Attempts to write or delete a document.",
@@ -218,32 +229,43 @@ def _publications(status: AgentStatus, records: Mapping[str, Publication]) -> It
         "npu_vigil_publication_lag_seconds",
         "Age of the oldest change that no store has acknowledged; 0 when there is none.",
         ["document"],
-        ((kind, _age_seconds(one.waiting_since_ms, status.at_ms)) for _, one, kind in shown),
+        (
+            (kind, _age_seconds(publication.waiting_since_ms, status.at_ms))
+            for _, publication, kind in shown
+        ),
     )
     yield gauge(
         "npu_vigil_publication_acknowledged_timestamp_seconds",
         "When a store acknowledged the document, or its absence, last (Unix time).",
         ["document"],
-        ((kind, ms / 1000) for _, one, kind in shown if (ms := one.acknowledged_at_ms) is not None),
+        (
+            (kind, ms / 1000)
+            for _, publication, kind in shown
+            if (ms := publication.acknowledged_at_ms) is not None
+        ),
     )
     yield gauge(
         "npu_vigil_publication_conflict",
         "Whether the document is written only now and then because another program writes it.",
         ["document"],
-        ((kind, one.conflict_since_ms is not None) for _, one, kind in shown),
+        ((kind, publication.conflict_since_ms is not None) for _, publication, kind in shown),
     )
     yield gauge(
         "npu_vigil_foreign_writer",
         "Who writes the document during a conflict, or instead of this agent (1); empty where the "
         "store does not know.",
         ["document", "writer"],
-        (([*kind, writer], 1) for _, one, kind in shown if (writer := _writer(one)) is not None),
+        (
+            ([*kind, writer], 1)
+            for _, publication, kind in shown
+            if (writer := _writer(publication)) is not None
+        ),
     )
     yield counter(
         "npu_vigil_publication_foreign_writes",
         "Changes of the document by another program.",
         ["document"],
-        ((kind, one.foreign_writes) for _, one, kind in shown),
+        ((kind, publication.foreign_writes) for _, publication, kind in shown),
     )
     stages = HistogramMetricFamily(
         "npu_vigil_publication_seconds",

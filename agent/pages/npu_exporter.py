@@ -41,7 +41,7 @@ log = logging.getLogger("agent.npu_exporter")
 
 Readings: TypeAlias = "Mapping[tuple[Subject, str], float]"
 
-_AGAIN_SECONDS = 60.0
+_RETRY_SECONDS = 60.0
 
 _LABELS = (
     "container_name",
@@ -84,7 +84,7 @@ async def keep_names(driver: Driver, names: MutableMapping[int, ChipNames]) -> N
             if problems and problems != codes.get(chip.physical_id):
                 log.warning("metrics lack names of %s: %s", chip, "; ".join(problems))
             codes[chip.physical_id] = problems
-        await asyncio.sleep(_AGAIN_SECONDS)
+        await asyncio.sleep(_RETRY_SECONDS)
 
 
 def families(cards: Cards) -> Iterator[Metric]:

@@ -41,7 +41,7 @@ OPERATIONS: tuple[Operation, ...] = (
         or_else=(BlindChange,),
     ),
 )
-_MOST_KEPT = 1000
+_MAX_CACHED = 1000
 
 
 class FaultRules:
@@ -58,7 +58,7 @@ class FaultRules:
         from contract.pages.rule_places import kind_of_subject, rules_of
 
         judged = self._judged()
-        if judged is not self._searched or len(self._found) >= _MOST_KEPT:
+        if judged is not self._searched or len(self._found) >= _MAX_CACHED:
             self._searched, self._found = judged, {}
         key = (subject_kind, code)
         if key not in self._found:

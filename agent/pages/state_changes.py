@@ -48,11 +48,11 @@ class StateChanges:
         before, self._compared = self._compared, self._state()
         now, at_ms = self._compared, self._wall_clock()
         then = dict(before.subjects())
-        for subject, known in now.subjects():
+        for subject, current in now.subjects():
             old = then.pop(subject, _UNKNOWN)
             # Values do not change: what was not replaced is the same.
-            if old is not known:
-                self._send(subject, old, known, at_ms)
+            if old is not current:
+                self._send(subject, old, current, at_ms)
         for subject, old in then.items():
             self._send(subject, old, _UNKNOWN, at_ms)
 
@@ -74,8 +74,10 @@ class StateChanges:
         chip = name if subject.kind == "chip" else None
         for source in sorted(old.blind.keys() | new.blind.keys()):
             if old.blind.get(source) != new.blind.get(source):
-                one = new.blind.get(source) or old.blind[source]
+                blindness = new.blind.get(source) or old.blind[source]
                 of_part = f"{source} {subject.part}".rstrip()
                 is_over = source not in new.blind
-                blind = BlindChange(node, at_ms, of_part, one.since_ms, one.reason, chip, is_over)
+                blind = BlindChange(
+                    node, at_ms, of_part, blindness.since_ms, blindness.reason, chip, is_over
+                )
                 self._stream.send("blind", blind, {node})

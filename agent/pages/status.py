@@ -45,18 +45,18 @@ if TYPE_CHECKING:
     from contract.pages.faults import FaultRule
     from dcmi_shim.values import Inventory, StuckCall
 
-_PROBLEMS_SHOWN = 100
+_MAX_PROBLEMS = 100
 _WATCH_FAILS_MS = 30_000
 
 
 def gauges_of(readings: Mapping[tuple[Subject, str], float]) -> dict[str, dict[str, float]]:
     """Return each reading of ``GAUGES`` by its name and chip; about the node the chip is empty."""
-    found: dict[str, dict[str, float]] = {}
+    gauges: dict[str, dict[str, float]] = {}
     for (subject, name), value in readings.items():
         if name in GAUGES:
             about = str(subject.id) if subject.kind == "chip" else ""
-            found.setdefault(name, {})[about] = value
-    return found
+            gauges.setdefault(name, {})[about] = value
+    return gauges
 
 
 def chip_statuses(
@@ -76,38 +76,38 @@ def chip_statuses(
             device=f"{device_type}-{chip}",
             health=None if (word := reading(chip, HEALTH)) is None else int(word),
             link_up=None if (up := reading(chip, LINK_UP)) is None else bool(up),
-            was_read=known.was_read,
-            level=known.level.value,
-            faults=len(known.faults),
-            upgrades=known.upgrades,
-            blind=blind_sources(known, f"{device_type}-{chip}"),
+            was_read=chip_state.was_read,
+            level=chip_state.level.value,
+            faults=len(chip_state.faults),
+            upgrades=chip_state.upgrades,
+            blind=blind_sources(chip_state, f"{device_type}-{chip}"),
             listed=chip not in missing,
-            answers=chip not in missing and is_answering(known),
+            answers=chip not in missing and is_answering(chip_state),
         )
-        for chip, known in sorted(state.chips.items())
+        for chip, chip_state in sorted(state.chips.items())
     )
 
 
-def blind_sources(known: SubjectState, chip: str | None = None) -> tuple[BlindStatus, ...]:
+def blind_sources(state: SubjectState, chip: str | None = None) -> tuple[BlindStatus, ...]:
     """Return the sources that give no answer about a subject, which may be ``chip``."""
     return tuple(
         BlindStatus(source, blindness.since_ms, blindness.reason, chip)
-        for source, blindness in sorted(known.blind.items())
+        for source, blindness in sorted(state.blind.items())
     )
 
 
 def blind_about_node(state: PolicyState) -> tuple[BlindStatus, ...]:
     """Return the sources that give no answer about the node as a whole or its storage clients."""
     return tuple(
-        BlindStatus(one.source, one.since_ms, one.why)
-        for one in vigil_key.blind_sources(state)
-        if one.chip is None
+        BlindStatus(source.source, source.since_ms, source.why)
+        for source in vigil_key.blind_sources(state)
+        if source.chip is None
     )
 
 
 def fault_statuses(state: PolicyState, device_type: str) -> tuple[HeldFaultStatus, ...]:
     """Return the faults of ``state`` by subject, chips first, in order of arrival."""
-    subjects = sorted(state.subjects(), key=lambda one: (one[0].kind != "chip", one[0]))
+    subjects = sorted(state.subjects(), key=lambda pair: (pair[0].kind != "chip", pair[0]))
     return tuple(
         HeldFaultStatus(
             chip=subject.id if subject.kind == "chip" else None,
@@ -125,8 +125,8 @@ def fault_statuses(state: PolicyState, device_type: str) -> tuple[HeldFaultStatu
             reported_by=fault.reported_by,
             once=fault.once,
         )
-        for subject, known in subjects
-        for fault in known.faults.values()
+        for subject, subject_state in subjects
+        for fault in subject_state.faults.values()
     )
 
 
@@ -165,22 +165,25 @@ def isolation_rows(
     """
     held = {(fault.device, fault.code) for fault in faults}
     for chip in chips:
-        for one in chip.upgrades:
-            if one.level is not ChipLevel.MANUALLY_SEPARATE_NPU or (chip.device, one.code) in held:
+        for upgrade in chip.upgrades:
+            if (
+                upgrade.level is not ChipLevel.MANUALLY_SEPARATE_NPU
+                or (chip.device, upgrade.code) in held
+            ):
                 continue
-            code = one.level.value if one.code == AUTOFILL_CODE else one.code
+            code = upgrade.level.value if upgrade.code == AUTOFILL_CODE else upgrade.code
             yield FaultStatus(
                 node=node,
                 subject=chip.device,
                 kind="chip",
                 code=code,
-                level=one.level,
+                level=upgrade.level,
                 **names_of(code),
-                since_ms=one.upgraded_at_ms,
-                severity=None if one.severity is None else one.severity.word,
+                since_ms=upgrade.upgraded_at_ms,
+                severity=None if upgrade.severity is None else upgrade.severity.word,
                 severity_source="agent",
-                episode=one.episode,
-                reason=one.because,
+                episode=upgrade.episode,
+                reason=upgrade.because,
             )
 
 
@@ -213,8 +216,8 @@ def driver_status(
 def unsupported(virtual_chips: tuple[int, ...]) -> str:
     """Return why there is no device-info of a node with virtual devices."""
     chips = ", ".join(map(str, virtual_chips))
-    what = "virtual devices are not supported (docs/compatibility.md)"
-    return f"{what}; chips that are cut into some: {chips}"
+    reason = "virtual devices are not supported (docs/compatibility.md)"
+    return f"{reason}; chips that are cut into some: {chips}"
 
 
 def publication_status(
@@ -257,8 +260,10 @@ def fault_configuration_status(judged: Judged, trouble: str | None) -> FaultConf
         problem_counts=dict.fromkeys(DOCUMENTS, 0)
         | Counter(problem.document for problem in judged.problems),
         problems=tuple(
-            FaultProblemStatus(one.document, one.place.value, one.problem.where, one.problem.what)
-            for one in judged.problems[:_PROBLEMS_SHOWN]
+            FaultProblemStatus(
+                problem.document, problem.place.value, problem.problem.where, problem.problem.what
+            )
+            for problem in judged.problems[:_MAX_PROBLEMS]
         ),
         trouble=trouble,
     )
@@ -301,13 +306,17 @@ def not_ready(
 
     ``blind``: since when and why no chip gives an answer. ``at_ms`` is the time now: the watch of
     an own document is a reason once it has failed for long. A node-info that was never published
-    is no reason: a node may have no BMC, or one that is blind.
+    is not a reason: a node may have no BMC, or one that is blind.
     """
     chip_reason = _chips_not_read(chips, driver, blind)
     reasons = [
         *_heartbeat_reasons(heartbeat),
         *([] if chip_reason is None else [chip_reason]),
-        *(reason for one in publications for reason in _publication_reasons(one, at_ms)),
+        *(
+            reason
+            for publication in publications
+            for reason in _publication_reasons(publication, at_ms)
+        ),
     ]
     if shadow is not None and shadow.trouble is not None:
         reasons.append(f"{shadow.document} cannot be watched: {shadow.trouble}")
@@ -329,8 +338,8 @@ def _chips_not_read(
     chips: Iterable[ChipStatus], driver: DriverStatus, blind: Blindness | None
 ) -> str | None:
     if driver.library is None:
-        why = "" if driver.trouble is None else f": {driver.trouble}"
-        return f"the driver has not answered yet{why}"
+        trouble = "" if driver.trouble is None else f": {driver.trouble}"
+        return f"the driver has not answered yet{trouble}"
     if driver.virtual_chips:
         return unsupported(driver.virtual_chips)
     if not any(chip.was_read for chip in chips):

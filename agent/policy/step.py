@@ -8,6 +8,7 @@ list of chips changes. The rules are those of ``docs/rooms/agent.md`` ("The poli
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heappush
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -550,26 +551,40 @@ def _expire(
     ``since_ms``.
     """
     left = dict(subjects)
+    settled_ms = draft.state.settled_at_ms
+    # In the order of time, whatever the subject: the ids of episodes depend on the order, and a
+    # call that comes late must give the same ids as one for each deadline.
+    waiting: list[tuple[int, Subject, _Due]] = []
     for subject, current in subjects.items():
-        while True:
-            due = _next_due(current, draft.tables, draft.state.settled_at_ms)
-            if due is None or due.at_ms > now_ms:
-                break
-            if due.action == _ENDS:
-                context = RuleContext(subject, due.at_ms, draft)
-                current = _end_by_time(current, current.faults[due.code], context)
-            elif due.action == _FORGOTTEN:
-                current = replace(current, ended=without(current.ended, due.code))
-            elif due.action == _BEGINS:
-                assert isinstance(current, ChipState)
-                current = begin_held_back(current, due.code, draft)
-                draft.revision += 1  # as its report would have done
-            else:
-                assert isinstance(current, ChipState)
-                context = RuleContext(subject, max(due.at_ms, since_ms), draft)
-                current = _apply_rule(current, due, context)
-        left[subject] = current
+        due = _next_due(current, draft.tables, settled_ms)
+        if due is not None and due.at_ms <= now_ms:
+            waiting.append((due.at_ms, subject, due))
+    heapify(waiting)
+    while waiting:
+        _, subject, due = heappop(waiting)
+        left[subject] = current = _changed_by_time(subject, left[subject], due, draft, since_ms)
+        next_due = _next_due(current, draft.tables, settled_ms)
+        if next_due is not None and next_due.at_ms <= now_ms:
+            heappush(waiting, (next_due.at_ms, subject, next_due))
     return left
+
+
+def _changed_by_time(
+    subject: Subject, current: SubjectState, due: _Due, draft: Transaction, since_ms: int
+) -> SubjectState:
+    """Return ``current`` after the change that is ``due``, not dated before ``since_ms``."""
+    if due.action == _ENDS:
+        context = RuleContext(subject, due.at_ms, draft)
+        return _end_by_time(current, current.faults[due.code], context)
+    if due.action == _FORGOTTEN:
+        return replace(current, ended=without(current.ended, due.code))
+    assert isinstance(current, ChipState)
+    if due.action == _BEGINS:
+        current = begin_held_back(current, due.code, draft)
+        draft.revision += 1  # as its report would have done
+        return current
+    context = RuleContext(subject, max(due.at_ms, since_ms), draft)
+    return _apply_rule(current, due, context)
 
 
 def _end_by_time(current: SubjectState, fault: Fault, context: RuleContext) -> SubjectState:

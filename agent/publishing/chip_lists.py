@@ -77,11 +77,11 @@ def render(
     order.sort()
     with_ill_die = _ill_cards(state, inventory, spared) if cards_together else frozenset()
     for _, chip in order:
-        known = state.chips.get(chip, _NEVER_SEEN)
+        chip_state = state.chips.get(chip, _NEVER_SEEN)
         name = family.device_name(chip)
-        network, own, bare = _entries(name, known, name in spared)
+        network, own, bare = _entries(name, chip_state, name in spared)
         level = _level_of([own, bare])
-        goes_along = chip in with_ill_die and known.was_read
+        goes_along = chip in with_ill_die and chip_state.was_read
         if goes_along and own is None and bare is None:
             bare = _entry(CARD_UNHEALTHY, name, {}, ChipLevel.NORMAL_NPU)
         faults += [entry for entry in (network, bare, own) if entry is not None]
@@ -90,11 +90,11 @@ def render(
         if goes_along or not is_healthy(level, name in spared):
             unhealthy.append(name)
         elif (
-            known.was_read
+            chip_state.was_read
             and name not in in_use.used
             and level is not ChipLevel.PRE_SEPARATE_NPU
             and chip not in missing
-            and not (known.silent and _gives_no_answer(known, state, order))
+            and not (chip_state.silent and _gives_no_answer(chip_state, state, order))
         ):
             free.append(name)
     super_pod_id, server_index, rack_id = super_pod_ids(inventory.super_pod, family)
@@ -118,12 +118,12 @@ def render(
 
 
 def _gives_no_answer(
-    known: ChipState, state: PolicyState, order: Sequence[tuple[int, int]]
+    chip_state: ChipState, state: PolicyState, order: Sequence[tuple[int, int]]
 ) -> bool:
     """Return whether a silent chip was asked without an answer while the driver answers for
     others.
     """
-    blind = known.blind.get(CHIP_SOURCE)
+    blind = chip_state.blind.get(CHIP_SOURCE)
     if blind is None:
         return False
     return not blind.by_driver or any(
@@ -141,8 +141,8 @@ def _ill_cards(state: PolicyState, inventory: Inventory, in_use: frozenset[str])
     ill = set()
     for chip in inventory.chips:
         name = family.device_name(chip.physical_id)
-        known = state.chips.get(chip.physical_id, _NEVER_SEEN)
-        _, own, bare = _entries(name, known, name in in_use)
+        chip_state = state.chips.get(chip.physical_id, _NEVER_SEEN)
+        _, own, bare = _entries(name, chip_state, name in in_use)
         if not is_healthy(_level_of([own, bare]), name in in_use):
             ill.add(chip.card_id)
     return frozenset(chip.physical_id for chip in inventory.chips if chip.card_id in ill)
@@ -158,14 +158,14 @@ def missing_chips(state: PolicyState, listed: Container[int]) -> dict[int, int]:
     For a chip that only a document has, the physical id stands for the unknown logic id.
     """
     return {
-        chip: chip if known.place is None else known.place.logic_id
-        for chip, known in state.chips.items()
-        if chip not in listed and known.was_read
+        chip: chip if chip_state.place is None else chip_state.place.logic_id
+        for chip, chip_state in state.chips.items()
+        if chip not in listed and chip_state.was_read
     }
 
 
 def _entries(
-    name: str, known: ChipState, used: bool
+    name: str, chip_state: ChipState, used: bool
 ) -> tuple[DeviceFault | None, DeviceFault | None, DeviceFault | None]:
     """Return the entry of the network codes, of the chip's own codes, and of a reason without a
     code.
@@ -173,10 +173,10 @@ def _entries(
     The last one stands alone: a reader takes an entry's level only for codes not in its map. Codes
     that only an upgrade holds are shown while they make the chip or its network unhealthy.
     """
-    live = sorted(known.faults.values(), key=lambda fault: fault.first_seen_ms)
+    live = sorted(chip_state.faults.values(), key=lambda fault: fault.first_seen_ms)
     codes = {fault.code: TimeAndLevel(fault.first_seen_ms, fault.level) for fault in live}
     bare = None
-    for upgrade in known.upgrades:
+    for upgrade in chip_state.upgrades:
         if upgrade.code == AUTOFILL_CODE:
             bare = _entry(CARD_UNHEALTHY, name, {}, upgrade.level)
             continue
@@ -184,9 +184,11 @@ def _entries(
         codes[upgrade.code] = _worse(codes.get(upgrade.code), raised)
     network = {code: entry for code, entry in codes.items() if is_network(code)}
     own = {code: entry for code, entry in codes.items() if not is_network(code)}
-    if network.keys().isdisjoint(known.faults) and is_network_healthy(_level_of(network.values())):
+    if network.keys().isdisjoint(chip_state.faults) and is_network_healthy(
+        _level_of(network.values())
+    ):
         network = {}
-    if own.keys().isdisjoint(known.faults) and is_healthy(_level_of(own.values()), used):
+    if own.keys().isdisjoint(chip_state.faults) and is_healthy(_level_of(own.values()), used):
         own = {}
     return (
         _entry_of(CARD_NETWORK_UNHEALTHY, name, network),
@@ -195,21 +197,21 @@ def _entries(
     )
 
 
-def _worse(known: TimeAndLevel | None, raised: TimeAndLevel) -> TimeAndLevel:
+def _worse(before: TimeAndLevel | None, raised: TimeAndLevel) -> TimeAndLevel:
     """Return the entry of an upgraded code: with the upgrade's time, unless its level is not
     worse.
     """
-    if known is None:
+    if before is None:
         return raised
-    level, other = ChipLevel(raised.fault_level), ChipLevel(known.fault_level)
-    return raised if most_serious([level, other]) is level else known
+    level, other = ChipLevel(raised.fault_level), ChipLevel(before.fault_level)
+    return raised if most_serious([level, other]) is level else before
 
 
 def _isolated(state: PolicyState, listed: Sequence[int], family: Family) -> str:
     """Return the names of separated chips in the order of ``listed``, then those that are not in
     it.
     """
-    isolated = {chip for chip, known in state.chips.items() if known.isolated}
+    isolated = {chip for chip, chip_state in state.chips.items() if chip_state.isolated}
     left = sorted(isolated.difference(listed))
     named = [*(chip for chip in listed if chip in isolated), *left]
     return ",".join(family.device_name(chip) for chip in named)
@@ -222,9 +224,9 @@ def _reasons(state: PolicyState, family: Family) -> str:
                 UpgradeReason(
                     upgrade.upgraded_at_ms, written_code(upgrade.code), upgrade.level, upgrade.kind
                 )
-                for upgrade in known.upgrades
+                for upgrade in chip_state.upgrades
             ]
-            for chip, known in state.chips.items()
+            for chip, chip_state in state.chips.items()
         }
     )
 

@@ -185,12 +185,13 @@ class DeviceInfoDocument:
         """
         if not any(chip.was_read for chip in state.chips.values()):
             return False
-        known = [state.chips.get(chip.physical_id) for chip in inventory.chips]
+        chip_states = [state.chips.get(chip.physical_id) for chip in inventory.chips]
         if time.monotonic() > self._inventory_at + FIRST_DOCUMENT_SECONDS:
             return True
         chips = all(
-            one is not None and ((one.was_read and not one.silent) or CHIP_SOURCE in one.blind)
-            for one in known
+            chip_state is not None
+            and ((chip_state.was_read and not chip_state.silent) or CHIP_SOURCE in chip_state.blind)
+            for chip_state in chip_states
         )
         return chips and not self._awaits_allocation and is_known(state, family_of(inventory))
 
@@ -229,9 +230,9 @@ class DeviceInfoDocument:
         if not has_journal:
             return adopted(existing, self.stamp_of(existing), now_ms)
         state = self._state()
-        known = {*state.named, *(chip for chip, seen in state.chips.items() if seen.isolated)}
-        found = adopted(existing, None, now_ms)
-        added = (item for item in found if item.subject.id not in known and _isolates(item))
+        isolated = {*state.named, *(chip for chip, seen in state.chips.items() if seen.isolated)}
+        isolations = adopted(existing, None, now_ms)
+        added = (item for item in isolations if item.subject.id not in isolated and _isolates(item))
         return (*self.operator_releases(existing, now_ms), *added)
 
     def differences_to(self, left: Document, now_ms: int) -> tuple[Input, ...]:
@@ -242,14 +243,14 @@ class DeviceInfoDocument:
         pods have may be in none of its lists.
         """
         try:
-            found = decode(left.data, self.name)
+            info = decode(left.data, self.name)
         except DocumentError:
             return ()
-        there = chips_of(found)
+        there = chips_of(info)
         used = self._in_use.used | self._in_use.assigned
         because = "the program that wrote device-info before does not list it"
         return (
-            *restored_chips(found),
+            *restored_chips(info),
             *(
                 Forgotten(chip_subject(chip), now_ms, because)
                 for chip in self.missing()
@@ -311,14 +312,14 @@ class DeviceInfoDocument:
         decode_switch_info(self.name, document.data)
 
 
-def restored_chips(found: DeviceInfo) -> tuple[Input, ...]:
+def restored_chips(info: DeviceInfo) -> tuple[Input, ...]:
     """Return the chips in a document and their faults, as inputs of the policy."""
-    if found.update_time <= 0:
+    if info.update_time <= 0:
         return ()
     reports: list[Input] = []
-    for known in sorted(chips_of(found)):
-        reports.append(ChipsRemembered(chip_subject(known), found.update_time * 1000))
-    for fault in found.faults:
+    for number in sorted(chips_of(info)):
+        reports.append(ChipsRemembered(chip_subject(number), info.update_time * 1000))
+    for fault in info.faults:
         chip = chip_of(fault.npu_name)
         if chip is not None:
             reports += [
@@ -336,14 +337,14 @@ def restored_chips(found: DeviceInfo) -> tuple[Input, ...]:
     return tuple(reports)
 
 
-def chips_of(found: DeviceInfo) -> set[int]:
+def chips_of(info: DeviceInfo) -> set[int]:
     """Return the physical ids of all chips that a document names in a list or with a fault."""
-    listed = {*found.free, *found.unhealthy, *found.network_unhealthy}
-    names = listed | {fault.npu_name for fault in found.faults}
+    listed = {*info.free, *info.unhealthy, *info.network_unhealthy}
+    names = listed | {fault.npu_name for fault in info.faults}
     return {chip for name in names if (chip := chip_of(name)) is not None}
 
 
-def server_of(found: DeviceInfo, *, has_switches: bool) -> ServerState | None:
+def server_of(info: DeviceInfo, *, has_switches: bool) -> ServerState | None:
     """Return the server as a document describes it.
 
     Of families that it cannot distinguish, the first.
@@ -351,10 +352,10 @@ def server_of(found: DeviceInfo, *, has_switches: bool) -> ServerState | None:
     families = [
         family.name
         for family in FAMILIES.values()
-        if family.device_type == found.device_type
+        if family.device_type == info.device_type
         and (family.switch_info is not SwitchInfo.NONE) is has_switches
     ]
-    ids = found.super_pod_id, found.server_index, found.rack_id
+    ids = info.super_pod_id, info.server_index, info.rack_id
     return ServerState(families[0], ids) if families else None
 
 
@@ -367,7 +368,7 @@ def adopted(document: Document, stamp: int | None, now_ms: int) -> tuple[Adopted
     data, requests = document.data, read_requests(document.annotations)
     names = read_names(data)
     at_ms = now_ms if stamp is None or stamp <= 0 else min(stamp * 1000, now_ms)
-    found = []
+    items = []
     for chip, reasons in read_reasons(data.get(UPGRADE_REASON_KEY, "{}")).items():
         for reason in reasons:
             code, since_ms = reason.code, reason.upgrade_time
@@ -385,10 +386,10 @@ def adopted(document: Document, stamp: int | None, now_ms: int) -> tuple[Adopted
             )
             is_named = names is None or chip in names
             if reason.upgrade_type in UPGRADE_TYPES and (is_named or not _isolates(item)):
-                found.append(item)
-    explained = {item.subject.id for item in found if _isolates(item)}
+                items.append(item)
+    explained = {item.subject.id for item in items if _isolates(item)}
     return (
-        *found,
+        *items,
         *(
             _isolation(chip, now_ms, requests.get(chip))
             for chip in sorted((names or frozenset()) - explained)
@@ -412,8 +413,8 @@ def _annotations(state: PolicyState, family: Family) -> dict[str, str]:
     """Return the annotations that name the operators who isolated chips."""
     requests = {
         family.device_name(chip): upgrade.request
-        for chip, known in state.chips.items()
-        for upgrade in known.upgrades
+        for chip, chip_state in state.chips.items()
+        for upgrade in chip_state.upgrades
         if upgrade.request is not None
     }
     return {ISOLATION_ANNOTATION: encode_requests(requests)} if requests else {}

@@ -117,20 +117,20 @@ class FaultServiceClient:
     async def _send(self, batch: tuple[SentFault, ...]) -> None:
         resource = resource_of(batch[0].code)
         message = message_of(self._faults.node, resource, batch, self._wall_clock())
-        code, why = await self._answer(message)
+        code, reason = await self._answer(message)
         if code not in (_TAKEN, _INVALID):
             backoff = self._backoffs.setdefault(
                 resource, Backoff(_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS)
             )
             self._not_before[resource] = now_seconds() + backoff.next_seconds()
-            self._trouble.begin(why)
+            self._trouble.begin(reason)
             return
         self._backoffs.pop(resource, None)
         self._not_before.pop(resource, None)
         self._trouble.end()
         if code == _INVALID:
             self._refused += len(batch)
-            log.error("ClusterD refused a message of storage faults as invalid: %s", why)
+            log.error("ClusterD refused a message of storage faults as invalid: %s", reason)
         else:
             self._acknowledged += len(batch)
         now = now_seconds()

@@ -55,16 +55,16 @@ def faulty_parts(state: PolicyState) -> tuple[FaultDevice, ...]:
     Codes are in the order in which the BMC listed them when the part changed last.
     """
     parts = (
-        _part(subject.part, subject.id, known)
-        for subject, known in state.subjects()
+        _part(subject.part, subject.id, subject_state)
+        for subject, subject_state in state.subjects()
         if subject.kind == "host"
     )
-    found = (part for part in parts if part.fault_code)
-    return tuple(sorted(found, key=lambda part: (part.device_type, part.device_id)))
+    faulty = (part for part in parts if part.fault_code)
+    return tuple(sorted(faulty, key=lambda part: (part.device_type, part.device_id)))
 
 
-def _part(device_type: str, device_id: int, known: SubjectState) -> FaultDevice:
-    live = [fault for fault in known.faults.values() if fault.level]
+def _part(device_type: str, device_id: int, subject_state: SubjectState) -> FaultDevice:
+    live = [fault for fault in subject_state.faults.values() if fault.level]
     live.sort(key=_order)
     level = min((fault.level for fault in live), key=_RANK.__getitem__, default="")
     return FaultDevice(device_type, device_id, [fault.code for fault in live], level)
@@ -95,9 +95,9 @@ def _is_found_by_host_checks(part: FaultDevice, code: str) -> bool:
 
     Events have none.
     """
-    known = HOST_CODES[code]
-    is_its_part = part.device_id == 0 or known.part == FILE_SYSTEM
-    return part.device_type == known.part and is_its_part and not known.is_event
+    host_code = HOST_CODES[code]
+    is_its_part = part.device_id == 0 or host_code.part == FILE_SYSTEM
+    return part.device_type == host_code.part and is_its_part and not host_code.is_event
 
 
 def _with(parts: Iterable[FaultDevice], left: Iterable[FaultDevice]) -> tuple[FaultDevice, ...]:
@@ -226,8 +226,8 @@ class NodeInfoDocument:
         The first answer of each source then ends those that are over. One-off codes of host checks
         are over, and so are codes that no host check would end.
         """
-        found = self._read(existing)
-        if found is None or found.update_time_ms <= 0:
+        record = self._read(existing)
+        if record is None or record.update_time_ms <= 0:
             return ()
         return tuple(
             Observation(
@@ -235,9 +235,9 @@ class NodeInfoDocument:
                 host_subject(part.device_type, part.device_id),
                 code,
                 Assertion.PRESENT,
-                found.update_time_ms,
+                record.update_time_ms,
             )
-            for part in found.faults
+            for part in record.faults
             for code in part.fault_code or ()
             if is_code(code) and (code not in HOST_CODES or _is_found_by_host_checks(part, code))
         )
@@ -276,6 +276,6 @@ class NodeInfoDocument:
 
     def verify(self, document: Document) -> None:
         """Raise ``DocumentError`` if readers would refuse ``document``."""
-        found = decode_node_info(self.name, document.data)
-        if not found.update_time_ms:
-            raise DocumentError(self.name, "updateTime", "is no time that a reader understands")
+        record = decode_node_info(self.name, document.data)
+        if not record.update_time_ms:
+            raise DocumentError(self.name, "updateTime", "is not a valid time for readers")

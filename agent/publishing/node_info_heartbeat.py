@@ -107,6 +107,6 @@ class NodeInfoHeartbeat(NodeInfoDocument):
 
     def verify(self, document: Document) -> None:
         """Raise ``DocumentError`` if readers would refuse ``document``."""
-        found = decode_node_info(self.name, document.data)
-        if found.generation is not self._beating.generation:
+        record = decode_node_info(self.name, document.data)
+        if record.generation is not self._beating.generation:
             raise DocumentError(self.name, "NodeInfo", "has not the members of its generation")

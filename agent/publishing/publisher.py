@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from agent.publishing.publication import Lag, Publication
-from agent.publishing.write_pacing import Stamps
+from agent.publishing.update_times import Stamps
 from contract.errors import DocumentError, StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
 from pacing.waiting import TICK_SECONDS, is_set_within, now_seconds
@@ -480,14 +480,14 @@ class DocumentPublisher:
 
     def _arrived_unanswered(self, shown: Document | None) -> _Write | None:
         """Return the write without an answer that the store shows, if there is one."""
-        arrived = (one for one in reversed(self._unanswered) if _same(shown, one.document))
+        arrived = (write for write in reversed(self._unanswered) if _same(shown, write.document))
         return next(arrived, None)
 
     def _is_lost_write(self, shown: Document | None) -> bool:
         """Return whether an interrupted store shows nothing, or something older than our last
         write.
 
-        That is no foreign write, and no operator's release. It is written again.
+        That is neither a foreign write nor an operator's release. It is written again.
         """
         assert self._acknowledged is not None
         if not self._was_interrupted or self._published.desired() is None:

@@ -69,14 +69,14 @@ def render_switch_info(state: PolicyState, update_time: int) -> SwitchRecord:
     A code in no table is left out, but counts as not handled.
     """
     live = _live(state)
-    known = [(port, fault) for port, fault in live if fault.level]
+    with_level = [(port, fault) for port, fault in live if fault.level]
     times = {
         f"{fault.code}_{port.chip}_{port.port}": (_raised_at_ms(fault), fault.level)
-        for port, fault in known
+        for port, fault in with_level
     }
     level, status = _summary(live)
     return SwitchRecord(
-        events=tuple(_event(port, fault) for port, fault in known),
+        events=tuple(_event(port, fault) for port, fault in with_level),
         level=level,
         update_time=update_time,
         status=status,
@@ -85,13 +85,13 @@ def render_switch_info(state: PolicyState, update_time: int) -> SwitchRecord:
 
 
 def _live(state: PolicyState) -> list[tuple[SwitchPort, Fault]]:
-    found = [
+    faults = [
         (port_of(subject), fault)
-        for subject, known in state.subjects()
+        for subject, subject_state in state.subjects()
         if subject.kind == "switch"
-        for fault in known.faults.values()
+        for fault in subject_state.faults.values()
     ]
-    return sorted(found, key=lambda one: (one[1].first_seen_ms, one[1].revision))
+    return sorted(faults, key=lambda pair: (pair[1].first_seen_ms, pair[1].revision))
 
 
 def _summary(live: Iterable[tuple[SwitchPort, Fault]]) -> tuple[str, str]:
@@ -135,7 +135,7 @@ def _raised_at_ms(fault: Fault) -> int:
     return fault.raised_at_ms or fault.first_seen_ms
 
 
-def restored_ports(found: SwitchRecord) -> tuple[Report, ...]:
+def restored_ports(record: SwitchRecord) -> tuple[Report, ...]:
     """Return the faults of switch ports in a document, as observations."""
     return tuple(
         Observation(
@@ -154,7 +154,7 @@ def restored_ports(found: SwitchRecord) -> tuple[Report, ...]:
             Severity(event.severity) if event.severity in set(Severity) else None,
             event.alarm_raised_time,
         )
-        for event in found.events
+        for event in record.events
         if event.alarm_raised_time > 0 and _is_own(event)
     )
 

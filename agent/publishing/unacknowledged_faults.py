@@ -79,9 +79,9 @@ def queued(waiting: tuple[SentFault, ...], sent_fault: SentFault) -> tuple[SentF
     neither was sent. The first that waits of a fault may have been sent already, without an answer,
     so it stays: there are never more than three.
     """
-    mine = [one for one in waiting if one.code == sent_fault.code]
+    mine = [fault for fault in waiting if fault.code == sent_fault.code]
     if sent_fault.occurs and len(mine) > 1 and not mine[-1].occurs:
-        return tuple(one for one in waiting if one is not mine[-1])
+        return tuple(fault for fault in waiting if fault is not mine[-1])
     return (*waiting, sent_fault)
 
 
@@ -123,25 +123,25 @@ class NodePublicFaults:
 
     def adopt(self, faults: Iterable[SentFault]) -> None:
         """Take over the faults in a document that is older than the journal."""
-        new = {one.code: one for one in faults if one.code not in self.ledger.newest}
+        new = {fault.code: fault for fault in faults if fault.code not in self.ledger.newest}
         if new:
             self._keep(msgspec.structs.replace(self.ledger, newest=self.ledger.newest | new))
 
     def update(self, state: PolicyState) -> None:
         """Take over the changed storage faults of ``state``."""
-        found = [state.of(subject) for subject in _SUBJECTS]
-        if all(one is other for one, other in zip(found, self._seen, strict=True)):
+        states = [state.of(subject) for subject in _SUBJECTS]
+        if all(state_now is other for state_now, other in zip(states, self._seen, strict=True)):
             if self.ledger.newest:
                 self._fill()
             return
-        self._seen[:] = found
+        self._seen[:] = states
         ledger = self.ledger
-        for known, codes in zip(found, _SUBJECTS.values(), strict=True):
+        for subject_state, codes in zip(states, _SUBJECTS.values(), strict=True):
             for code in codes:
-                before, fault = ledger.newest.get(code), known.faults.get(code)
+                before, fault = ledger.newest.get(code), subject_state.faults.get(code)
                 if (fault is not None) == (before is not None and before.occurs):
                     continue
-                if fault is None and not known.answered:
+                if fault is None and not subject_state.answered:
                     continue  # no collector has answered yet
                 if fault is not None:
                     sent_fault = SentFault(code, True, fault.first_seen_ms)
@@ -160,8 +160,8 @@ class NodePublicFaults:
     def acknowledged(self, batch: tuple[SentFault, ...]) -> None:
         """Record that the receiver accepted ``batch``, or will never accept it."""
         ledger = self.ledger
-        waiting = tuple(one for one in ledger.waiting if one not in batch)
-        sent = ledger.sent | {one.code: one.occurs for one in batch}
+        waiting = tuple(fault for fault in ledger.waiting if fault not in batch)
+        sent = ledger.sent | {fault.code: fault.occurs for fault in batch}
         self._keep(msgspec.structs.replace(ledger, waiting=waiting, sent=sent))
 
     def _fill(self) -> None:
@@ -174,7 +174,9 @@ class NodePublicFaults:
         ledger = self.ledger
         if devices and devices != ledger.devices:
             ledger = msgspec.structs.replace(ledger, devices=devices)
-        incomplete = [one for one in (*ledger.newest.values(), *ledger.waiting) if not one.devices]
+        incomplete = [
+            fault for fault in (*ledger.newest.values(), *ledger.waiting) if not fault.devices
+        ]
         if incomplete and not devices and self._waits_for_chips:
             if self._timer is None:
                 loop = asyncio.get_running_loop()
@@ -183,10 +185,10 @@ class NodePublicFaults:
         if incomplete:
             meant = devices or ledger.devices or _NO_DEVICES
 
-            def filled(one: SentFault) -> SentFault:
-                return one if one.devices else msgspec.structs.replace(one, devices=meant)
+            def filled(fault: SentFault) -> SentFault:
+                return fault if fault.devices else msgspec.structs.replace(fault, devices=meant)
 
-            newest = {code: filled(one) for code, one in ledger.newest.items()}
+            newest = {code: filled(fault) for code, fault in ledger.newest.items()}
             waiting = tuple(map(filled, ledger.waiting))
             ledger = msgspec.structs.replace(ledger, newest=newest, waiting=waiting)
         if ledger is not self.ledger and (incomplete or ledger.newest):

@@ -36,16 +36,16 @@ def blind_sources(state: PolicyState) -> Iterator[BlindSource]:
     """Yield every source that gives no answer: those about the node first, then those about
     chips.
     """
-    for subject, known in sorted(state.others.items()):
+    for subject, subject_state in sorted(state.others.items()):
         client = f" {_STORAGE[subject]}" if subject in _STORAGE else ""
-        yield from _of(known, client, None)
-    for chip, known in sorted(state.chips.items()):
-        yield from _of(known, "", chip)
+        yield from _of(subject_state, client, None)
+    for chip, subject_state in sorted(state.chips.items()):
+        yield from _of(subject_state, "", chip)
 
 
-def _of(known: SubjectState, client: str, chip: int | None) -> Iterator[BlindSource]:
-    for source, why in sorted(known.blind.items()):
-        yield BlindSource(f"{source}{client}", why.since_ms, why.reason, chip)
+def _of(subject_state: SubjectState, client: str, chip: int | None) -> Iterator[BlindSource]:
+    for source, blindness in sorted(subject_state.blind.items()):
+        yield BlindSource(f"{source}{client}", blindness.since_ms, blindness.reason, chip)
 
 
 class NamedSource(msgspec.Struct, frozen=True):
@@ -66,22 +66,22 @@ def key_with_answers(named: NamedSource, state: PolicyState) -> str | None:
     """Return the text of the key in device-info: blind sources, and an answer about each fault."""
     answers = [
         answer
-        for chip, known in state.chips.items()
-        if known.faults or known.upgrades
-        for answer in _answers(chip, known)
+        for chip, chip_state in state.chips.items()
+        if chip_state.faults or chip_state.upgrades
+        for answer in _answers(chip, chip_state)
     ]
     if not answers:
         return named.text
     # Answers that repeat the catalogue are left out first where there is no room for all.
-    answers.sort(key=lambda one: (_is_of_catalogue(one), one.chip, one.code))
+    answers.sort(key=lambda answer: (_is_of_catalogue(answer), answer.chip, answer.code))
     return encode_vigil_key(named.sources, named.changed_at_ms, answers)
 
 
-def _answers(chip: int, known: ChipState) -> Iterator[FaultAnswer]:
-    for fault in known.faults.values():
+def _answers(chip: int, chip_state: ChipState) -> Iterator[FaultAnswer]:
+    for fault in chip_state.faults.values():
         yield _answer(chip, fault.code, fault.severity, device_fault=fault.device_fault)
-    for code, upgrade in {upgrade.code: upgrade for upgrade in known.upgrades}.items():
-        if code not in known.faults and is_code(code):
+    for code, upgrade in {upgrade.code: upgrade for upgrade in chip_state.upgrades}.items():
+        if code not in chip_state.faults and is_code(code):
             severity = upgrade.severity
             yield _answer(chip, code, severity, device_fault=is_device_fault(severity))
 

@@ -195,16 +195,19 @@ class ReplayComparison:
         if self.replayed is None:
             return
         for subject, code in touched:
-            one = self.recorded.reason_of(subject, code)
+            recorded = self.recorded.reason_of(subject, code)
             other = self.replayed.reason_of(subject, code)
             before = self._open.get((subject, code))
-            levels = None if one is None else one.level, None if other is None else other.level
+            levels = (
+                None if recorded is None else recorded.level,
+                None if other is None else other.level,
+            )
             if levels[0] == levels[1]:
                 if before is not None:
                     del self._open[subject, code]
                     self._count(subject, before[1], before[0], at_ms)
                 continue
-            kind = _Kind(code, one, other)
+            kind = _Kind(code, recorded, other)
             if before is not None:
                 if before[1] == kind:
                     continue
@@ -230,9 +233,9 @@ class ReplayComparison:
             differences=tuple(
                 sorted(
                     (_difference(kind, total) for kind, total in totals.items()),
-                    key=lambda one: (
-                        *(one.code, one.recorded_level or "", one.replayed_level or ""),
-                        *(one.recorded_because, one.replayed_because),
+                    key=lambda entry: (
+                        *(entry.code, entry.recorded_level or "", entry.replayed_level or ""),
+                        *(entry.recorded_because, entry.replayed_because),
                     ),
                 )
             ),
@@ -240,12 +243,12 @@ class ReplayComparison:
 
 
 def _difference(kind: _Kind, total: _Total) -> LevelDifference:
-    one, other = kind.recorded, kind.replayed
+    recorded, other = kind.recorded, kind.replayed
     return LevelDifference(
         kind.code,
-        None if one is None else one.level,
+        None if recorded is None else recorded.level,
         None if other is None else other.level,
-        "" if one is None else one.because,
+        "" if recorded is None else recorded.because,
         "" if other is None else other.because,
         total.times,
         total.ms / 1000,

@@ -92,26 +92,26 @@ class LevelHistory:
 
         ``None`` for none.
         """
-        known = self._known.get(subject)
-        return None if known is None else known.codes.get(code)
+        levels = self._known.get(subject)
+        return None if levels is None else levels.codes.get(code)
 
     def codes(self) -> Iterator[tuple[Subject, str]]:
         """Yield everything that has a level now."""
-        for subject, known in self._known.items():
-            for code in known.codes:
+        for subject, levels in self._known.items():
+            for code in levels.codes:
                 yield subject, code
 
     def apply(self, change: Change, at_ms: int) -> None:
         """Apply one change of the policy at ``at_ms``, which is never before that of earlier
         calls.
         """
-        known = self._passed(change.subject, at_ms)
-        before = known.codes.get(change.code)
+        levels = self._passed(change.subject, at_ms)
+        before = levels.codes.get(change.code)
         ended = change.kind is ChangeKind.ENDED  # a level that a rule keeps has the rule's reason
         if change.new_level is None:
-            known.codes.pop(change.code, None)
+            levels.codes.pop(change.code, None)
         elif before is None or before.level != change.new_level or not ended:
-            known.codes[change.code] = LevelReason(change.new_level, change.because)
+            levels.codes[change.code] = LevelReason(change.new_level, change.because)
         if at_ms in self._span:
             sums = self._sums(at_ms // DAY_MS, change.subject)
             sums.episodes += change.kind is ChangeKind.BEGAN
@@ -120,8 +120,8 @@ class LevelHistory:
 
     def align(self, state: PolicyState, at_ms: int) -> None:
         """Take over the levels in ``state`` at ``at_ms``, where no changes lead to them."""
-        for subject, known in state.subjects():
-            levels = _levels_of(known)
+        for subject, subject_state in state.subjects():
+            levels = _levels_of(subject_state)
             kept = self._known.get(subject)
             if kept is None or kept.codes != levels:
                 self._passed(subject, at_ms).codes = levels
@@ -134,7 +134,9 @@ class LevelHistory:
 
     def set_chips_in_use(self, chips: frozenset[int], at_ms: int) -> None:
         """From ``at_ms`` on, treat these chips (physical ids) as those that pods have."""
-        for subject in [one for one in self._known if one.id in chips ^ self._in_use]:
+        for subject in [
+            subject_key for subject_key in self._known if subject_key.id in chips ^ self._in_use
+        ]:
             self._passed(subject, at_ms)
         self._in_use = chips
 
@@ -144,23 +146,27 @@ class LevelHistory:
             self._passed(subject, at_ms)
 
     def _passed(self, subject: Subject, at_ms: int) -> _Known:
-        known = self._known.get(subject)
-        if known is None:
-            self._known[subject] = known = _Known(at_ms)
+        levels = self._known.get(subject)
+        if levels is None:
+            self._known[subject] = levels = _Known(at_ms)
             if subject.kind == "chip":
                 self._counted.add(subject.id)
-        if at_ms > known.since_ms:
+        if at_ms > levels.since_ms:
             if subject.kind == "chip":
-                self._count(subject, known, at_ms)
-            known.since_ms = at_ms
-        return known
+                self._count(subject, levels, at_ms)
+            levels.since_ms = at_ms
+        return levels
 
-    def _count(self, subject: Subject, known: _Known, at_ms: int) -> None:
+    def _count(self, subject: Subject, levels: _Known, at_ms: int) -> None:
         in_use = subject.id in self._in_use
-        level = _level(known.codes)
-        own = _level({code: one for code, one in known.codes.items() if not is_network(code)})
-        network = _level({code: one for code, one in known.codes.items() if is_network(code)})
-        for day, passed_ms in self._span.split_by_day(known.since_ms, at_ms):
+        level = _level(levels.codes)
+        own = _level(
+            {code: reason for code, reason in levels.codes.items() if not is_network(code)}
+        )
+        network = _level(
+            {code: reason for code, reason in levels.codes.items() if is_network(code)}
+        )
+        for day, passed_ms in self._span.split_by_day(levels.since_ms, at_ms):
             sums = self._sums(day, subject)
             sums.level_ms[level] = sums.level_ms.get(level, 0) + passed_ms
             sums.unhealthy_ms += 0 if is_healthy(own, in_use) else passed_ms
@@ -172,17 +178,17 @@ class LevelHistory:
 
 
 def _level(codes: Mapping[str, LevelReason]) -> ChipLevel:
-    return most_serious(ChipLevel(one.level) for one in codes.values())
+    return most_serious(ChipLevel(reason.level) for reason in codes.values())
 
 
-def _levels_of(known: SubjectState) -> dict[str, LevelReason]:
+def _levels_of(subject_state: SubjectState) -> dict[str, LevelReason]:
     """Return the codes of one subject as its state has them, with those that only a rule holds."""
-    found = {}
-    for fault in known.faults.values():
-        found[fault.code] = LevelReason(fault.level, fault.because)
-    if isinstance(known, ChipState):
-        for upgrade in known.upgrades:
-            level = level_of(known, upgrade.code)
-            if level == upgrade.level and upgrade.code not in known.faults:
-                found[upgrade.code] = LevelReason(level, upgrade.because)
-    return found
+    levels = {}
+    for fault in subject_state.faults.values():
+        levels[fault.code] = LevelReason(fault.level, fault.because)
+    if isinstance(subject_state, ChipState):
+        for upgrade in subject_state.upgrades:
+            level = level_of(subject_state, upgrade.code)
+            if level == upgrade.level and upgrade.code not in subject_state.faults:
+                levels[upgrade.code] = LevelReason(level, upgrade.because)
+    return levels

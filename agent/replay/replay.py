@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from contract.codes.catalogue import Catalogue
     from contract.observation import Subject
 
-_SHOWN_DEVIATIONS = 100
-_SHOWN_BREAKS = 1000
+_MAX_DEVIATIONS = 100
+_MAX_BREAKS = 1000
 
 
 def replay(rows: Iterable[JournalRow], other: Catalogue | None, span: Span) -> Findings:
@@ -135,11 +135,11 @@ class _Playing:
             if self._other is not None:
                 others = self._other.play((), until_ms, self._state)
             self._comparison.apply((), others, until_ms)
-        found = self._findings
-        found.node = "" if self._state is None else self._state.node
-        found.until_ms = None if found.from_ms is None else until_ms
-        found.days = self._comparison.days()
-        return found
+        findings = self._findings
+        findings.node = "" if self._state is None else self._state.node
+        findings.until_ms = None if findings.from_ms is None else until_ms
+        findings.days = self._comparison.days()
+        return findings
 
     def _play(self, row: JournalRow, last: JournalRow | None) -> None:
         match row.kind:
@@ -159,10 +159,10 @@ class _Playing:
                 self._comparison.set_chips_in_use(chips_in_use_of(row), row.at_ms)
             case RowKind.GAP:
                 gap = decoded(row, JournalGap)
-                what = (
+                description = (
                     f"the journal failed ({gap.reason}), and lost {counted(gap.rows_lost, 'row')}"
                 )
-                self._break(gap.since_ms, row.at_ms, what)
+                self._break(gap.since_ms, row.at_ms, description)
 
     def _start(self, start: Start, row: JournalRow, last: JournalRow | None) -> None:
         self._starting = start
@@ -232,24 +232,26 @@ class _Playing:
     def _deviate(
         self,
         row: JournalRow,
-        what: str,
+        description: str,
         recorded: tuple[Change, ...] = (),
         replayed: tuple[Change, ...] = (),
     ) -> None:
-        found = self._findings
-        found.deviation_count += 1
-        if len(found.deviations) < _SHOWN_DEVIATIONS:
-            found.deviations.append(Deviation(row.sequence, row.at_ms, what, recorded, replayed))
+        findings = self._findings
+        findings.deviation_count += 1
+        if len(findings.deviations) < _MAX_DEVIATIONS:
+            findings.deviations.append(
+                Deviation(row.sequence, row.at_ms, description, recorded, replayed)
+            )
 
-    def _mark_gap(self, from_ms: int, until_ms: int, what: str) -> None:
+    def _mark_gap(self, from_ms: int, until_ms: int, description: str) -> None:
         """Report missing rows: nothing is checked until the next snapshot."""
         self._sure = False
         self._expected = None
-        self._break(from_ms, until_ms, what)
+        self._break(from_ms, until_ms, description)
 
-    def _break(self, from_ms: int, until_ms: int, what: str) -> None:
-        if len(self._findings.breaks) < _SHOWN_BREAKS:
-            self._findings.breaks.append(IncompletePeriod(from_ms, until_ms, what))
+    def _break(self, from_ms: int, until_ms: int, description: str) -> None:
+        if len(self._findings.breaks) < _MAX_BREAKS:
+            self._findings.breaks.append(IncompletePeriod(from_ms, until_ms, description))
 
 
 def _begun(state: PolicyState, start: Start, snapshot: PolicyState) -> PolicyState:
@@ -262,30 +264,30 @@ def _inputs_between(before: PolicyState, after: PolicyState, at_ms: int) -> list
 
     Their effects on rules remain: they are counted and judged like any other inputs.
     """
-    known = dict(before.subjects())
+    before_by_subject = dict(before.subjects())
     now = dict(after.subjects())
     inputs: list[Input] = []
-    for subject in {**known, **now}:
-        one, other = before.of(subject), after.of(subject)
+    for subject in {**before_by_subject, **now}:
+        old, other = before.of(subject), after.of(subject)
         inputs += (
             _observation(subject, fault, Assertion.RECOVER, at_ms)
-            for code, fault in one.faults.items()
+            for code, fault in old.faults.items()
             if code not in other.faults
         )
         inputs += (
             _observation(subject, fault, Assertion.ONCE if fault.once else Assertion.OCCUR, at_ms)
             for code, fault in other.faults.items()
-            if code not in one.faults
+            if code not in old.faults
         )
         inputs += (
             SourceAnswered(source, subject, at_ms)
             for source in other.answered
-            if source not in one.answered or (source in one.blind and source not in other.blind)
+            if source not in old.answered or (source in old.blind and source not in other.blind)
         )
         inputs += (
             SourceBlind(source, subject, blindness.since_ms, blindness.reason)
             for source, blindness in other.blind.items()
-            if source not in one.blind
+            if source not in old.blind
         )
     return inputs
 

@@ -52,7 +52,7 @@ MISSING_MS = 15_000
 """Its longest cycle, and the ten seconds for which it tries to write."""
 REFRESH_MS = 330_000
 """It writes unchanged content again every five minutes."""
-_KEPT_MS = 30_000
+_MAX_AGE_MS = 30_000
 _PENDING = 100
 """With more writes than that in a few seconds the oldest is judged before its time."""
 
@@ -146,7 +146,7 @@ class ShadowComparison:
         ``lingers``: something in it may be over for other programs.
         """
         self._desired.append(_Desired(at_ms, document, lingers))
-        while len(self._desired) > 1 and self._desired[1].since_ms < at_ms - _KEPT_MS:
+        while len(self._desired) > 1 and self._desired[1].since_ms < at_ms - _MAX_AGE_MS:
             self._desired.popleft()
 
     def clear_desired(self) -> None:
@@ -204,8 +204,8 @@ class ShadowComparison:
             self._pending.popleft()
             self._report(done)
         self._report_missing(now_ms)
-        found, self._results = self._results, []
-        return found
+        results, self._results = self._results, []
+        return results
 
     def agrees(self, fact: Fact) -> bool:
         """Return whether the store shows of ``fact`` what we desire now."""
@@ -222,7 +222,7 @@ class ShadowComparison:
             return None
         deadlines = [self._due_ms(self._pending[0])] if self._pending else []
         if self._interrupted_since_ms is None and self._is_comparable:
-            deadlines += [one.due_ms for one in self._missing()]
+            deadlines += [missing.due_ms for missing in self._missing()]
         return min(deadlines, default=None)
 
     # A write.
@@ -231,22 +231,24 @@ class ShadowComparison:
         began_ms = self._desired[0].since_ms
         if write.at_ms < began_ms:
             return began_ms + LINGER_MS
-        lingers = any(one.lingers for one in self._between(write.at_ms, write.at_ms + AFTER_MS))
+        lingers = any(
+            desired.lingers for desired in self._between(write.at_ms, write.at_ms + AFTER_MS)
+        )
         return write.at_ms + (LINGER_MS if lingers else AFTER_MS)
 
     def _judged(self, write: _Write, now_ms: int) -> ComparisonResult | None:
         if write.decided is not None or not self._desired:
             return write.decided
         until_ms = self._due_ms(write)
-        window = [grouped(one.facts) for one in self._between(write.from_ms, until_ms)]
+        window = [grouped(item.facts) for item in self._between(write.from_ms, until_ms)]
         wrong = list(_wrong(grouped(write.facts), window))
         if not wrong:
             return ComparisonResult(WriteResult.SAME, write.at_ms)
         if now_ms < until_ms and len(self._pending) <= _PENDING:
             return None
-        found = [one for theirs, ours in wrong for one in nearest(theirs, ours)]
+        nearest_differences = [item for theirs, ours in wrong for item in nearest(theirs, ours)]
         return ComparisonResult(
-            WriteResult.DIFFERENT, write.at_ms, tuple(in_order(found)), write.facts
+            WriteResult.DIFFERENT, write.at_ms, tuple(in_order(nearest_differences)), write.facts
         )
 
     def _between(self, from_ms: int, until_ms: int) -> list[_Desired]:
@@ -254,53 +256,53 @@ class ShadowComparison:
 
         Where that was nothing, what we desire now.
         """
-        found = [
-            one
-            for one, following in pairwise(self._desired)
-            if one.since_ms <= until_ms and following.since_ms > from_ms
+        between = [
+            desired
+            for desired, following in pairwise(self._desired)
+            if desired.since_ms <= until_ms and following.since_ms > from_ms
         ]
         last = self._desired[-1]
-        if last.since_ms <= until_ms or not found:
-            found.append(last)
-        return found
+        if last.since_ms <= until_ms or not between:
+            between.append(last)
+        return between
 
     # Desired documents that are not written.
 
     def _report_missing(self, now_ms: int) -> None:
         if self._interrupted_since_ms is not None or not self._is_comparable or not self._desired:
             return
-        self._logged = {one for one in self._logged if not self.agrees(one.fact)}
-        due = [one for one in self._missing() if one.due_ms <= now_ms]
+        self._logged = {item for item in self._logged if not self.agrees(item.fact)}
+        due = [item for item in self._missing() if item.due_ms <= now_ms]
         if due:
-            since_ms = min(one.since_ms for one in due)
-            found = tuple(in_order(one.difference for one in due))
-            self._report(ComparisonResult(WriteResult.NOT_WRITTEN, since_ms, found, self._shown))
+            since_ms = min(item.since_ms for item in due)
+            reported = tuple(in_order(item.difference for item in due))
+            self._report(ComparisonResult(WriteResult.NOT_WRITTEN, since_ms, reported, self._shown))
 
     def _missing(self) -> list[_Missing]:
         """Return the differences of now that were not reported."""
         if not self._shown:
             since_ms = max(self._desired[0].since_ms, self._shown_at_ms)
-            found = [_Missing(_ABSENT, since_ms, MISSING_MS)]
+            missing = [_Missing(_ABSENT, since_ms, MISSING_MS)]
         else:
-            found = [
+            missing = [
                 _Missing(
-                    one,
-                    max(self._differs_since_ms(one.fact), self._shown_at_ms),
-                    REFRESH_MS if one.fact.field in _ONLY_REFRESHED else MISSING_MS,
+                    item,
+                    max(self._differs_since_ms(item.fact), self._shown_at_ms),
+                    REFRESH_MS if item.fact.field in _ONLY_REFRESHED else MISSING_MS,
                 )
-                for one in differences(self._shown, self._desired[-1].facts)
+                for item in differences(self._shown, self._desired[-1].facts)
             ]
-            found.append(_Missing(_OLD, self._shown_at_ms, REFRESH_MS))
-        logged = {_report_key(one.fact) for one in self._logged}
-        return [one for one in found if _report_key(one.difference.fact) not in logged]
+            missing.append(_Missing(_OLD, self._shown_at_ms, REFRESH_MS))
+        logged = {_report_key(item.fact) for item in self._logged}
+        return [item for item in missing if _report_key(item.difference.fact) not in logged]
 
     def _differs_since_ms(self, fact: Fact) -> int:
         """Return since when (epoch ms) what we desire of ``fact`` differs from what is shown."""
         since_ms = self._desired[-1].since_ms
-        for one in reversed(self._desired):
-            if one.facts.get(fact) == self._shown.get(fact):
+        for desired in reversed(self._desired):
+            if desired.facts.get(fact) == self._shown.get(fact):
                 break
-            since_ms = one.since_ms
+            since_ms = desired.since_ms
         return since_ms
 
     def _shows(self, at_ms: int, facts: Facts, *, comparable: bool) -> None:

@@ -1,7 +1,7 @@
 """The differences between two device-info documents, in words for people. Pure.
 
 A document is decoded into facts: one field of one device, perhaps about one code. What varies
-from run to run of the real Device Plugin is no fact: ``UpdateTime``, ``fault_time``,
+from run to run of the real Device Plugin is not a fact: ``UpdateTime``, ``fault_time``,
 ``upgrade_time`` and the time of a switch event, the order of codes within a chip and of the reasons
 of a chip. The check code must belong to the content. Source: ``docs/spec/device-plugin.md#1``.
 """
@@ -135,7 +135,9 @@ class DocumentDifference(msgspec.Struct, frozen=True):
 
 def in_order(differences: Iterable[DocumentDifference]) -> list[DocumentDifference]:
     """Return differences in the order of a report: causes before their effects."""
-    return sorted(differences, key=lambda one: (_RANK[one.fact.field], one.fact))
+    return sorted(
+        differences, key=lambda difference: (_RANK[difference.fact.field], difference.fact)
+    )
 
 
 def differences(theirs: Facts, ours: Facts) -> list[DocumentDifference]:
@@ -174,8 +176,8 @@ def is_mixture(theirs: Facts, states: list[Facts]) -> bool:
     Recoveries are withheld for a second, occurrences are not (``docs/spec/device-plugin.md#2.1``).
     """
     codes = _codes(theirs)
-    known = [_codes(state) for state in states]
-    if codes in known or not codes <= set().union(*known):
+    shown_codes = [_codes(state) for state in states]
+    if codes in shown_codes or not codes <= set().union(*shown_codes):
         return False
     for fact in dict.fromkeys(fact for state in (theirs, *states) for fact in state):
         if all(state.get(fact) != theirs.get(fact) for state in states):
@@ -185,7 +187,7 @@ def is_mixture(theirs: Facts, states: list[Facts]) -> bool:
     }
     for fact, level in theirs.items():
         if fact.field is Field.FAULT_LEVEL:
-            own = [levels.get(one.detail) for one in codes if theirs[one] == fact.detail]
+            own = [levels.get(code.detail) for code in codes if theirs[code] == fact.detail]
             if None in own or level != most_serious(ChipLevel(word) for word in own if word):
                 return False
     return True
@@ -199,14 +201,21 @@ def nearest(theirs: Facts, ours: Iterable[Facts]) -> list[DocumentDifference]:
     """Return the differences to that of ``ours`` which differs least, and of several to the
     last.
     """
-    found = [differences(theirs, one) for one in ours]
-    return min(reversed(found), key=_weight)
+    candidates = [differences(theirs, facts) for facts in ours]
+    return min(reversed(candidates), key=_weight)
 
 
-def _weight(found: list[DocumentDifference]) -> int:
+def _weight(listed: list[DocumentDifference]) -> int:
     """Return the number of keys that differ; a cause that we do not have at all counts for more."""
-    keys = {(one.fact.device, _KEY_OF.get(one.fact.field, one.fact.field)) for one in found}
-    unknown = [one for one in found if one.fact.field in _CAUSES and one.ours is None]
+    keys = {
+        (difference.fact.device, _KEY_OF.get(difference.fact.field, difference.fact.field))
+        for difference in listed
+    }
+    unknown = [
+        difference
+        for difference in listed
+        if difference.fact.field in _CAUSES and difference.ours is None
+    ]
     return len(keys) + _CAUSE_WEIGHT * len(unknown)
 
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.shadow")
 
-_KEPT = 200
+_MAX_DIFFERENCES = 200
 """Distinct differences that are kept; the oldest that is over is removed first."""
-_ALSO = 8
+_MAX_PLACES = 8
 
 
 class DifferenceLog:
@@ -45,17 +45,17 @@ class DifferenceLog:
         A known difference is reported again when more fields of its device differ.
         """
         self._writes[verdict.result] += 1
-        found = {one[0]: one for one in _by_device(verdict.differences)}
+        groups = {group[0]: group for group in _by_device(verdict.differences)}
         if verdict.result is not WriteResult.NOT_WRITTEN:
             self._last_write_ms = verdict.at_ms
-            self._over(now_ms, lambda first: first not in found)
+            self._over(now_ms, lambda first: first not in groups)
         new = []
-        for first, listed in found.items():
+        for first, listed in groups.items():
             self._fields[first.fact.field] += 1
             reported = self._noted(verdict, first, listed)
-            known = self._places.get(first, frozenset())
-            places = known.union(one.fact.place for one in listed)
-            if places != known:
+            shown_places = self._places.get(first, frozenset())
+            places = shown_places.union(group.fact.place for group in listed)
+            if places != shown_places:
                 self._places[first] = places
                 new.append(reported)
                 self._log(reported)
@@ -70,8 +70,8 @@ class DifferenceLog:
 
     def status(self, document: str, trouble: str | None) -> ShadowStatus:
         """Return all differences, those that are not over first, then the latest first."""
-        reported = sorted(self._book.values(), key=lambda one: -one.last_ms)
-        reported.sort(key=lambda one: one.over_at_ms is not None)
+        reported = sorted(self._book.values(), key=lambda difference: -difference.last_ms)
+        reported.sort(key=lambda difference: difference.over_at_ms is not None)
         return ShadowStatus(
             document,
             trouble,
@@ -84,7 +84,7 @@ class DifferenceLog:
     def _noted(
         self, verdict: ComparisonResult, first: DocumentDifference, listed: list[DocumentDifference]
     ) -> ReportedDifference:
-        known = self._book.pop(first, None)
+        before = self._book.pop(first, None)
         reported = ReportedDifference(
             result=verdict.result,
             device=first.fact.device,
@@ -93,14 +93,14 @@ class DifferenceLog:
             theirs=first.theirs,
             ours=first.ours,
             reported=str(first),
-            also=tuple(one.fact.place for one in listed[1:]),
+            also=tuple(difference.fact.place for difference in listed[1:]),
             since_ms=verdict.at_ms,
             last_ms=verdict.at_ms,
-            defect=self._explain(first, verdict.theirs) if known is None else known.defect,
+            defect=self._explain(first, verdict.theirs) if before is None else before.defect,
         )
-        if known is not None:
-            since_ms = known.since_ms if known.over_at_ms is None else verdict.at_ms
-            reported = msgspec.structs.replace(reported, since_ms=since_ms, seen=known.seen + 1)
+        if before is not None:
+            since_ms = before.since_ms if before.over_at_ms is None else verdict.at_ms
+            reported = msgspec.structs.replace(reported, since_ms=since_ms, seen=before.seen + 1)
         self._book[first] = reported
         return reported
 
@@ -110,7 +110,7 @@ class DifferenceLog:
                 self._book[first] = msgspec.structs.replace(reported, over_at_ms=now_ms)
 
     def _forget(self) -> None:
-        while len(self._book) > _KEPT:
+        while len(self._book) > _MAX_DIFFERENCES:
             over = (
                 first for first, reported in self._book.items() if reported.over_at_ms is not None
             )
@@ -120,21 +120,25 @@ class DifferenceLog:
     def _log(self, reported: ReportedDifference) -> None:
         also = ""
         if reported.also:
-            also = f"; also {shortened(reported.also, _ALSO)}"
+            also = f"; also {shortened(reported.also, _MAX_PLACES)}"
         if reported.defect is not None:
             also += f" (known defect {reported.defect})"
-        what = (
+        description = (
             "has not followed us"
             if reported.result is WriteResult.NOT_WRITTEN
             else "wrote otherwise"
         )
         since = datetime.fromtimestamp(reported.since_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        log.warning("the Device Plugin %s since %s: %s%s", what, since, reported.reported, also)
+        log.warning(
+            "the Device Plugin %s since %s: %s%s", description, since, reported.reported, also
+        )
 
 
 def _by_device(differences: Iterable[DocumentDifference]) -> list[list[DocumentDifference]]:
     """Return groups of one device each, which keep their order and begin with the first of all."""
-    found = list(differences)
-    order = list(dict.fromkeys(one.fact.device for one in found))
-    found.sort(key=lambda one: order.index(one.fact.device))
-    return [list(group) for _, group in groupby(found, key=lambda one: one.fact.device)]
+    listed = list(differences)
+    order = list(dict.fromkeys(difference.fact.device for difference in listed))
+    listed.sort(key=lambda difference: order.index(difference.fact.device))
+    return [
+        list(group) for _, group in groupby(listed, key=lambda difference: difference.fact.device)
+    ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.fault_configuration.files import (
-    KEPT_NAME,
+    COPY_NAME,
     Files,
     read_files,
     read_stored,
@@ -297,7 +297,7 @@ async def test_without_the_kept_file_the_journal_remembers(tmp_path: Path) -> No
     follower = Follower(tmp_path, Silent(), texts)  # type: ignore[arg-type]
     async with follower.running():
         assert follower.levels == ["SeparateNPU"]
-    (tmp_path / "state" / KEPT_NAME).write_text('{"texts": {"fault_code": "{"}}')
+    (tmp_path / "state" / COPY_NAME).write_text('{"texts": {"fault_code": "{"}}')
     assert Follower(tmp_path, Silent(), texts).levels == []  # type: ignore[arg-type]
 
 
@@ -427,9 +427,9 @@ def test_stored_configuration_is_read_back(tmp_path: Path) -> None:
     in_force = InForce(FaultTexts(fault_code="{}"), {CODES: ConfigurationPlace.CONFIG_MAP})
     store_in_force(tmp_path, in_force)
     assert read_stored(tmp_path) == in_force
-    assert [path.name for path in tmp_path.iterdir()] == [KEPT_NAME]
+    assert [path.name for path in tmp_path.iterdir()] == [COPY_NAME]
     for broken in (b"", b"{", b"[]", b"\xff", b'{"texts":{"fault_code":"{"}}'):
-        (tmp_path / KEPT_NAME).write_bytes(broken)
+        (tmp_path / COPY_NAME).write_bytes(broken)
         assert read_stored(tmp_path) is None
 
 

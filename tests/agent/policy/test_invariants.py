@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agent.policy.state import (
@@ -182,6 +182,7 @@ def test_invariants_hold_after_each_transition(seed: int, length: int) -> None:
 
 
 @LIVES
+@example(85416, 10)  # occurrences of two chips that are held back begin in one late call
 @given(st.integers(0, 2**32), st.integers(10, 60))
 def test_an_interrupted_life_is_the_same_as_an_uninterrupted_life(seed: int, length: int) -> None:
     rng = Random(seed)
@@ -195,9 +196,4 @@ def test_an_interrupted_life_is_the_same_as_an_uninterrupted_life(seed: int, len
         life.transition([inputs[-1]], now)
     state, changes = step(PolicyState(NODE, "boot"), inputs, now, life.tables)
     assert state == life.state
-    # Deadlines of several subjects may pass at once; each subject has its own order.
-    assert sorted(changes, key=by_subject) == sorted(life.changes, key=by_subject)
-
-
-def by_subject(change: Change) -> str:
-    return str(change.subject)
+    assert list(changes) == life.changes

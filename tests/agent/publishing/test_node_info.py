@@ -13,7 +13,7 @@ import pytest
 
 from agent.policy.step import step
 from agent.publishing.node_info import NodeInfoDocument, time_text
-from agent.publishing.write_pacing import Stamps
+from agent.publishing.update_times import Stamps
 from collectors.bmc import BmcTracker
 from contract.codes.catalogue import shipped
 from contract.codes.host_codes import (

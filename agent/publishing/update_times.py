@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from contract.documents.update_time import LEAD_SECONDS
 
-_LARGEST = 2**62
+_MAX_STAMP = 2**62
 _PAUSES_SECONDS = (0.0, 0.0, 0.008, 0.02, 0.06, 0.2)
 """How long after the write before it each write of a row may be sent; the last value for all more.
 
@@ -32,7 +32,7 @@ class Stamps:
 
     def observe(self, stamp: int | None) -> None:
         """Take over a stamp that the store shows or acknowledged; ``None`` is an unreadable one."""
-        if stamp is None or not 0 < stamp <= _LARGEST:
+        if stamp is None or not 0 < stamp <= _MAX_STAMP:
             return
         if self._previous is None or stamp > self._previous:
             self._previous = stamp

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.publishing.write_pacing import Stamps
+from agent.publishing.update_times import Stamps
 from contract.documents.update_time import LEAD_SECONDS
 
 
