@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.documents.forget_record import FORGET_NAMESPACE, ForgetRecord, forget_record_name
+from contract.errors import StoreUnavailable
 from contract.names import (
     DEVICE_INFO_NAMESPACE,
     STATE_LABEL,
@@ -23,7 +24,7 @@ from tests.aggregator.daemon import Daemon
 from tests.aggregator.fleet import Fleet
 from tests.aggregator.nodes import T0, faulty, forget_document, report
 from tests.parts import deadlines
-from tests.parts.deadlines import stays
+from tests.parts.deadlines import stays, until_succeeds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -74,7 +75,8 @@ async def _has_no_record(store: Store, node: str) -> bool:
 
 
 async def write(store: Store, node: str) -> None:
-    await store.put(report(node, faulty(update_time=T0)))
+    # The connection to a broker that was just started is made again after a pause.
+    await until_succeeds(lambda: store.put(report(node, faulty(update_time=T0))), StoreUnavailable)
 
 
 def empty(broker: Broker) -> None:
