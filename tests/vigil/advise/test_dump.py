@@ -112,7 +112,7 @@ def problems(tmp_path: Path, *texts: str | bytes) -> str:
     [
         (b"", "line 1: is empty"),
         (b" \n\n", "line 1: is empty"),
-        (b"hello", "line 1: is neither JSON nor YAML of objects: it is not an object; write a dump"),
+        (b"hello", "is neither JSON nor YAML of objects: it is not an object; write a dump"),
         (b"[1]", "line 1: is neither JSON nor YAML of objects: it is not an object"),
         (b'{"items": 3}', "$.items: must be an array or null, is an integer"),
         (b'{\n "items": [\n  {"a":\n   nope}]}', "line 4: is not JSON: invalid character at byte"),
