@@ -114,7 +114,8 @@ def explain_node(client: DaemonClient, node: str, part: str) -> NodeExplanation:
     if answer is not None:
         if answer.node != node:
             text = (
-                f"is not a valid fault code, and the daemon at {client.server} knows no node of this name: "
+                f"is not a valid fault code, and the daemon at {client.server} knows no node "
+                "of this name: "
                 f"it is the agent of {answer.node}. Name an aggregator with --server"
             )
             raise OtherNode(node, text)
