@@ -7,6 +7,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import typer.core
 import typer.main
 
 from contract.documents.device_info import DESCRIPTION
@@ -184,5 +185,7 @@ def _help_of(command: Any, name: str) -> Iterator[Text]:
     yield Text(name, command.help or "")
     for parameter in command.params:
         yield Text(f"{name} {parameter.name}", getattr(parameter, "help", None) or "")
-    for verb, below in getattr(command, "commands", {}).items():
-        yield from _help_of(below, f"{name} {verb}")
+    if isinstance(command, typer.core.TyperGroup):
+        context = typer.Context(command)
+        for verb in command.list_commands(context):
+            yield from _help_of(command.get_command(context, verb), f"{name} {verb}")

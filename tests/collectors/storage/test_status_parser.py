@@ -91,11 +91,11 @@ def test_one_that_others_write_or_run_is_not(status: Path, mode: int) -> None:
 
 
 def test_no_directory_pipe_or_flood(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="is no file"):
+    with pytest.raises(ValueError, match="is not a regular file"):
         read_checked(tmp_path, any_owner=True)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe, 0o600)
-    with pytest.raises(ValueError, match="is no file"):
+    with pytest.raises(ValueError, match="is not a regular file"):
         read_checked(pipe, any_owner=True)
     flood = tmp_path / "flood"
     flood.write_bytes(b"x" * (1 << 21))

@@ -144,7 +144,7 @@ WRONG = [
     (("simulate", "occur", 8, "80E01801"), "8 is not a chip"),
     (("simulate", "occur", 0, "80E0180"), "'80E0180' is not a fault code"),
     (("simulate", "occur", 0, "80E01801", "--severity", "bad"), "'bad' is none of suggestion"),
-    (("simulate", "hang", "get_weather"), "'get_weather' is no function"),
+    (("simulate", "hang", "get_weather"), "'get_weather' is not a function"),
     (("simulate", "hang", "init", "--chip", 0), "dcmi_init is not about a chip"),
     (("simulate", "fail", "init", 5), "5 is not a negative"),
     (("simulate", "slow", "init", 0), "0 is not between 1 and"),

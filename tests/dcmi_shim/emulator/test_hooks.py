@@ -134,7 +134,7 @@ def test_hooks_reach_calls_by_card_by_id_and_unsupported_ones(a3: Server) -> Non
 
 
 def test_wrong_hooks(a2: Server) -> None:
-    with pytest.raises(ConfigurationError, match="'get_weather' is no function"):
+    with pytest.raises(ConfigurationError, match="'get_weather' is not a function"):
         a2.emulator.hang("get_weather")
     with pytest.raises(ConfigurationError, match="dcmi_init is not about a chip"):
         a2.emulator.hang("init", chip=0)

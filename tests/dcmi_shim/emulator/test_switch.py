@@ -365,7 +365,7 @@ def test_hooks(a3: Server, switches: Switches) -> None:
     [
         (7, 1, 1, "7 is not a valid switch chip; there are 0 to 6"),
         (1, 48, 1, "48 is not a valid port of a switch; there are 0 to 47"),
-        (1, -1, 1, "-1 is no port"),
+        (1, -1, 1, "-1 is not a valid port"),
         (1, 1, 65536, "more than 16 bits"),
     ],
 )
