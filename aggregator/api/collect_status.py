@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from aggregator.absence.directory_mark import DirectoryMarks
     from aggregator.absence.ended_documents import Absence
-    from aggregator.advising.advice import Advising
+    from aggregator.advising.advice import AdviceService
     from aggregator.advising.status import AdviceStatus
     from aggregator.api.cluster_state_status import ClusterStateStatus
     from aggregator.api.explanation import Explanation
@@ -105,7 +105,7 @@ class StatusQueries:
     """
 
     absences: Mapping[str, Absence]
-    advising: Advising | None
+    advising: AdviceService | None
     dpu_faults: DpuFaults
     job_view: JobView
     leadership: Leadership
