@@ -89,9 +89,9 @@ class ClusterPublication:
             pipeline,
             self.publishers,
             plugins,
-            leader_changed=LeaderEvents(lead, notifier.stream, clock).send_if_changed,
-            inherit=self._inherit,
-            began=self._on_lead,
+            on_leader_change=LeaderEvents(lead, notifier.stream, clock).send_if_changed,
+            on_inherit=self._inherit,
+            on_lead=self._on_lead,
             copies=lasting.last_known,
         )
         self.readiness = Readiness(

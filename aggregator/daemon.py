@@ -160,7 +160,7 @@ class Aggregator:
             clock,
             self.stalls,
             judge=self._judge,
-            seen=lambda *event: self.publication.takeover.seen(*event),
+            on_event=lambda *event: self.publication.takeover.seen(*event),
         )
         self.publication = ClusterPublication(
             configuration,

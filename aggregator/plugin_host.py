@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 class PluginHost:
     """All aggregator plugins.
 
-    ``judge`` receives the nodes that are to be judged again, ``seen`` each event of a store (by
+    ``judge`` receives the nodes that are to be judged again, ``on_event`` each event of a store (by
     URL) after the plugin has applied it.
     """
 
@@ -37,7 +37,7 @@ class PluginHost:
         stalls: Stalls,
         *,
         judge: Callable[[frozenset[str]], None],
-        seen: Callable[[str, Selection, WatchEvent], None],
+        on_event: Callable[[str, Selection, WatchEvent], None],
     ) -> None:
         plugins = tuple(plugins)
         self.readers = tuple(plugin for plugin in plugins if isinstance(plugin, DocumentPlugin))
@@ -49,7 +49,7 @@ class PluginHost:
         self._clock = clock
         self._stalls = stalls
         self._judge = judge
-        self._seen = seen
+        self._on_event = on_event
         self._waits: set[tuple[int, int, Selection]] = set()
 
     @property
@@ -99,7 +99,7 @@ class PluginHost:
                     nodes = reader.observe(number, selection, news, self._clock())
                 self._waits.discard((number, index, selection))
                 self._judge(nodes)
-                self._seen(store.url, selection, event)
+                self._on_event(store.url, selection, event)
 
     def step(self, now: Instant) -> frozenset[str]:
         """Do what is due; return nodes to be judged again."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from aggregator.absence.lasting_stores import LastingStores
-    from aggregator.advising.advice import Advising
+    from aggregator.advising.advice import AdviceService
     from aggregator.advising.status import AdviceChange
     from aggregator.config import AggregatorConfiguration
     from aggregator.failover.persistent_state import PersistentState
@@ -91,7 +91,7 @@ def heartbeats(
         memory,
         on_listing=on_listing,
         lasting=lasting.urls,
-        noted=lasting.last_known.record_beat,
+        on_new_beat=lasting.last_known.record_beat,
     )
     return monitor, memory
 
@@ -245,16 +245,16 @@ def advising(
     notifier: Notifier,
     clock: Clock,
     wake: Callable[[], None],
-) -> Advising | None:
+) -> AdviceService | None:
     """Return the advisor; ``None``, and not loaded, without its option or a store with pods."""
     clusters = [store.cluster for store in stores.values() if store.cluster is not None]
     if not configuration.advice.enabled or not clusters:
         return None
-    from aggregator.advising.advice import Advising
+    from aggregator.advising.advice import AdviceService
     from aggregator.advising.job_pods import PublishedPast
 
     def send(changes: Iterable[AdviceChange]) -> None:
         for change in changes:
             notifier.stream.send("advice", change, {change.node})
 
-    return Advising(clusters[0], clock, send, wake, PublishedPast(history, notifier.levels_of))
+    return AdviceService(clusters[0], clock, send, wake, PublishedPast(history, notifier.levels_of))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 import psutil
 
-from aggregator.advising.advice import Advising
+from aggregator.advising.advice import AdviceService
 from aggregator.advising.cluster_objects import KINDS
 from benchmarks import advise
 from service.clock import system_clock
@@ -116,7 +116,7 @@ async def measured(given: argparse.Namespace) -> dict[str, float]:
     feeds = Feeds(advise.objects(given.nodes, given.pods, given.jobs, given.bad))
     changes = Changes(feeds)
     looked = asyncio.Event()
-    advising = Advising(feeds, system_clock, lambda _: looked.set())  # type: ignore[arg-type]
+    advising = AdviceService(feeds, system_clock, lambda _: looked.set())  # type: ignore[arg-type]
     advising.kept.restore({}, system_clock())
     task: asyncio.Task[NoReturn] = asyncio.create_task(advising.run())
 

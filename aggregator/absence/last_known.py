@@ -251,9 +251,7 @@ class LastKnown:
         if left_out:
             trouble = f"no room for {counted(left_out, 'document')} in {self._most_bytes} bytes"
         if trouble is not None and self.trouble is None:
-            _log.error(
-                "%s: %s; a store that loses these loses their last state", self._path, trouble
-            )
+            _log.error("%s: %s; their last state is not saved", self._path, trouble)
         elif trouble is None and self.trouble is not None:
             _log.info("%s is written again", self._path)
         self.trouble = trouble

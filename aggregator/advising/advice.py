@@ -48,7 +48,7 @@ _RETRY_SECONDS = 5.0
 """Seconds: the same objects raise the same problem."""
 
 
-class Advising:
+class AdviceService:
     """The advisor of one cluster. It reads for itself, so that nothing waits for it."""
 
     def __init__(

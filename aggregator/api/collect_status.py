@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from aggregator.absence.directory_mark import DirectoryMarks
     from aggregator.absence.ended_documents import Absence
-    from aggregator.advising.advice import Advising
+    from aggregator.advising.advice import AdviceService
     from aggregator.advising.status import AdviceStatus
     from aggregator.api.explanation import Explanation
     from aggregator.api.readiness import Readiness
@@ -113,7 +113,7 @@ class StatusQueries:
     """
 
     absences: Mapping[str, Absence]
-    advising: Advising | None
+    advising: AdviceService | None
     dpu_faults: DpuFaults
     job_view: JobView
     leadership: Leadership

@@ -43,9 +43,9 @@ _GIVE_UP_SECONDS = 0.7
 class Takeover:
     """Lets this replica write while it leads.
 
-    ``inherit`` receives the nodes that the leader before has published as lost. ``began`` is called
-    when everything is restored and the publishers may write, ``leader_changed`` when another
-    process leads, also while this one follows.
+    ``on_inherit`` receives the nodes that the leader before has published as lost. ``on_lead`` is
+    called when everything is restored and the publishers may write, ``on_leader_change`` when
+    another process leads, also while this one follows.
     """
 
     def __init__(
@@ -54,9 +54,9 @@ class Takeover:
         publishers: tuple[StorePublisher, ...],
         plugins: PluginHost,
         *,
-        leader_changed: Callable[[], None],
-        inherit: Callable[[frozenset[str]], None],
-        began: Callable[[], None],
+        on_leader_change: Callable[[], None],
+        on_inherit: Callable[[frozenset[str]], None],
+        on_lead: Callable[[], None],
         copies: LastKnown | None = None,
     ) -> None:
         self.leads = False
@@ -76,9 +76,9 @@ class Takeover:
         self._plugins = plugins
         self._leadership = context.leadership
         self._clock = context.clock
-        self._leader_changed = leader_changed
-        self._inherit = inherit
-        self._began = began
+        self._on_leader_change = on_leader_change
+        self._on_inherit = on_inherit
+        self._on_lead = on_lead
         self._tasks: asyncio.TaskGroup | None = None
         self._changed = asyncio.Event()
         self._views_due_ms = 0
@@ -105,7 +105,7 @@ class Takeover:
             await self._hand_over()
 
     def _observe_leader(self) -> None:
-        self._leader_changed()
+        self._on_leader_change()
         self._changed.set()
 
     async def _wait_for_change(self) -> None:
@@ -118,7 +118,7 @@ class Takeover:
             return  # another replica leads, or has led since this was read
         self.leads = True
         # Before the state is written: the first step may change it.
-        self._began()
+        self._on_lead()
         self.persistent_state.lead(tasks)
         self.collect(self._clock(), at_once=True)
         # Last: clients over gRPC must find what was restored.
@@ -136,7 +136,7 @@ class Takeover:
         self._pipeline.restore_documents(documents, unconfirm=True)
         for problem in self._pipeline.unreadable:
             _log.warning("another leader's document is overwritten: %s", problem)
-        self._inherit(self._pipeline.lost)
+        self._on_inherit(self._pipeline.lost)
 
     async def _hand_over(self) -> None:
         if not self.leads:

@@ -66,14 +66,16 @@ class SubscriberLog:
                 if now_ms < replaced.last_at_ms + 2 * _PERIOD_MS
             }
             self._replaced[client] = _Replaced(now_ms)
-            _log.info("%s: a newer client that is registered alike takes its place", _name(client))
+            _log.info(
+                "%s: a newer client with the same job and role takes its place", _name(client)
+            )
             return
         latest.count += 1
         latest.last_at_ms = now_ms
         if now_ms >= latest.logged_at_ms + _PERIOD_MS:
             _log.warning(
-                "%s: clients that are registered alike replaced each other %d times since the last "
-                "line about it. Run one of them, or give each its own role",
+                "%s: clients with the same job and role replaced each other %d times since the "
+                "last line about it. Run one of them, or give each its own role",
                 _name(client),
                 latest.count,
             )

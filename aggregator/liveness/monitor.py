@@ -99,31 +99,31 @@ _MIN_PAUSE_SECONDS = 0.1
 
 
 class HeartbeatMonitor:
-    """Lists the beats of each store once per interval; ``changed`` receives the lost nodes.
+    """Lists the beats of each store once per interval; ``on_lost`` receives the lost nodes.
 
     ``old`` watch for heartbeats of old releases in the stores of the same URL. ``lasting`` are the
-    URLs of stores that may come back without their heartbeats. ``noted`` receives each new
+    URLs of stores that may come back without their heartbeats. ``on_new_beat`` receives each new
     heartbeat there, ``None`` for a node that is forgotten.
     """
 
     def __init__(
         self,
         stores: Mapping[str, Store],
-        changed: Callable[[frozenset[str]], None],
+        on_lost: Callable[[frozenset[str]], None],
         clock: Clock,
         stalls: Stalls,
         old: Mapping[str, LegacyHeartbeatWatch],
         memory: PersistedHeartbeats,
         on_listing: Callable[[str, tuple[Beat, ...]], None] = lambda *_: None,
         lasting: Collection[str] = (),
-        noted: Callable[[str, str, ObservedHeartbeat | None], None] = lambda *_: None,
+        on_new_beat: Callable[[str, str, ObservedHeartbeat | None], None] = lambda *_: None,
     ) -> None:
         """Make it without heartbeats; ``on_listing`` receives the beats of each listing."""
         self._stores = stores
         self._on_listing = on_listing
         self._lasting: dict[str, dict[str, ObservedHeartbeat]] = {url: {} for url in lasting}
-        self._noted = noted
-        self._changed = changed
+        self._on_new_beat = on_new_beat
+        self._on_lost = on_lost
         self._clock = clock
         self._stalls = stalls
         self._old = old
@@ -210,7 +210,7 @@ class HeartbeatMonitor:
         self._beats[url] = msgspec.structs.replace(listing, heartbeats=heartbeats)
         for node in gone:
             self._lasting[url].pop(node, None)
-            self._noted(url, node, None)
+            self._on_new_beat(url, node, None)
         self._judge()
 
     async def run(self, lost: Iterable[str]) -> NoReturn:
@@ -347,7 +347,7 @@ class HeartbeatMonitor:
                 heartbeat.holder,
                 heartbeat.interval_ms,
             ):
-                self._noted(url, node, heartbeat)
+                self._on_new_beat(url, node, heartbeat)
 
     def _judge_old(self, url: str, now: Instant) -> None:
         old = self._old.get(url)
@@ -376,7 +376,7 @@ class HeartbeatMonitor:
         self._log_state(before)
         if before.lost.keys() != self.lost_nodes.lost.keys():
             self._memory.record(self._beats.values())
-            self._changed(frozenset(self.lost_nodes.lost))
+            self._on_lost(frozenset(self.lost_nodes.lost))
 
     def _log_state(self, before: LostNodes) -> None:
         lost, was_lost = self.lost_nodes.lost.keys(), before.lost.keys()
@@ -390,7 +390,7 @@ class HeartbeatMonitor:
         if held - was_held:
             _log.error(
                 "silence alarm: %d nodes fell silent at once, none of them is published lost: %s. "
-                "Is the network, the API server or the way there broken?",
+                "Is the network, the API server or the network path broken?",
                 len(held),
                 shortened(sorted(held)),
             )

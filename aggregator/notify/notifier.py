@@ -131,7 +131,7 @@ class Notifier:
     tables: RankTables
     stream: Stream
     history: ClusterHistory
-    labelling: PodLabelWriter
+    pod_labels: PodLabelWriter
     dpu_faults: DpuFaults
     server: GrpcServer | None = None
 
@@ -282,7 +282,7 @@ class Notifier:
         self._send_jobs(now)
         jobs, services = self.job_view.pop_changed_jobs(), self.tables.pop_changed_tables()
         if jobs:
-            self.labelling.wake.set()
+            self.pod_labels.wake.set()
         if self.server is not None:
             self.server.changed(jobs)
             self.server.tables_changed(services)

@@ -10,7 +10,7 @@ import pytest
 
 from advisor.inputs import kubernetes_objects
 from aggregator.advising import advice
-from aggregator.advising.advice import Advising
+from aggregator.advising.advice import AdviceService
 from aggregator.advising.cluster_objects import KINDS
 from aggregator.advising.sessions import Sessions
 from contract.errors import StoreUnavailable
@@ -74,7 +74,7 @@ async def _not_known(stored: str | None, *, arrives: bool) -> tuple[str, ...]:
         at_ms = int(loop.time() * 1000)
         return Instant(at_ms, at_ms)
 
-    advising = Advising(cast("Any", behind), clock, lambda _: None)
+    advising = AdviceService(cast("Any", behind), clock, lambda _: None)
     async with asyncio.TaskGroup() as tasks:
         following = tasks.create_task(advising.run())
         await behind.is_listed.wait()

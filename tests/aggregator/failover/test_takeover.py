@@ -420,14 +420,14 @@ async def test_state_read_for_a_takeover_is_discarded_once_another_replica_has_l
 
         publisher.list = slowly  # type: ignore[method-assign]
         known: list[str] = []
-        began = other.made.publication.takeover._began
+        began = other.made.publication.takeover._on_lead
 
         def begins() -> None:
             began()
             entry = json.loads(other.made.pipeline.device.entries["n1"].text)
             known.append(entry["DeviceList"][f"{KEY}-Unhealthy"])
 
-        other.made.publication.takeover._began = begins
+        other.made.publication.takeover._on_lead = begins
         give(site, other)
         await site.pass_time(2)
         assert other.made.queries.leadership.leads

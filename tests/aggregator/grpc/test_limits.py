@@ -391,7 +391,7 @@ async def test_clients_that_replace_each_other_are_logged_once_a_minute(
         assert await take(10) == []
         hand.ms += 31_000
         (line,) = await take(10)
-        assert "'twin': clients that are registered alike replaced each other 39 times" in line
+        assert "'twin': clients with the same job and role replaced each other 39 times" in line
         hand.ms += 120_000
         (line,) = await take(1)
         assert "replaced each other 10 times" in line

@@ -41,7 +41,7 @@ class Book:
     async def published_levels(self) -> None:
         """Return that nothing is known of an earlier run."""
 
-    def begin(self, standing: object) -> None:
+    def begin_levels(self, standing: object) -> None:
         """Record the published levels."""
 
     def begin_span(self) -> None:
