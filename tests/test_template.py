@@ -18,6 +18,7 @@ import psutil
 import pytest
 import typer.main
 
+from tests.parts.deadlines import patience
 from tests.parts.processes import PartFailed, Running
 from tests.parts.template import Templates
 from tests.vigil.stand import Stand
@@ -264,14 +265,14 @@ def test_a_daemon_is_a_child_that_can_be_waited_for(agent: subprocess.Popen[byte
     with pytest.raises(subprocess.TimeoutExpired):
         agent.wait(0.01)
     agent.kill()
-    assert agent.wait(_SECONDS) == -signal.SIGKILL
+    assert agent.wait(patience(_SECONDS)) == -signal.SIGKILL
 
 
 def test_a_daemon_gets_signals(agent: subprocess.Popen[bytes]) -> None:
     agent.send_signal(signal.SIGSTOP)
     agent.send_signal(signal.SIGCONT)
     agent.terminate()
-    assert agent.wait(_SECONDS) == 0
+    assert agent.wait(patience(_SECONDS)) == 0
 
 
 def test_orphans_of_a_daemon_do_not_become_children_of_the_tests(environment: Path) -> None:
@@ -392,7 +393,9 @@ class _Daemon:
         listening = re.search(r"listening on (http://\S+)", self.running.log.read_text())
         if listening is None:
             return set()
-        with urllib.request.urlopen(f"{listening[1]}/metrics", timeout=_SECONDS) as answer:
+        with urllib.request.urlopen(
+            f"{listening[1]}/metrics", timeout=patience(_SECONDS)
+        ) as answer:
             return set(re.findall("^# TYPE (.*)$", answer.read().decode(), re.MULTILINE))
 
 
@@ -406,14 +409,14 @@ def test_a_daemon_does_the_same(verb: str, templates: Templates, tmp_path: Path)
     new.running.wait_until(lambda: copied.logged() == new.logged(), _SECONDS)
     for daemon in (new, copied):
         daemon.running.signal(signal.SIGTERM)
-        assert daemon.running.wait(_SECONDS) == 0
+        assert daemon.running.wait(patience(_SECONDS)) == 0
     assert copied.logged() == new.logged()
 
 
 def test_a_daemon_that_cannot_start_does_the_same(templates: Templates, tmp_path: Path) -> None:
     numbers = itertools.count()
     new, copied = both(templates, lambda: _Daemon("elastic", tmp_path / str(next(numbers))))
-    assert [one.running.wait(_SECONDS) for one in (new, copied)] == [2, 2]
+    assert [one.running.wait(patience(_SECONDS)) for one in (new, copied)] == [2, 2]
     assert copied.logged() == new.logged()
     assert new.logged()
 
