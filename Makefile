@@ -8,12 +8,16 @@ WORKERS ?= 3
 # rewrites the asserts of all tests, which takes it 10 s.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Workers are told the path of the tests in UTF-8, whatever the locale says. tests/conftest.py takes
+# it out again for the programs that tests start.
+export PYTHONUTF8 := 1
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test unit slow affected coverage mutants test-node test-volcano test-brokers lint bench lock wire clean
 
 help:
 	@echo "make demo          the whole system on this machine, with emulated hardware"
-	@echo "make lint          format, style, types, layers of imports and retired words"
+	@echo "make lint          format, style, types, layers of imports and names"
 	@echo "make unit          three quarters of the tests in a minute: no server, no network, only gcc"
 	@echo "make test          all checks and tests, on real parts (kube-apiserver, etcd, Prometheus)"
 	@echo "make slow          lists the fifty tests that took longest when they were run last"
@@ -48,6 +52,7 @@ lint: $(VENV)/installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.retired_words
+	$(BIN)/python -m tests.private_names
 
 # Tests wait for each other's programs more than for processors. What judges how quick something is
 # comes behind the others, with the machine for itself. VIGIL_TEST_PATIENCE multiplies all deadlines

@@ -158,7 +158,7 @@ class _Course:
             self._kept,
             self._judged(snapshot, state, is_new=is_new),
         )
-        rescheduling.update(keys.union(*(_jobs_on(index, name) for one in aged for name in one)))
+        rescheduling.update(keys.union(*(_jobs_on(index, name) for pod in aged for name in pod)))
         if not cache.crashed_by:
             rescheduling.run()
         memories, named = _with_links(nodes, rescheduling.link_down, now, options)
@@ -181,8 +181,8 @@ class _Course:
             decisions = with_replacements(decisions, index.jobs, pool)
         for key in keys:
             self._job_findings.pop(key, None)
-            if key in index.jobs and (found := tuple(job_findings(index.jobs[key], options))):
-                self._job_findings[key] = found
+            if key in index.jobs and (findings := tuple(job_findings(index.jobs[key], options))):
+                self._job_findings[key] = findings
         report = AdviceReport(
             options.profile,
             snapshot.now_ms,
@@ -194,8 +194,12 @@ class _Course:
                 [
                     *cluster_findings(snapshot, cache, self._stale.keys),
                     *self._ghosts.findings,
-                    *(one for found in self._reports.findings.values() for one in found),
-                    *(one for found in self._job_findings.values() for one in found),
+                    *(
+                        finding
+                        for findings in self._reports.findings.values()
+                        for finding in findings
+                    ),
+                    *(finding for findings in self._job_findings.values() for finding in findings),
                     *rescheduling.findings,
                     *service_findings(snapshot, options),
                     *creation_divergences(snapshot, options, leaving),
@@ -232,15 +236,19 @@ class _Course:
         """Return the judged restarts of containers, but for pods that are gone."""
         if not state.judged:
             return state.judged
-        known = {pod_of(key) for key in state.judged}
+        judged_pods = {pod_of(key) for key in state.judged}
         if self._after is None:
-            known.difference_update(pod.uid for pod in snapshot.pods)
-            self._gone = frozenset(known)
+            judged_pods.difference_update(pod.uid for pod in snapshot.pods)
+            self._gone = frozenset(judged_pods)
         else:
-            self._gone = known & (self._gone | self._index.changes.gone if is_new else self._gone)
+            self._gone = judged_pods & (
+                self._gone | self._index.changes.gone if is_new else self._gone
+            )
         if not self._gone:
             return state.judged
-        return {key: one for key, one in state.judged.items() if pod_of(key) not in self._gone}
+        return {
+            key: judged for key, judged in state.judged.items() if pod_of(key) not in self._gone
+        }
 
     def _changed_jobs(
         self, changed: Iterable[str], state: SchedulerState, *, is_new: bool
@@ -270,17 +278,17 @@ def _with_links(
     """
     corrected = options.profile is Profile.CORRECTED
     memories = nodes.memories
-    found = {
+    names = {
         name
         for name in named
         if name in memories and link_down_cards(nodes.views[name], corrected=corrected)
     }
-    if found:
+    if names:
         linked = layered(memories)
-        for name in found:
+        for name in names:
             linked[name] = msgspec.structs.replace(memories[name], link_down_at=now)
-        return linked, found
-    return memories, found
+        return linked, names
+    return memories, names
 
 
 def _in_order(snapshot: ClusterSnapshot) -> Sequence[StoredConfigMap]:
@@ -290,7 +298,7 @@ def _in_order(snapshot: ClusterSnapshot) -> Sequence[StoredConfigMap]:
     """
     if not snapshot.first_session:
         return snapshot.configmaps
-    return sorted(snapshot.configmaps, key=lambda one: (one.namespace, one.name))
+    return sorted(snapshot.configmaps, key=lambda decision: (decision.namespace, decision.name))
 
 
 def _started(before: SchedulerState, options: AdvisorOptions) -> SchedulerState:

@@ -17,19 +17,19 @@ class ChunkedRows(Sequence[T_co]):
     __slots__ = ("_chunks", "_length")
 
     def __init__(self, rows: Iterable[T_co] = ()) -> None:
-        found = tuple(rows)
-        self._length = len(found)
-        self._chunks = [found[at : at + _SIZE] for at in range(0, self._length, _SIZE)]
+        kept = tuple(rows)
+        self._length = len(kept)
+        self._chunks = [kept[at : at + _SIZE] for at in range(0, self._length, _SIZE)]
 
     def replaced(self: ChunkedRows[T_co], rows: Mapping[int, T_co]) -> ChunkedRows[T_co]:
         """Return these rows with others at some places."""
-        found = ChunkedRows[T_co]()
-        found._length, found._chunks = self._length, self._chunks.copy()
+        copy = ChunkedRows[T_co]()
+        copy._length, copy._chunks = self._length, self._chunks.copy()
         for place, row in rows.items():
             number, at = divmod(place, _SIZE)
-            chunk = found._chunks[number]
-            found._chunks[number] = (*chunk[:at], row, *chunk[at + 1 :])
-        return found
+            chunk = copy._chunks[number]
+            copy._chunks[number] = (*chunk[:at], row, *chunk[at + 1 :])
+        return copy
 
     @overload
     def __getitem__(self, place: int) -> T_co: ...

@@ -125,7 +125,7 @@ RULES = (
     ),
     _error(
         "SUBHEALTH_UNSUPPORTED",
-        "{value} is no strategy: it counts as ignore, and pods stay on sub-healthy chips.",
+        "{value} is not a valid strategy: it counts as ignore, and pods stay on sub-healthy chips.",
         "Write one of {legal}.",
         "1.11",
     ),
@@ -144,8 +144,8 @@ RULES = (
     ),
     _error(
         "FAULT_SCHEDULING_UNSUPPORTED",
-        "{value} is no value of fault-scheduling: at a fault nothing is deleted, and the job is "
-        "blocked for up to 1200 s.",
+        "{value} is not a valid value of fault-scheduling: at a fault nothing is deleted, and the "
+        "job is blocked for up to 1200 s.",
         "Write one of {legal}.",
         "2.2, E4",
     ),
@@ -158,7 +158,7 @@ RULES = (
     ),
     _error(
         "VALUE_UNSUPPORTED",
-        "{value} is no value of {key}: it counts as {counts}.",
+        "{value} is not a valid value of {key}: it counts as {counts}.",
         "Write one of {legal}.",
         "2.2",
     ),
@@ -218,7 +218,7 @@ RULES = (
     # Retries
     _error(
         "RETRIES_NOT_NUMBER",
-        "{value} is no number: no process fault is handled, and the operator gives up on an "
+        "{value} is not a number: no process fault is handled, and the operator gives up on an "
         "AscendJob.",
         'Write a whole number in quotes, such as fault-retry-times: "3"',
         "2.2, 3.6",
@@ -260,7 +260,7 @@ RULES = (
     ),
     _error(
         "GRACE_OVER_TIME_INVALID",
-        "{value} is no whole number from 2 to 3600: 900 s count.",
+        "{value} is not a whole number from 2 to 3600: 900 s count.",
         'Write a number from 2 to 3600, such as grace-over-time: "1800"',
         "1.1",
     ),
@@ -280,7 +280,7 @@ RULES = (
     # Gangs and scopes
     _error(
         "MIN_AVAILABLE_NOT_NUMBER",
-        "{value} is no number: the scheduler finds the job invalid and never places it.",
+        "{value} is not a number: the scheduler finds the job invalid and never places it.",
         'Write a whole number in quotes, such as huawei.com/schedule_minAvailable: "2"',
         "2.1",
     ),
@@ -548,13 +548,14 @@ RULES = (
     ),
     _error(
         "SCALING_RULE_NO_STRING",
-        "{key} is no text: the rule cannot be decoded, and every job that names it waits for ever.",
+        "{key} is not a text: the rule cannot be decoded, and every job that names it waits for "
+        "ever.",
         'Write {key} as a number in quotes, such as "{value}".',
         "3.1",
     ),
     _error(
         "SCALING_RULE_NO_NUMBER",
-        "{key} {value} is no whole number from 1: the rule is refused or never satisfied.",
+        "{key} {value} is not a whole number from 1: the rule is refused or never satisfied.",
         'Write a number from 1 in quotes, such as "2".',
         "3.2, R50",
     ),

@@ -57,22 +57,22 @@ class SchedulerJob:
     @cached_property
     def labels(self) -> Texts:
         """Labels of the PodGroup and all pods; those that differ are joined (consumers#2.1)."""
-        found = {}
+        labels = {}
         for key in _MERGED_LABELS:
             value = merged_label(self.group.labels.get(key), (p.labels.get(key) for p in self.pods))
             if value is not None:
-                found[key] = value
-        return found
+                labels[key] = value
+        return labels
 
     @cached_property
     def annotations(self) -> Texts:
         """Annotations of the PodGroup, and of the first pod those that it lacks (consumers#2.1)."""
-        found = dict(self.group.annotations)
+        of_group = dict(self.group.annotations)
         if self.pods:
             for key in scheduling.POD_TO_JOB_ANNOTATIONS:
-                if key not in found and key in self.pods[0].annotations:
-                    found[key] = self.pods[0].annotations[key]
-        return found
+                if key not in of_group and key in self.pods[0].annotations:
+                    of_group[key] = self.pods[0].annotations[key]
+        return of_group
 
     @property
     def fault_scheduling(self) -> str:
@@ -116,8 +116,8 @@ class SchedulerJob:
     def strategy(self) -> str:
         """The sub-health strategy; an unknown one is ``ignore`` (consumers#1.11)."""
         value = self.labels.get(scheduling.SUB_HEALTH_STRATEGY, "")
-        known = value in scheduling.SUB_HEALTH_STRATEGIES
-        return value if known else scheduling.SUB_HEALTH_IGNORE
+        is_known = value in scheduling.SUB_HEALTH_STRATEGIES
+        return value if is_known else scheduling.SUB_HEALTH_IGNORE
 
     @property
     def is_pod_limited(self) -> bool:
@@ -160,7 +160,7 @@ class SchedulerJob:
 
     @property
     def has_bad_min_available(self) -> bool:
-        """Whether ``schedule_minAvailable`` is no integer, which makes the job invalid.
+        """Whether ``schedule_minAvailable`` is not an integer, which makes the job invalid.
 
         Source: docs/spec/consumers.md#2.2.
         """
@@ -193,14 +193,14 @@ class SchedulerJob:
         Source: docs/spec/consumers.md#2.6.
         """
         text = self.annotations.get(scheduling.AFFINITY_CONFIG, "")
-        pairs = [one.split("=") for one in text.split(",")]
-        found = {pair[0]: go_integer(pair[1]) for pair in pairs if len(pair) == 2}
+        pairs = [pair.split("=") for pair in text.split(",")]
+        parsed = {pair[0]: go_integer(pair[1]) for pair in pairs if len(pair) == 2}
         sizes = [
             1,
-            *(found.get(f"level{n}") or 0 for n in range(1, len(pairs) + 1)),
+            *(parsed.get(f"level{n}") or 0 for n in range(1, len(pairs) + 1)),
             self.npu_tasks,
         ]
-        if len(found) != len(pairs) or min(sizes) < 1:
+        if len(parsed) != len(pairs) or min(sizes) < 1:
             return ()
         divides = all(large % small == 0 for small, large in pairwise(sizes))
         return tuple(sizes) if divides else ()
@@ -211,10 +211,10 @@ class SchedulerJob:
 
         Source: docs/spec/consumers.md#2.1.
         """
-        found = {pod.uid: known_rank(pod) for pod in self.pods}
-        taken = set(found.values())
+        ranks = {pod.uid: known_rank(pod) for pod in self.pods}
+        taken = set(ranks.values())
         free = (str(n) for n in range(len(self.pods) + len(taken)) if str(n) not in taken)
-        return {uid: rank or next(free) for uid, rank in found.items()}
+        return {uid: rank or next(free) for uid, rank in ranks.items()}
 
 
 def merged_label(own: str | None, others: Iterable[str | None]) -> str | None:
@@ -280,6 +280,6 @@ def replicas_of(
     """Return the size of the ReplicaSet that owns a job; ``None`` where none is known to."""
     for owner in (group.owner, *(pod.owner for pod in members[:1])):
         if owner is not None and owner.kind == "ReplicaSet":
-            one = sizes.get((group.namespace, owner.name))
-            return one.replicas if one else None
+            replica_set = sizes.get((group.namespace, owner.name))
+            return replica_set.replicas if replica_set else None
     return None

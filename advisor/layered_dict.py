@@ -8,7 +8,7 @@ from typing import Final, TypeVar, cast, overload
 V = TypeVar("V")
 D = TypeVar("D")
 
-_MOST_CHANGES = 256
+_MAX_CHANGES = 256
 """Beside a base; a copy of one with more has a base of its own."""
 
 
@@ -35,20 +35,20 @@ class LayeredDict(MutableMapping[str, V]):
 
     def copy(self) -> LayeredDict[V]:
         """Return a dictionary that can be changed independently."""
-        if len(self._changes) > _MOST_CHANGES:
+        if len(self._changes) > _MAX_CHANGES:
             return LayeredDict(self.plain())
-        found = LayeredDict(self._base)
-        found._changes, found._length = self._changes.copy(), self._length
-        return found
+        copy = LayeredDict(self._base)
+        copy._changes, copy._length = self._changes.copy(), self._length
+        return copy
 
     def plain(self) -> dict[str, V]:
         """Return it as a ``dict``, which is not to be changed."""
         if not self._changes:
             return self._base
-        found = self._base | self._changes
+        values = self._base | self._changes
         for key in [key for key, value in self._changes.items() if value is _GONE]:
-            del found[key]
-        return cast("dict[str, V]", found)
+            del values[key]
+        return cast("dict[str, V]", values)
 
     def items(self) -> ItemsView[str, V]:
         """Behave as the method of ``dict``."""
@@ -90,14 +90,14 @@ class LayeredDict(MutableMapping[str, V]):
 
     def others(self, values: Mapping[str, V]) -> dict[str, V]:
         """Return those of ``values`` that are not the same objects here."""
-        known = self._base.get
-        found = {key: value for key, value in values.items() if known(key) is not value}
+        base_value = self._base.get
+        others = {key: value for key, value in values.items() if base_value(key) is not value}
         for key in self._changes.keys() & values.keys():
             if self._changes[key] is values[key]:
-                found.pop(key, None)
+                others.pop(key, None)
             else:
-                found[key] = values[key]
-        return found
+                others[key] = values[key]
+        return others
 
     def __getitem__(self, key: str) -> V:
         value = self._changes.get(key)

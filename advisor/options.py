@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_GRACE_OVER_TIME = 900
-_SHORTEST_GRACE, _LONGEST_GRACE = 2, 3600
+_MIN_GRACE_SECONDS, _MAX_GRACE_SECONDS = 2, 3600
 
 
 class ComputedFor(msgspec.Struct, frozen=True):
@@ -86,5 +86,5 @@ def with_init_params(options: AdvisorOptions, arguments: Mapping[str, str]) -> A
 def legal_grace(text: str) -> int | None:
     """Return the seconds of a ``grace-over-time``; ``None`` where the default counts instead."""
     seconds = go_integer(text)
-    is_legal = seconds is not None and _SHORTEST_GRACE <= seconds <= _LONGEST_GRACE
+    is_legal = seconds is not None and _MIN_GRACE_SECONDS <= seconds <= _MAX_GRACE_SECONDS
     return seconds if is_legal else None

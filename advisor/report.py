@@ -267,13 +267,15 @@ class AdviceReport(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_calm(self) -> bool:
         """Whether it is known that no pod is deleted, by whomever."""
-        return self.is_known and not any(one.pods or one.also_deleted for one in self.decisions)
+        return self.is_known and not any(
+            decision.pods or decision.also_deleted for decision in self.decisions
+        )
 
     @property
     def deletions(self) -> tuple[Deletion, ...]:
         """The pods that the scheduler deletes in this session, by namespace and name."""
-        found = [pod for decision in self.decisions for pod in decision.pods]
-        return tuple(sorted(found, key=lambda pod: (pod.namespace, pod.name, pod.uid)))
+        pods = [pod for decision in self.decisions for pod in decision.pods]
+        return tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid)))
 
 
 def flat(report: AdviceReport) -> dict[str, Any]:
@@ -289,7 +291,7 @@ def flat(report: AdviceReport) -> dict[str, Any]:
     del members["gaps"]
     if not report.now_ms:
         members["now_ms"] = None
-    reasons = [one.text for one in report.gaps]
+    reasons = [gap.text for gap in report.gaps]
     members["known"], members["reasons"] = report.is_known, reasons
     members["not_known"] = [*reasons, *report.not_known]
     members["computed_for"] = msgspec.to_builtins(COMPUTED_FOR)

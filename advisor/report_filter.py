@@ -74,7 +74,7 @@ def scope_of(snapshot: ClusterSnapshot, job: str) -> JobScope | None:
         *snapshot.replica_sets,
         *snapshot.workloads,
     )
-    advised = {one.name for one in objects if one.namespace == namespace}
+    advised = {kind.name for kind in objects if kind.namespace == namespace}
     if not groups and not own and name not in advised:
         return None
     lone = [pod for pod in own if not pod.group]
@@ -82,8 +82,8 @@ def scope_of(snapshot: ClusterSnapshot, job: str) -> JobScope | None:
     names = {name, *groups, *(pod.name for pod in mine)}
     names |= {group.owner.name for group in there if group.name in groups and group.owner}
     return JobScope(
-        frozenset(f"{namespace}/{one}" for one in (*groups, *(pod.name for pod in lone))),
-        frozenset(f"{namespace}/{one}" for one in names),
+        frozenset(f"{namespace}/{pod_name}" for pod_name in (*groups, *(pod.name for pod in lone))),
+        frozenset(f"{namespace}/{pod_name}" for pod_name in names),
         frozenset(pod.uid for pod in mine),
         frozenset(pod.node for pod in mine),
     )
@@ -97,9 +97,9 @@ def _owned_by(snapshot: ClusterSnapshot, namespace: str, name: str) -> set[str]:
     """Return the names of ``name`` and of all that it owns, whatever their kinds are."""
     made: tuple[ReplicaSet | WorkloadObject, ...] = (*snapshot.replica_sets, *snapshot.workloads)
     links = [
-        (one.owner.name, one.name)
-        for one in made
-        if one.namespace == namespace and one.owner is not None
+        (workload.owner.name, workload.name)
+        for workload in made
+        if workload.namespace == namespace and workload.owner is not None
     ]
     owners, size = {name}, 0
     while len(owners) > size:
@@ -122,7 +122,7 @@ def _is_made_by(pod: SchedulerPod, owners: Collection[str]) -> bool:
 
 def has_node(snapshot: ClusterSnapshot, node: str) -> bool:
     """Whether anything in the snapshot is about ``node``."""
-    return any(one.name == node for one in snapshot.nodes) or any(
+    return any(scheduler_node.name == node for scheduler_node in snapshot.nodes) or any(
         pod.node == node for pod in snapshot.pods
     )
 
@@ -132,23 +132,31 @@ def of_job(report: AdviceReport, scope: JobScope) -> AdviceReport:
     about = scope.subjects | scope.nodes
     return msgspec.structs.replace(
         report,
-        node_verdicts=tuple(one for one in report.node_verdicts if one.node in scope.nodes),
-        decisions=tuple(one for one in report.decisions if one.job in scope.groups),
+        node_verdicts=tuple(
+            node_verdict
+            for node_verdict in report.node_verdicts
+            if node_verdict.node in scope.nodes
+        ),
+        decisions=tuple(decision for decision in report.decisions if decision.job in scope.groups),
         create_advice=_about(report.create_advice, scope.subjects),
         elastic_advice=_about(report.elastic_advice, scope.subjects),
-        findings=tuple(one for one in report.findings if one.object.rpartition(" ")[2] in about),
-        placement=tuple(one for one in report.placement if one.pods[0].uid in scope.pods),
+        findings=tuple(
+            finding for finding in report.findings if finding.object.rpartition(" ")[2] in about
+        ),
+        placement=tuple(
+            placement for placement in report.placement if placement.pods[0].uid in scope.pods
+        ),
         gangs=_about(report.gangs, scope.groups),
         gaps=_gaps_about(report.gaps, about),
     )
 
 
 def _about(records: Iterable[T], subjects: Collection[str]) -> tuple[T, ...]:
-    return tuple(one for one in records if f"{one.namespace}/{one.name}" in subjects)
+    return tuple(record for record in records if f"{record.namespace}/{record.name}" in subjects)
 
 
 def _gaps_about(gaps: Iterable[NotKnown], about: Collection[str]) -> tuple[NotKnown, ...]:
-    return tuple(one for one in gaps if not one.object or one.object.rpartition(" ")[2] in about)
+    return tuple(gap for gap in gaps if not gap.object or gap.object.rpartition(" ")[2] in about)
 
 
 def of_node(report: AdviceReport, snapshot: ClusterSnapshot, node: str) -> AdviceReport:
@@ -156,20 +164,26 @@ def of_node(report: AdviceReport, snapshot: ClusterSnapshot, node: str) -> Advic
     groups = {f"{pod.namespace}/{pod.group}" for pod in snapshot.pods if pod.node == node}
     return msgspec.structs.replace(
         report,
-        node_verdicts=tuple(one for one in report.node_verdicts if one.node == node),
-        decisions=tuple(one for one in report.decisions if one.job in groups),
+        node_verdicts=tuple(
+            node_verdict for node_verdict in report.node_verdicts if node_verdict.node == node
+        ),
+        decisions=tuple(decision for decision in report.decisions if decision.job in groups),
         create_advice=(),
         elastic_advice=(),
         findings=tuple(
-            one for one in report.findings if one.object.rpartition(" ")[2] in groups | {node}
+            finding
+            for finding in report.findings
+            if finding.object.rpartition(" ")[2] in groups | {node}
         ),
         placement=tuple(
             msgspec.structs.replace(
-                one,
-                accepts=tuple(name for name in one.accepts if name == node),
-                refuses={name: why for name, why in one.refuses.items() if name == node},
+                placement,
+                accepts=tuple(name for name in placement.accepts if name == node),
+                refuses={
+                    name: reason for name, reason in placement.refuses.items() if name == node
+                },
             )
-            for one in report.placement
+            for placement in report.placement
         ),
         gangs=(),
         gaps=_gaps_about(report.gaps, groups | {node}),
@@ -182,9 +196,9 @@ def changes(report: AdviceReport, base: AdviceReport) -> dict[str, dict[str, lis
     takes: dict[str, list[Any]] = {}
     for member in COMPARED:
         new, old = getattr(report, member), getattr(base, member)
-        known, left = {_key(one) for one in old}, {_key(one) for one in new}
-        adds[member] = [one for one in new if _key(one) not in known]
-        takes[member] = [one for one in old if _key(one) not in left]
+        before, left = {_key(value) for value in old}, {_key(value) for value in new}
+        adds[member] = [value for value in new if _key(value) not in before]
+        takes[member] = [value for value in old if _key(value) not in left]
     return {"adds": adds, "takes_away": takes}
 
 

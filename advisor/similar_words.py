@@ -11,26 +11,26 @@ from contract.scheduling import RESOURCE_DOMAIN
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_LEAST_PARTS = 2
+_MIN_PARTS = 2
 _ENDING = re.compile(r"(?<=[a-z]{4})(?:ing|ed|er|e|s)$")
 _SHORT = 8
 """Up to this length one letter may differ, above it two."""
 
 
-def distance(one: str, other: str, most: int) -> int:
+def distance(left: str, other: str, most: int) -> int:
     """Return the edit distance of two words, or ``most`` + 1 where it is larger.
 
     Two letters that changed places count once.
     """
-    if abs(len(one) - len(other)) > most:
+    if abs(len(left) - len(other)) > most:
         return most + 1
     before: list[int] = []
     row = list(range(len(other) + 1))
-    for i, letter in enumerate(one, 1):
+    for i, letter in enumerate(left, 1):
         before, above, row = row, before, [i]
         for j, wanted in enumerate(other, 1):
             cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != wanted))
-            if above and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
+            if above and j > 1 and letter == other[j - 2] and left[i - 2] == wanted:
                 cost = min(cost, above[j - 2] + 1)
             row.append(cost)
         if min(row) > most:
@@ -39,41 +39,41 @@ def distance(one: str, other: str, most: int) -> int:
 
 
 @lru_cache(maxsize=4096)
-def nearest(word: str, known: tuple[str, ...]) -> str | None:
+def nearest(word: str, words: tuple[str, ...]) -> str | None:
     """Return the word of ``known`` that ``word`` is almost; ``None`` where it is one, or like none.
 
     Case and the kind of dash do not count as letters, and ``huawei.com/`` may be missing.
     """
-    if word in known or len(word) < 3 or len(word) > 100:
+    if word in words or len(word) < 3 or len(word) > 100:
         return None
     flat = _flat(word)
-    for one in known:
-        if _flat(one) == flat or one == f"{RESOURCE_DOMAIN}{word}":
-            return one
-    return _by_distance(word, known)
+    for candidate in words:
+        if _flat(candidate) == flat or candidate == f"{RESOURCE_DOMAIN}{word}":
+            return candidate
+    return _by_distance(word, words)
 
 
 @lru_cache(maxsize=4096)
-def nearest_key(key: str, known: tuple[str, ...]) -> str | None:
+def nearest_key(key: str, words: tuple[str, ...]) -> str | None:
     """Return the key of ``known`` that ``key`` is almost, also with a word part less or more.
 
     ``pod-reschedule`` and ``fault-retry`` are such keys. Keys of other domains are none.
     """
-    best = nearest(key, known)
-    if best is not None or key in known or len(key) > 100:
+    best = nearest(key, words)
+    if best is not None or key in words or len(key) > 100:
         return best
     domain, _, name = key.rpartition("/")
     if domain and f"{domain}/" != RESOURCE_DOMAIN:
         return None
     stems = _stems(name)
-    for one in known:
-        others = _stems(one.removeprefix(RESOURCE_DOMAIN))
+    for candidate in words:
+        others = _stems(candidate.removeprefix(RESOURCE_DOMAIN))
         shorter, longer = sorted((stems, others), key=len)
-        if len(shorter) < _LEAST_PARTS or len(longer) - len(shorter) > 1:
+        if len(shorter) < _MIN_PARTS or len(longer) - len(shorter) > 1:
             continue
         rest = (longer[:index] + longer[index + 1 :] for index in range(len(longer)))
         if stems == others or shorter in rest:
-            return one
+            return candidate
     return None
 
 
@@ -82,13 +82,13 @@ def _stems(name: str) -> tuple[str, ...]:
     return tuple(_ENDING.sub("", part) for part in _flat(name).split("-"))
 
 
-def _by_distance(word: str, known: Iterable[str]) -> str | None:
+def _by_distance(word: str, words: Iterable[str]) -> str | None:
     best = None
-    for one in known:
-        allowed = 1 if len(one) <= _SHORT else 2
-        found = distance(word, one, allowed)
-        if found <= allowed and (best is None or found < best[0]):
-            best = (found, one)
+    for candidate in words:
+        allowed = 1 if len(candidate) <= _SHORT else 2
+        steps = distance(word, candidate, allowed)
+        if steps <= allowed and (best is None or steps < best[0]):
+            best = (steps, candidate)
     return best and best[1]
 
 

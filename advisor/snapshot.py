@@ -247,8 +247,8 @@ class VcJob(msgspec.Struct, frozen=True, gc=False):
         """Its size now; ``None`` where it has not exactly one task."""
         if len(self.tasks) != 1:
             return None
-        one = self.tasks[0]
-        return Size(one.replicas, one.cards, self.min_available, one.min_available)
+        task = self.tasks[0]
+        return Size(task.replicas, task.cards, self.min_available, task.min_available)
 
     @property
     def is_ended(self) -> bool:
@@ -288,8 +288,8 @@ class VcJob(msgspec.Struct, frozen=True, gc=False):
 
         The controller adds a condition whenever a number of its status changes.
         """
-        latest = takewhile(lambda one: one.phase in phases, reversed(self.conditions))
-        return min((one.at_ms for one in latest), default=0)
+        latest = takewhile(lambda condition: condition.phase in phases, reversed(self.conditions))
+        return min((condition.at_ms for condition in latest), default=0)
 
     @property
     def resumed_ms(self) -> int:
@@ -299,9 +299,9 @@ class VcJob(msgspec.Struct, frozen=True, gc=False):
         """
         return max(
             (
-                one.at_ms
-                for before, one in pairwise(self.conditions)
-                if (before.phase, one.phase) == ("Restarting", "Pending")
+                condition.at_ms
+                for before, condition in pairwise(self.conditions)
+                if (before.phase, condition.phase) == ("Restarting", "Pending")
             ),
             default=0,
         )
@@ -309,14 +309,17 @@ class VcJob(msgspec.Struct, frozen=True, gc=False):
     @property
     def has_run(self) -> bool:
         """Whether it has run since the end before this one."""
-        before = dropwhile(lambda one: one.phase in FINISHED, reversed(self.conditions))
-        latest = takewhile(lambda one: one.phase not in FINISHED, before)
-        return any(one.phase == "Running" for one in latest)
+        before = dropwhile(lambda condition: condition.phase in FINISHED, reversed(self.conditions))
+        latest = takewhile(lambda condition: condition.phase not in FINISHED, before)
+        return any(condition.phase == "Running" for condition in latest)
 
     @property
     def last_active_ms(self) -> int:
         """When it last had a phase in which pods are made; 0 where no condition has one."""
-        return max((one.at_ms for one in self.conditions if one.phase not in FINISHED), default=0)
+        return max(
+            (condition.at_ms for condition in self.conditions if condition.phase not in FINISHED),
+            default=0,
+        )
 
 
 class AscendJob(msgspec.Struct, frozen=True, gc=False):

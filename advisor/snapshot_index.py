@@ -83,16 +83,21 @@ class SnapshotIndex:
         members: set[_Name] = set()
         gone = self._update_pods(snapshot.pods, nodes, members)
         if before is None or is_other(before.podgroups, snapshot.podgroups):
-            groups = {(one.namespace, one.name): one for one in snapshot.podgroups}
+            groups = {
+                (pod_group.namespace, pod_group.name): pod_group for pod_group in snapshot.podgroups
+            }
             for name in groups.keys() | self._groups.keys():
                 if groups.get(name) != self._groups.get(name):
                     members.add(name)
             self._groups = groups
         if before is None or is_other(before.replica_sets, snapshot.replica_sets):
-            self._sizes = {(one.namespace, one.name): one for one in snapshot.replica_sets}
+            self._sizes = {
+                (replica_set.namespace, replica_set.name): replica_set
+                for replica_set in snapshot.replica_sets
+            }
             members.update(self._groups)
         if before is None or is_other(before.vcjobs, snapshot.vcjobs):
-            vcjobs = {(one.namespace, one.name): one for one in snapshot.vcjobs}
+            vcjobs = {(vcjob.namespace, vcjob.name): vcjob for vcjob in snapshot.vcjobs}
             others = self._jobs_of(
                 name
                 for name in vcjobs.keys() | self.vcjobs.keys()
@@ -100,13 +105,14 @@ class SnapshotIndex:
             )
             self.vcjobs = vcjobs
             self.elastic = {
-                name: one
-                for name, one in self.vcjobs.items()
-                if scheduling.ELASTIC_SCHEDULING in one.labels
+                name: job
+                for name, job in self.vcjobs.items()
+                if scheduling.ELASTIC_SCHEDULING in job.labels
             }
         if before is None or is_other(before.workloads, snapshot.workloads):
             self.workloads = {
-                (one.kind, one.namespace, one.name): one for one in snapshot.workloads
+                (workload.kind, workload.namespace, workload.name): workload
+                for workload in snapshot.workloads
             }
             others = tuple(self.jobs)
         jobs = self._update_jobs(members)
@@ -117,12 +123,12 @@ class SnapshotIndex:
     def _jobs_of(self, vcjobs: Iterable[_Name]) -> list[str]:
         """Return the keys of the jobs whose PodGroup, or else a pod, one of ``vcjobs`` owns."""
         names = frozenset(vcjobs)
-        found = []
+        jobs = []
         for key, job in self.jobs.items():
             owners = [job.group.owner] if job.group.owner else [pod.owner for pod in job.pods]
-            if any(one and (job.group.namespace, one.name) in names for one in owners):
-                found.append(key)
-        return found
+            if any(owner and (job.group.namespace, owner.name) in names for owner in owners):
+                jobs.append(key)
+        return jobs
 
     def group_of_lws(self, pod: SchedulerPod) -> tuple[SchedulerPod, ...]:
         """Return the pods of the group of a LeaderWorkerSet that ``pod`` is in, by name.
@@ -131,9 +137,9 @@ class SnapshotIndex:
         """
         if self._groups_of_lws is None:
             groups: dict[tuple[str, str, str], list[SchedulerPod]] = defaultdict(list)
-            for one in self._given_pods:
-                if scheduling.LWS_NAME in one.labels:
-                    groups[_lws_key(one)].append(one)
+            for given_pod in self._given_pods:
+                if scheduling.LWS_NAME in given_pod.labels:
+                    groups[_lws_key(given_pod)].append(given_pod)
             self._groups_of_lws = {
                 key: tuple(sorted(pods, key=_order)) for key, pods in groups.items()
             }
@@ -141,17 +147,17 @@ class SnapshotIndex:
 
     def _update_nodes(self, now: Sequence[SchedulerNode]) -> set[str]:
         removed, added = changed(self._given_nodes, now)
-        names = {one.name for one in (*removed, *added)}
+        names = {node.name for node in (*removed, *added)}
         if not names:
             return set()
         self._given_nodes = now
         # Of several of one name the last one counts.
-        nodes = {one.name: one for one in now}
-        found = {name for name in names if self.nodes.get(name) != nodes.get(name)}
+        nodes = {node.name: node for node in now}
+        changed_names = {name for name in names if self.nodes.get(name) != nodes.get(name)}
         if nodes.keys() != self.nodes.keys():
             self.names = tuple(sorted(nodes))
         self.nodes = nodes
-        return found
+        return changed_names
 
     def _update_pods(
         self, now: Sequence[SchedulerPod], nodes: set[str], members: set[_Name]
@@ -173,26 +179,26 @@ class SnapshotIndex:
         for pods, is_there in ((removed, False), (added, True)):
             for pod in pods:
                 if pod.node:
-                    found = on_nodes[pod.node]
+                    on_node = on_nodes[pod.node]
                     if is_there:
-                        found.append(pod)
+                        on_node.append(pod)
                 if name := pod.group:
-                    found = in_groups[pod.namespace, name]
+                    on_node = in_groups[pod.namespace, name]
                     if is_there:
-                        found.append(pod)
+                        on_node.append(pod)
         _replace(self.pods, on_nodes, gone, nodes)
         _replace(self._members, in_groups, gone, members)
         return frozenset(pod.uid for pod in removed) - {pod.uid for pod in added}
 
     def _update_jobs(self, members: Iterable[_Name]) -> set[str]:
         """Replace jobs of which the PodGroup, a pod or the size has changed; return their keys."""
-        found: set[str] = set()
+        keys: set[str] = set()
         is_reordered = False
         for name in members:
             key, group = "/".join(name), self._groups.get(name)
             if group is None:
                 if self.jobs.pop(key, None) is not None:
-                    found.add(key)
+                    keys.add(key)
                 continue
             pods = self._members.get(name, ())
             replicas = replicas_of(group, pods, self._sizes)
@@ -200,10 +206,10 @@ class SnapshotIndex:
             if before is None or not before.is_of(group, pods, replicas):
                 is_reordered = is_reordered or before is None
                 self.jobs[key] = SchedulerJob(group, pods, replicas)
-                found.add(key)
+                keys.add(key)
         if is_reordered:
             self.jobs = {"/".join(name): self.jobs["/".join(name)] for name in sorted(self._groups)}
-        return found
+        return keys
 
 
 def _lws_key(pod: SchedulerPod) -> tuple[str, str, str]:
@@ -255,10 +261,10 @@ def changed(before: Sequence[T], now: Sequence[T]) -> tuple[list[T], list[T]]:
     if len(old) == len(new):
         others = list(map(is_not, old, new))
         old, new = list(compress(old, others)), list(compress(new, others))
-    removed, added = {id(one): one for one in old}, {id(one): one for one in new}
+    removed, added = {id(value): value for value in old}, {id(value): value for value in new}
     return (
-        [one for key, one in removed.items() if key not in added],
-        [one for key, one in added.items() if key not in removed],
+        [value for key, value in removed.items() if key not in added],
+        [value for key, value in added.items() if key not in removed],
     )
 
 

@@ -9,10 +9,9 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-import msgspec
-
 from agent.journal.rows import RowKind, UsageRow, body_of, decoded
 from contract.errors import JournalError
+from contract.pages.agent_status import AllocationStatus
 from contract.pages.blind import BlindStatus
 from stores.base import PodUsage
 from stores.cluster import Snapshot, Update
@@ -44,16 +43,6 @@ class ChipAllocation:
 
 
 NOTHING_IN_USE = ChipAllocation()
-
-
-class AllocationStatus(msgspec.Struct, frozen=True):
-    """The devices that ``pods`` have and those that are chosen for them, as the status page shows
-    them.
-    """
-
-    pods: int
-    used: tuple[str, ...]
-    assigned: tuple[str, ...]
 
 
 class StoreAllocation:

@@ -12,6 +12,7 @@ from collectors.chip_faults.collector import LIST_PERIOD
 from collectors.kernel_log.collector import READS_PIPE, KernelLogSection
 from contract.codes.host_codes import KERNEL_LOG
 from contract.observation import NODE
+from contract.pages.agent_status import AgentStatus
 from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def cards(parts: AgentParts) -> Cards:
     return Cards(device_info.inventory, parts.chips.names, faults, parts.collecting.readings, pods)
 
 
-def collect_status(parts: AgentParts) -> status.AgentStatus:
+def collect_status(parts: AgentParts) -> AgentStatus:
     """Return the status for the status page, ``/readyz`` and the metrics."""
     context, cluster, collecting = parts.context, parts.cluster, parts.collecting
     device_info = parts.documents.device_info
@@ -60,7 +61,7 @@ def collect_status(parts: AgentParts) -> status.AgentStatus:
     node, usage = state.of(NODE), cluster.allocation
     at_ms = context.wall_clock()
     unseen = () if usage is None or usage.blind is None else (usage.blind,)
-    return status.AgentStatus(
+    return AgentStatus(
         node=context.configuration.node_name,
         version=version(),
         at_ms=at_ms,

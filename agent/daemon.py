@@ -44,7 +44,7 @@ from dcmi_shim.library.discovery import (
 )
 from dcmi_shim.library.vendor import DCMI
 from dcmi_shim.worker.supervisor import DriverSettings
-from service.http.limits import ListenerLimits
+from service.http.connections import ListenerLimits
 from service.log.setup import flush_log, set_up_logging
 from service.open_file_limit import raise_soft_limit
 from service.pages.daemon_pages import serving
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 
     from agent.config import AgentConfiguration
     from agent.journal.file import RestoredJournal
-    from agent.pages.status import AgentStatus
     from collectors.base import Collector
+    from contract.pages.agent_status import AgentStatus
     from stores.base import Store
 
 log = logging.getLogger("agent.daemon")

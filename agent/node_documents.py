@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from agent.chip_allocation import StoreAllocation
     from agent.journal.rows import JournalRow
     from agent.own_documents import DocumentsContext
-    from agent.pages.status import PublicationStatus
     from agent.policy.state import PolicyState
     from agent.publishing.node_info_heartbeat import NodeInfoBeat
+    from contract.pages.agent_status import PublicationStatus
     from stores.base import Document
 
 _POLL_SECONDS = 2**-7

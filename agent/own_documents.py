@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from agent.publishing.node_info import NodeInfoDocument
     from agent.publishing.ownership import Owned
     from agent.publishing.publisher import DesiredDocument
-    from agent.shadow.difference_log import ReportedDifference
     from collectors.base import WallClock
     from contract.errors import StoreError
+    from contract.pages.agent_status import ReportedDifference
     from service.stalls import Stalls
     from stores.base import Document, Store
 

@@ -25,8 +25,8 @@ _log = logging.getLogger(__name__)
 ALL = "*"
 """In place of names: every namespace."""
 
-_MOST_DOCUMENTS = 10_000
-_MOST_NAMESPACES = 100
+_MAX_DOCUMENTS = 10_000
+_MAX_NAMESPACES = 100
 """Anybody may make up both: beyond these they are counted and not remembered by name."""
 
 
@@ -103,15 +103,15 @@ class Namespaces:
             return
         self.counts[source] += 1
         self._name(namespace)
-        if sum(map(len, self._left_out.values())) < _MOST_DOCUMENTS:
+        if sum(map(len, self._left_out.values())) < _MAX_DOCUMENTS:
             left_out.add((namespace, name))
 
     def _name(self, namespace: str) -> None:
         """Name a namespace in the log, once as long as the process lives."""
-        if namespace in self._named or len(self._named) > _MOST_NAMESPACES:
+        if namespace in self._named or len(self._named) > _MAX_NAMESPACES:
             return
         self._named.add(namespace)
-        if len(self._named) > _MOST_NAMESPACES:
+        if len(self._named) > _MAX_NAMESPACES:
             _log.warning("further namespaces with %s are left out and not named", self.what)
         else:
             reason = self._why()

@@ -139,18 +139,20 @@ class ClusterPublication:
         tasks.create_task(self._read_repair.run(), name="read repair")
         tasks.create_task(self._keep_fitting(), name="limits of stores")
 
-    async def restore(self) -> None:
+    async def restore_cluster(self) -> None:
         """Restore what an earlier run published, and the plugins; wait for the store."""
         documents = await self.publishers[0].documents()
         there = {document.name for document in documents}
+        # What the store still has is newer than the copy.
         lost = (document for document in self._copies if document.name not in there)
-        self._pipeline.restore((*documents, *lost))
+        self._pipeline.restore_documents((*documents, *lost))
         for error in self._pipeline.unreadable:
             _log.warning("an earlier run's document is overwritten: %s", error)
+        # An earlier run may have published nodes as lost before the option was switched off.
         if not self._publishes_lost:
             self._pipeline.set_lost(frozenset())
         self.readiness.await_start("waiting for the persistent state")
-        await self.takeover.restore()
+        await self.takeover.restore_state()
 
     def wake(self, names: Iterable[str]) -> None:
         """Wake the writers of these documents in all stores."""
@@ -171,6 +173,7 @@ class ClusterPublication:
             self._last_known.record(publisher.store.url, CLUSTER_NAMESPACE, name, document)
             self._has_copies = True
         outputs = [publisher.outputs.get(name) for publisher in self.publishers]
+        # A node leaves its old shard when every store has the new one.
         revision = min(-1 if output is None else output.acknowledged for output in outputs)
         if revision >= 0:
             self.wake(self._pipeline.acknowledged(name, revision))
@@ -221,6 +224,7 @@ class ClusterPublication:
 
     def _on_lead(self) -> None:
         """Write from now on: everything of the leader before is restored."""
+        # Only the first store was restored; the others may have documents of a larger layout.
         for publisher in self.publishers[1:]:
             self._pipeline.adopt(publisher.found)
         self._read_repair.wake()
@@ -230,6 +234,7 @@ class ClusterPublication:
         self._step()
         self._notifier.begin_leading(self._clock())
         names = self._pipeline.documents
+        # Before the writers start: what they acknowledge is compared with what is known now.
         self.readiness.await_publication()
         for publisher in self.publishers:
             publisher.lead(names)

@@ -33,7 +33,9 @@ class LivenessSection(Section):
 
 def _namespace(text: str) -> str:
     if text != ALL and not is_namespace(text):
-        raise ValueError(f"is no namespace; use names of namespaces, or {ALL} for all of them")
+        raise ValueError(
+            f"is not a valid namespace; use names of namespaces, or {ALL} for all of them"
+        )
     return text
 
 

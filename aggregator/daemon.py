@@ -19,7 +19,7 @@ from aggregator.cluster_publication import ClusterPublication
 from aggregator.inputs.cluster_state import ClusterState
 from aggregator.inputs.cluster_watch import follow
 from aggregator.inputs.known_nodes import KnownNodes
-from aggregator.inputs.node_document_reader import read_documents
+from aggregator.inputs.node_document_watch import read_documents
 from aggregator.merge.pipeline import Pipeline
 from aggregator.merge.stale_documents import StaleDocuments
 from aggregator.notify.notifier import Notifier
@@ -213,7 +213,7 @@ class Aggregator:
             lasting.create_task(self.notifier.history.run(), name="history")
             last_known = self.lasting.last_known
             kept = await asyncio.to_thread(last_known.load)
-            self.pipeline.note_complete(self.lasting.restore(kept, self.heartbeat_monitor))
+            self.pipeline.note_complete(self.lasting.restore_stores(kept, self.heartbeat_monitor))
             self.publication.restore_copies(kept)
             lasting.create_task(last_known.run(), name="last known state")
             try:
@@ -267,7 +267,7 @@ class Aggregator:
         return self.heartbeat_monitor.knows(url, node)
 
     def _observe_beats(self, url: str, beats: tuple[Beat, ...]) -> None:
-        self.missed_writes[url].observe(beats)
+        self.missed_writes[url].observe_beats(beats)
         if self.lasting.observe_beats(url, beats):
             self._wake.set()
 
@@ -276,7 +276,7 @@ class Aggregator:
         self._wake.set()
 
     def _observe(self, watch: DocumentWatch, event: WatchEvent) -> None:
-        self.pipeline.observe(watch, event, self._clock())
+        self.pipeline.observe_event(watch, event, self._clock())
         if isinstance(event, DocumentsListed):
             self.lasting.record_listed(self.pipeline.sources)
         self._wake.set()
@@ -315,6 +315,7 @@ class Aggregator:
         self._wake.set()
 
     def _publish_lost(self, lost: frozenset[str]) -> None:
+        # Shown on pages in any case.
         if self._configuration.liveness.publish:
             self.pipeline.set_lost(lost)
             self._wake.set()
@@ -329,8 +330,10 @@ class Aggregator:
         """
         now = self._clock()
         moved, self._moved = self._moved, set()
+        # First, so that a node whose document went is judged in this step.
         self.pipeline.forget_deleted(now)
         self.pipeline.judge_again(self.lasting.end_absent(self.heartbeat_monitor, now))
+        # Before the plugins: public faults ask which nodes and chips there are.
         self._known_nodes.update(self.pipeline.dirty | moved, now)
         self.pipeline.judge_again(self.plugins.step(now))
         changed = self.pipeline.step(now)
@@ -342,6 +345,7 @@ class Aggregator:
         tasks.create_task(self.lasting.marks.run(), name="marks of directories")
         stale = StaleDocuments(self.pipeline, lambda: self.heartbeat_monitor.alive)
         tasks.create_task(stale.run(), name="stale documents")
+        # Only now: what the run before has published as lost is restored.
         tasks.create_task(self.heartbeat_monitor.run(self.pipeline.lost), name="list heartbeats")
         for url, missed in self.missed_writes.items():
             tasks.create_task(missed.run(), name=f"read missed writes in {url}")
@@ -364,10 +368,11 @@ class Aggregator:
     async def _begin(self, tasks: asyncio.TaskGroup) -> None:
         """Restore and list everything first, so that nothing incomplete is published."""
         readiness = self.publication.readiness
-        await self.publication.restore()
-        self.plugins.begin(tasks)
+        await self.publication.restore_cluster()
+        self.plugins.start(tasks)
         readiness.await_start("waiting for the first list of the nodes' documents")
         await self._listed()
+        # A wrong mount must be known before its missing documents are judged.
         await self.lasting.marks.check()
         await self.notifier.seed(self._clock())
         self._step()

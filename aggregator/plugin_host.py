@@ -69,7 +69,7 @@ class PluginHost:
         """
         return not any(waits[0] == number for waits in self._waits)
 
-    def begin(self, tasks: asyncio.TaskGroup) -> None:
+    def start(self, tasks: asyncio.TaskGroup) -> None:
         """Start to read in tasks of the group."""
         for number, (url, store) in enumerate(self._stores.items()):
             for index, reader in enumerate(self.readers):

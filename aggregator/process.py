@@ -15,7 +15,7 @@ from aggregator.notify.history import ClusterHistory
 from service.clock import system_clock
 from service.election.identity import Identity
 from service.election.leadership import leadership
-from service.http.limits import ListenerLimits
+from service.http.connections import ListenerLimits
 from service.log.setup import flush_log, set_up_logging
 from service.open_file_limit import raise_soft_limit
 from service.pages.daemon_pages import serving

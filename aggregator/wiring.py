@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from service.stalls import Stalls
     from stores.base import Beat, Document, Store
 
-_ANSWER_MS = 4500
-_KEPT_MS = 500
+_ANSWER_TIMEOUT_MS = 4500
+_MIN_STORE_TIMEOUT_MS = 500
 """A sender of public faults waits 5 s for the answer; at least so much of it is left for the store.
 """
 
@@ -218,7 +218,7 @@ async def durable_answer(
     where the faults are not stored in time: the sender may repeat the message, which changes
     nothing twice.
     """
-    end_ms = clock().steady_ms + _ANSWER_MS
+    end_ms = clock().steady_ms + _ANSWER_TIMEOUT_MS
     try:
         answer = await faults.apply_when_ready(message, clock)
     finally:
@@ -226,7 +226,7 @@ async def durable_answer(
         judge(faults.pop_changed_nodes())
     if answer.code == INVALID:
         return answer
-    left_ms = max(_KEPT_MS, end_ms - clock().steady_ms)
+    left_ms = max(_MIN_STORE_TIMEOUT_MS, end_ms - clock().steady_ms)
     try:
         async with asyncio.timeout(left_ms / 1000):
             await persistent_state.wait_until_stored(faults.name)

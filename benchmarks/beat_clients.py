@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 import msgspec
+from typing_extensions import override
 
 from contract.topics import beat_topic
 from stores.mqtt.beats import HeartbeatMessage
@@ -57,8 +58,8 @@ class BeatingClient(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._waiting = b""
 
+    @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See ``asyncio.Protocol``."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         will = self._payload(is_broken=True)
@@ -67,6 +68,7 @@ class BeatingClient(asyncio.Protocol):
             _packet(_CONNECT, head + _field(self.node.encode()) + self._topic + _field(will))
         )
 
+    @override
     def data_received(self, data: bytes) -> None:
         """See ``asyncio.Protocol``. Everything that comes is shorter than 128 bytes."""
         data = self._waiting + data
@@ -81,8 +83,8 @@ class BeatingClient(asyncio.Protocol):
                 self.acknowledged += 1
         self._waiting = data
 
+    @override
     def connection_lost(self, exc: Exception | None) -> None:
-        """See ``asyncio.Protocol``."""
         self.ended = str(exc or "closed")
         if not self.connected.done():
             self.connected.set_exception(ConnectionError(self.ended))

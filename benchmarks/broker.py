@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
+from typing_extensions import override
 
 from benchmarks.report import quantile_ms
 from benchmarks.scale_documents import chip, node_names
@@ -97,8 +98,8 @@ class Reader(ChipReader):
         self.came = asyncio.Event()
         self.came_at = 0.0
 
+    @override
     def take(self, document: Document) -> None:
-        """See ``ChipReader``."""
         at = time.monotonic()
         super().take(document)
         node, name = self.waits_for

@@ -78,13 +78,13 @@ class DocumentError(VigilError):
     """
 
     def __init__(
-        self, document: str, where: str, what: str, more: tuple[Problem, ...] = ()
+        self, document: str, where: str, message: str, more: tuple[Problem, ...] = ()
     ) -> None:
         self.document = document
         self.where = where
-        self.what = what
+        self.what = message
         self.more = more
-        super().__init__(f"{document}: {where}: {what}")
+        super().__init__(f"{document}: {where}: {message}")
 
 
 class CheckCodeMismatch(DocumentError):
@@ -166,19 +166,19 @@ class ToolSilent(ToolError):
 class ToolNonsense(ToolError):
     """The tool ended well, and ``printed`` is no answer to what was asked."""
 
-    def __init__(self, what: str, printed: str) -> None:
-        self.what = what
+    def __init__(self, command: str, printed: str) -> None:
+        self.what = command
         self.printed = printed
-        super().__init__(f"{what}; printed: {quoted(printed) or 'nothing'}")
+        super().__init__(f"{command}; printed: {quoted(printed) or 'nothing'}")
 
 
-_LONGEST_QUOTE = 200
+_MAX_QUOTE = 200
 
 
 def quoted(text: str) -> str:
     """Return the beginning of what a program printed, on one line and fit for a log."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= _LONGEST_QUOTE else line[:_LONGEST_QUOTE] + " ..."
+    return line if len(line) <= _MAX_QUOTE else line[:_MAX_QUOTE] + " ..."
 
 
 def printable(text: str) -> str:

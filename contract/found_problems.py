@@ -13,12 +13,12 @@ from contract.errors import Problem
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-MOST_LISTED = 1000
+MAX_LISTED = 1000
 """How many problems of one document are kept."""
 
 
 class FoundProblems:
-    """Keeps the first ``MOST_LISTED`` problems and counts the others."""
+    """Keeps the first ``MAX_LISTED`` problems and counts the others."""
 
     def __init__(self) -> None:
         self._kept: list[Problem] = []
@@ -26,7 +26,7 @@ class FoundProblems:
 
     def add(self, problem: Problem) -> None:
         """Add a problem."""
-        if len(self._kept) < MOST_LISTED:
+        if len(self._kept) < MAX_LISTED:
             self._kept.append(problem)
         else:
             self._more += 1
@@ -44,5 +44,5 @@ class FoundProblems:
         if not self._more:
             return tuple(self._kept)
         count = len(self._kept) + self._more
-        what = f"has {count} problems, of which the first {MOST_LISTED} are listed"
-        return (Problem("$", what), *self._kept)
+        message = f"has {count} problems, of which the first {MAX_LISTED} are listed"
+        return (Problem("$", message), *self._kept)

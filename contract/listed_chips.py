@@ -66,18 +66,18 @@ def compare(
         if here is not None and (before is None or before.is_same(here) is not False):
             stays.add(chip_id)
     for chip_id, here in now.items():
-        found = [
+        places = [
             other
             for other, before in remembered.items()
             if other not in stays and before is not None and before.is_same(here)
         ]
-        if chip_id not in stays and len(found) == 1:
-            moved[found[0]] = chip_id
+        if chip_id not in stays and len(places) == 1:
+            moved[places[0]] = chip_id
     gone = sorted(remembered.keys() - stays - moved.keys())
     taken = set(moved.values())
     missing = {chip_id for chip_id in gone if chip_id not in now}
     free = sorted(remembered.keys() - now.keys() - missing)
-    for chip_id, place in zip((one for one in gone if one in taken), free, strict=False):
+    for chip_id, place in zip((place for place in gone if place in taken), free, strict=False):
         moved[chip_id] = place
         missing.add(chip_id)
     return ChipListComparison(moved, frozenset(gone) - missing, frozenset(missing))

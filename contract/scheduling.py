@@ -183,4 +183,4 @@ def is_super_pod_job(policy: str, selected: Iterable[str | None], *, has_block: 
     """
     if policy in SUPER_POD_POLICIES or has_block:
         return True
-    return any(one in SUPER_POD_ACCELERATOR_TYPES for one in selected)
+    return any(accelerator in SUPER_POD_ACCELERATOR_TYPES for accelerator in selected)

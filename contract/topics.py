@@ -134,8 +134,8 @@ def document_filters(
         special = (
             document_topic(where, name) for where in (DEVICE_INFO_NAMESPACE, NODE_INFO_NAMESPACE)
         )
-        found = [topic for topic in special if not topic.startswith(f"{_CONFIG}/")]
-        return (*found, f"{_CONFIG}/+/{name}")
+        refused = [topic for topic in special if not topic.startswith(f"{_CONFIG}/")]
+        return (*refused, f"{_CONFIG}/+/{name}")
     anything = f"{_CONFIG}/{namespace or '+'}/+"
     if not listed:
         return (anything,)

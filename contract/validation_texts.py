@@ -90,23 +90,23 @@ def decode_problem(error: Exception) -> Problem:
         return Problem("$", "is not UTF-8 text")
     if not isinstance(error, msgspec.MsgspecError):
         return Problem("$", str(error))
-    what, _, place = printable(str(error)).partition(" - at ")
+    message, _, place = printable(str(error)).partition(" - at ")
     where = place.replace("`", "").replace("key in", "a key of") or "$"
-    if (found := _MEMBER.match(what)) is not None:
-        is_missing = found[1].startswith("missing")
-        return Problem(f"{where}.{found[2]}", "is missing" if is_missing else "is not known here")
-    if (found := _EXPECTED.match(what)) is not None:
-        expected, limit, given = found.groups()
+    if (match := _MEMBER.match(message)) is not None:
+        is_missing = match[1].startswith("missing")
+        return Problem(f"{where}.{match[2]}", "is missing" if is_missing else "is not known here")
+    if (match := _EXPECTED.match(message)) is not None:
+        expected, limit, given = match.groups()
         rule = _LIMIT.sub(_limited, limit).replace("matching regex", "that matches")
         must = f"must be {_kinds(expected)}{rule}"
         if given == "float":
             return Problem(where, f"{must}, is a number with a fraction or exponent")
         return Problem(where, f"{must}, is {_kinds(given)}" if given else must)
-    if (found := _VALUE.match(what)) is not None:
-        return Problem(where, f"must not be {found[1]}: the value is not known here")
-    if (found := _MALFORMED.match(what)) is not None:
-        return Problem("$", f"is not JSON: {found[1]} at byte {found[2]}")
-    return Problem(where, CUT_OFF if what == _TRUNCATED else what)
+    if (match := _VALUE.match(message)) is not None:
+        return Problem(where, f"must not be {match[1]}: the value is not known here")
+    if (match := _MALFORMED.match(message)) is not None:
+        return Problem("$", f"is not JSON: {match[1]} at byte {match[2]}")
+    return Problem(where, CUT_OFF if message == _TRUNCATED else message)
 
 
 def decode_text(error: Exception) -> str:
@@ -119,6 +119,6 @@ def _kinds(names: str) -> str:
     return " or ".join(_KINDS.get(name, name) for name in names.split(" | "))
 
 
-def _limited(found: re.Match[str]) -> str:
-    of = " of length" if found[1] else " of"
-    return f"{of} {_LIMITS[found[2]]} "
+def _limited(match: re.Match[str]) -> str:
+    of = " of length" if match[1] else " of"
+    return f"{of} {_LIMITS[match[2]]} "

@@ -19,7 +19,7 @@ _SECONDS = 10.0
 _ATTEMPTS = 4
 """A Service gives any of its aggregators, and one of them leads."""
 _OK = 200
-MOST_JOBS = 40
+MAX_JOBS = 40
 """In one question; a line of HTTP has 8190 bytes."""
 
 
@@ -65,15 +65,15 @@ class Aggregators:
         With ``running`` also for jobs that run over a network fault, with ``hit`` for those that
         run over any fault. More jobs than fit in one
         question are asked for one after the other. Their sizes do not count the room of those
-        before, which is no harm: of all jobs the first one that has room is started alone.
+        before, which does no harm: of all jobs the first one that has room is started alone.
         """
         options = {"running": running, "hit": hit}
         chosen = {name: "true" for name, is_on in options.items() if is_on}
-        reply = await self._ask(sized[:MOST_JOBS], judged[:MOST_JOBS], chosen)
-        for first in range(MOST_JOBS, len(sized), MOST_JOBS):
+        reply = await self._ask(sized[:MAX_JOBS], judged[:MAX_JOBS], chosen)
+        for first in range(MAX_JOBS, len(sized), MAX_JOBS):
             if reply.troubles:
                 break
-            more = await self._ask(sized[first : first + MOST_JOBS], (), {})
+            more = await self._ask(sized[first : first + MAX_JOBS], (), {})
             reply = _joined(reply, more)
         return reply
 
@@ -110,25 +110,25 @@ def _keys(jobs: Sequence[VcJob]) -> str:
     return ",".join(job.key for job in jobs)
 
 
-def _joined(one: AggregatorReply, other: AggregatorReply) -> AggregatorReply:
+def _joined(reply: AggregatorReply, other: AggregatorReply) -> AggregatorReply:
     """Return two answers as one, as old as the older of them."""
     return AggregatorReply(
         EndedJobs(
-            min(one.ended.version, other.ended.version),
+            min(reply.ended.version, other.ended.version),
             (),
-            (*one.ended.jobs, *other.ended.jobs),
-            one.ended.running,
-            one.ended.hit,
+            (*reply.ended.jobs, *other.ended.jobs),
+            reply.ended.running,
+            reply.ended.hit,
         ),
         other.troubles,
-        one.silent,
+        reply.silent,
     )
 
 
 def _answer(page: _Page, url: str) -> AggregatorReply:
     if page.ended is None:
-        why = f"the aggregator at {url} does not advise: set advice.enabled there"
-        return AggregatorReply(troubles=(why,))
+        reason = f"the aggregator at {url} does not advise: set advice.enabled there"
+        return AggregatorReply(troubles=(reason,))
     troubles = list(page.ended.not_known)
     if page.alarm:
         troubles.insert(0, "silence alarm: too many nodes fell silent at once")

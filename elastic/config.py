@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def _address(text: str) -> str:
     if not text.startswith(("http://", "https://")):
-        raise ValueError("is no address; use http://HOST:PORT")
+        raise ValueError("is not a valid address; use http://HOST:PORT")
     return text
 
 

@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 _Run: TypeAlias = tuple[str, int, int]
 """A run of a job: its uid, and which one (``run_of``)."""
 
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 """Between two rounds in which something waits."""
 _IDLE_SECONDS = 5.0
 _SETTLE_SECONDS = 0.02
@@ -65,19 +65,19 @@ _BEHIND_ROUNDS = 20
 _AFTER_A_REFUSAL_MS = 30_000
 _JUDGED_FOR_MS = 120_000
 """For so long after its end a job without a cause is asked about: faults come late."""
-_JUDGED_AGAIN_MS = 60_000
+_REJUDGE_MS = 60_000
 """Between two questions about a job later, while its cause is not known."""
-_LOOK_MS = 5000
+_POLL_MS = 5000
 """Between two looks at faults under jobs that run."""
 _OVER_MS = 60_000
-"""For so long no fault is under a job before the one that was there is no cause any more."""
+"""For so long no fault is under a job before the earlier one stops counting as a cause."""
 _AFTER_A_FAILURE_MS = 1000
 _UNCAUSED = (VcjobState.NO_CAUSE, VcjobState.CAUSE_NOT_KNOWN)
 _LIVE = (VcjobState.RUNNING, VcjobState.STARTING, VcjobState.ENDING)
 _GROUP_MS = 30_000
 """By then the controller has made the PodGroup of a job that was started."""
-_FOLLOW_AGAIN_SECONDS = 30.0
-_SHORTEST_LOOK_MS = 1000
+_WATCH_RETRY_SECONDS = 30.0
+_MIN_POLL_MS = 1000
 """Between two looks at jobs that run: each change in the cluster begins a round."""
 
 
@@ -171,7 +171,7 @@ class Acting:
 
     async def _follow(self, name: str, cluster: Cluster) -> None:
         watch = partial(cluster.objects, KINDS[name])
-        async for event in followed(watch, _FOLLOW_AGAIN_SECONDS):
+        async for event in followed(watch, _WATCH_RETRY_SECONDS):
             self.known.observe(name, event)
             self._changed.set()
 
@@ -222,16 +222,18 @@ class Acting:
             return _BEHIND_SECONDS
         states = {decision.state for decision in decisions.values()}
         is_waiting = VcjobState.WAITING_FOR_ROOM in states or self.faults.are_any
-        return _AGAIN_SECONDS if is_waiting else _IDLE_SECONDS
+        return _RETRY_SECONDS if is_waiting else _IDLE_SECONDS
 
     def _take(self, answer: AggregatorReply, asking: Sequence[VcJob]) -> dict[str, EndedJob]:
         """Return by uid what an answer has about jobs as they are here, and note their faults."""
-        by_name = {(one.namespace, one.name): one for one in answer.ended.jobs}
-        found = [(job, by_name.get((job.namespace, job.name))) for job in asking]
-        answered = [(job, one) for job, one in found if one is not None]
-        is_behind = any(_is_behind(job, one) for job, one in answered)
+        by_name = {(other.namespace, other.name): other for other in answer.ended.jobs}
+        matched = [(job, by_name.get((job.namespace, job.name))) for job in asking]
+        answered = [(job, ended_job) for job, ended_job in matched if ended_job is not None]
+        is_behind = any(_is_behind(job, ended_job) for job, ended_job in answered)
         self._behind = self._behind + 1 if is_behind else 0
-        advised = {job.uid: one for job, one in answered if one.version >= job.number}
+        advised = {
+            job.uid: ended_job for job, ended_job in answered if ended_job.version >= job.number
+        }
         for job in asking:
             if job.uid in advised:
                 self._note_faults(job, advised[job.uid], answer.asked_ms)
@@ -268,9 +270,9 @@ class Acting:
 
     def _standing(self, jobs: Sequence[VcJob]) -> tuple[str, ...]:
         """Return why nothing is started at all, but for what the aggregator answers."""
-        found = list(self.known.unread)
+        blocked = list(self.known.unread)
         if rival := self.known.rival:
-            found.append(f"a Resilience-Controller runs: {rival}; it would start jobs, too")
+            blocked.append(f"a Resilience-Controller runs: {rival}; it would start jobs, too")
         now_ms = self._clock().wall_ms
         for job in jobs:
             kept = kept_of(job)
@@ -280,14 +282,14 @@ class Acting:
             has_any = self.known.has_group(job) or self.known.pods(job)
             if not has_any and now_ms - kept.at_ms > _GROUP_MS:
                 seconds = _GROUP_MS // 1000
-                found.append(
+                blocked.append(
                     f"{job.key} was started and has no PodGroup after {seconds} s: Volcano's job "
                     "controller may be away"
                 )
-        return tuple(found)
+        return tuple(blocked)
 
     def _facts(
-        self, job: VcJob, standing: tuple[str, ...], found: EndedJob | None = None
+        self, job: VcJob, standing: tuple[str, ...], ended_job: EndedJob | None = None
     ) -> JobContext:
         judged = self._judged.get(job.uid)
         is_judged = job.is_ended and judged is not None and judged[0] == job.ended_at_ms
@@ -298,7 +300,7 @@ class Acting:
             self._faults_under(job),
             standing,
             self._starts_ms,
-            None if found is None else found.advice,
+            None if ended_job is None else ended_job.advice,
             self.known.grace_over_time_ms,
             self.faults.network(job),
             self.faults.dead_nodes,
@@ -313,34 +315,36 @@ class Acting:
             return self._faults.get(_key(job), ())
         # A node that is dead now shows nothing about an end before.
         dead = {pod.node for pod in self.known.pods(job)} & self.faults.dead_nodes
-        found = (self._faults if job.is_ending else self._hits).get(_key(job), ())
-        return (*found, *(FaultUnder("HEARTBEAT", node) for node in sorted(dead)))
+        faults = (self._faults if job.is_ending else self._hits).get(_key(job), ())
+        return (*faults, *(FaultUnder("HEARTBEAT", node) for node in sorted(dead)))
 
-    def _note_faults(self, job: VcJob, found: EndedJob, asked_ms: int) -> None:
+    def _note_faults(self, job: VcJob, ended_job: EndedJob, asked_ms: int) -> None:
         """Note the faults that were found under a job that ends, and whether these are all.
 
         They are kept: its pods go one after the other, and the answer with the size comes last.
         """
         now_ms = self._clock().wall_ms
-        if job.is_ended and found.not_known is not None:
-            self._judged[job.uid] = job.ended_at_ms, asked_ms, found.not_known
-        faults = {(one.kind, one.node): one for one in self._faults.get(_key(job), ())}
-        for one in found.faults:
-            if (one.kind, one.node) not in faults:
-                since_ms = one.since_ms or now_ms
-                faults[one.kind, one.node] = msgspec.structs.replace(one, since_ms=since_ms)
+        if job.is_ended and ended_job.not_known is not None:
+            self._judged[job.uid] = job.ended_at_ms, asked_ms, ended_job.not_known
+        faults = {(fault.kind, fault.node): fault for fault in self._faults.get(_key(job), ())}
+        for fault in ended_job.faults:
+            if (fault.kind, fault.node) not in faults:
+                since_ms = fault.since_ms or now_ms
+                faults[fault.kind, fault.node] = msgspec.structs.replace(fault, since_ms=since_ms)
         if faults:
             self._faults[_key(job)] = tuple(faults.values())
 
     def _note_hits(self, answer: AggregatorReply, jobs: Sequence[VcJob]) -> None:
         """Note the faults under jobs that run, and under which there was none for long."""
-        by_name = {(one.namespace, one.name): one for one in answer.ended.hit}
+        by_name = {
+            (ended_job.namespace, ended_job.name): ended_job for ended_job in answer.ended.hit
+        }
         now_ms = self._clock().steady_ms
         self._hits, self._are_over = {}, set()
         for job in jobs:
-            found = by_name.get((job.namespace, job.name))
-            if found is not None and found.version >= job.number:
-                self._hits[_key(job)] = found.faults
+            ended_job = by_name.get((job.namespace, job.name))
+            if ended_job is not None and ended_job.version >= job.number:
+                self._hits[_key(job)] = ended_job.faults
                 self._hit_ms[job.uid] = now_ms
             elif now_ms - self._hit_ms.setdefault(job.uid, now_ms) > _OVER_MS:
                 self._are_over.add(job.uid)
@@ -378,7 +382,7 @@ class Acting:
             pods = (pod for job in live for pod in self.known.pods(job))
             is_urgent = handles or any(pod.deleted_at_ms for pod in pods)
             age_ms = now.steady_ms - newest.asked_ms
-            if age_ms < (_SHORTEST_LOOK_MS if is_urgent else _LOOK_MS):
+            if age_ms < (_MIN_POLL_MS if is_urgent else _POLL_MS):
                 return newest
         # Who has no cause may have one by the answer, and then asks for its size.
         answer = await self._aggregators.ask(
@@ -400,7 +404,7 @@ class Acting:
         end_ms, at_ms, not_known = before
         if end_ms != job.ended_at_ms or now.wall_ms - job.phase_since_ms < _JUDGED_FOR_MS:
             return True
-        return bool(not_known) and now.steady_ms - at_ms >= _JUDGED_AGAIN_MS
+        return bool(not_known) and now.steady_ms - at_ms >= _REJUDGE_MS
 
     def _unseen(self, answer: AggregatorReply, jobs: Sequence[VcJob]) -> tuple[str, ...]:
         """Return that the aggregator has not seen our last write yet, by its answer."""
@@ -434,7 +438,7 @@ class Acting:
         try:
             # Watches may be behind, and not all by the same time.
             live = read_job(await self._api.read(job.namespace, job.name))
-            pods = [read_pod(one) for one in await self._api.pods(job.namespace, job.name)]
+            pods = [read_pod(raw) for raw in await self._api.pods(job.namespace, job.name)]
             mine = tuple(pod for pod in pods if pod.job == job.uid)
             facts = msgspec.structs.replace(self._facts(job, standing, advised), pods=mine)
             if live != job or decide(live, facts) != decision or not self._leadership.leads:
@@ -442,18 +446,18 @@ class Acting:
             version = await self._make(job, decision, now_ms)
         except StoreConflict:
             self.refusals["conflict"] += 1
-            return _AGAIN_SECONDS  # The watch shows what it is now.
+            return _RETRY_SECONDS  # The watch shows what it is now.
         except StoreNotFound as error:
             # It was deleted, which the watch shows; for a Command the kind may be missing.
             return (
-                self._was_refused(job, error) if decision.write is DueWrite.END else _AGAIN_SECONDS
+                self._was_refused(job, error) if decision.write is DueWrite.END else _RETRY_SECONDS
             )
         except StoreRefused as error:
             return self._was_refused(job, error)
         except (StoreError, ValueError) as error:
             self.refusals["unavailable"] += 1
             _log.warning("%s: %s", job.key, decode_text(error))
-            return _AGAIN_SECONDS
+            return _RETRY_SECONDS
         self._refused.pop(job.uid, None)
         if version:
             self._written = (job.uid, go_integer(version) or 0)
@@ -462,7 +466,7 @@ class Acting:
         if decision.write is DueWrite.START:
             self.starts += 1
         self._events.report_write(job, decision)
-        return _AGAIN_SECONDS
+        return _RETRY_SECONDS
 
     async def _make(self, job: VcJob, decision: RestartDecision, now_ms: int) -> str:
         """Make a write; returns the version of the job after it, empty where it has none."""
@@ -483,7 +487,7 @@ class Acting:
         self.refusals["refused"] += 1
         until_ms = self._clock().steady_ms + _AFTER_A_REFUSAL_MS
         self._refused[job.uid] = (job.version, str(error), until_ms)
-        return _AGAIN_SECONDS
+        return _RETRY_SECONDS
 
     def _show(
         self,
@@ -495,17 +499,17 @@ class Acting:
         shown = []
         for job in jobs:
             decision = decisions[job.uid]
-            state, why = decision.state.value, decision.why
+            state, reason = decision.state.value, decision.why
             is_due = decision.write is not None or decision.asks
             if is_due and self._is_refused(job):
-                state, why = REFUSED, self._refused[job.uid][1]
+                state, reason = REFUSED, self._refused[job.uid][1]
             original, size, cause = original_of(job), job.size, cause_on(job)
             shown.append(
                 ElasticJobStatus(
                     job.namespace,
                     job.name,
                     state,
-                    why,
+                    reason,
                     "" if original is None else f"{original.replicas} × {original.cards}",
                     "" if size is None else f"{size.replicas} × {size.cards}",
                     "" if cause is None else cause.text,
@@ -514,13 +518,13 @@ class Acting:
                 )
             )
             if self._leadership.leads:
-                self._events.report_state(job, state, why, is_overdue=decision.is_overdue)
+                self._events.report_state(job, state, reason, is_overdue=decision.is_overdue)
         self.jobs = tuple(shown)
         here = {job.uid for job in jobs}
         by_uid: tuple[dict[str, Any], ...] = self._refused, self._judged, self._noted, self._hit_ms
-        for one in by_uid:
-            for uid in one.keys() - here:
-                del one[uid]
+        for item in by_uid:
+            for uid in item.keys() - here:
+                del item[uid]
         ending = {_key(job) for job in jobs if job.is_ended or job.is_ending}
         for run in self._faults.keys() - ending:
             del self._faults[run]
@@ -549,8 +553,8 @@ def _shown_cause(cause: Cause | None) -> str:
     return f"the cause is kept: {cause.text} ({cause.source})"
 
 
-def _is_behind(job: VcJob, found: EndedJob) -> bool:
+def _is_behind(job: VcJob, ended_job: EndedJob) -> bool:
     """Whether the aggregator has not seen the end of a job that has ended, or of its pods."""
-    if found.version < job.number:
+    if ended_job.version < job.number:
         return True
-    return found.advice is not None and found.advice.reason == PODS_LEFT
+    return ended_job.advice is not None and ended_job.advice.reason == PODS_LEFT

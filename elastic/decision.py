@@ -146,8 +146,8 @@ def decide(job: VcJob, facts: JobContext) -> RestartDecision:
         return RestartDecision(
             VcjobState.STANDING_STILL, "; ".join(facts.standing_still), cause=cause
         )
-    if not _is_unstarted(job) and not is_cleared and (why := _too_many(job, facts)):
-        return RestartDecision(VcjobState.TOO_MANY_STARTS, why, cause=cause)
+    if not _is_unstarted(job) and not is_cleared and (reason := _too_many(job, facts)):
+        return RestartDecision(VcjobState.TOO_MANY_STARTS, reason, cause=cause)
     # A job of size 0 gets its size back all the same.
     if facts.closed_queue and not is_cleared:
         return RestartDecision(VcjobState.WAITING_FOR_ROOM, facts.closed_queue, cause=cause)
@@ -169,10 +169,10 @@ def _active(job: VcJob, facts: JobContext) -> RestartDecision:
         return _running(job, facts)
     unbound = sum(1 for pod in facts.pods if not pod.node)
     pods = counted(len(facts.pods), "pod")
-    why = f"phase {job.phase or 'unknown'}: {pods}, {unbound} without a node"
+    reason = f"phase {job.phase or 'unknown'}: {pods}, {unbound} without a node"
     if facts.closed_queue:
-        why = f"{why}; {facts.closed_queue}"
-    return RestartDecision(VcjobState.STARTING, why)
+        reason = f"{reason}; {facts.closed_queue}"
+    return RestartDecision(VcjobState.STARTING, reason)
 
 
 def _running(job: VcJob, facts: JobContext) -> RestartDecision:
@@ -180,10 +180,10 @@ def _running(job: VcJob, facts: JobContext) -> RestartDecision:
     fault = facts.network
     if fault is None:
         return RestartDecision(VcjobState.RUNNING, "the job runs")
-    why = why_left(job, fault) or "; ".join(facts.standing_still) or _too_many(job, facts)
-    if why:
+    reason = why_left(job, fault) or "; ".join(facts.standing_still) or _too_many(job, facts)
+    if reason:
         return RestartDecision(
-            VcjobState.RUNNING, f"the job runs over a fault, {fault.cause}: {why}"
+            VcjobState.RUNNING, f"the job runs over a fault, {fault.cause}: {reason}"
         )
     assert fault.advice is not None
     assert fault.advice.replicas is not None
@@ -220,9 +220,9 @@ def _cause(job: VcJob, facts: JobContext) -> str:
         return kept.cause
     if job.annotations.get(RESTORE) == RESTORE_NOW:
         return f"annotation {RESTORE}"
-    found = found_cause(job, facts)
+    cause = found_cause(job, facts)
     # A fault that was seen while the job ran ended it, unless the history shows that it did not.
-    return found.text if found is not None and (is_proof(job, found) or facts.judged) else ""
+    return cause.text if cause is not None and (is_proof(job, cause) or facts.judged) else ""
 
 
 def due_cause(job: VcJob, facts: JobContext) -> CauseWrite | None:
@@ -239,25 +239,25 @@ def _without_cause(job: VcJob, facts: JobContext) -> RestartDecision:
     if mine is not None and not mine.kind:
         return RestartDecision(VcjobState.NO_CAUSE, _without_fault(job))
     if facts.judged is None:
-        why = "the aggregator is asked what ended it"
+        reason = "the aggregator is asked what ended it"
         if facts.standing_still:
-            why = f"what ended it cannot be asked: {'; '.join(facts.standing_still)}"
-        return RestartDecision(VcjobState.CAUSE_NOT_KNOWN, why, asks=True)
+            reason = f"what ended it cannot be asked: {'; '.join(facts.standing_still)}"
+        return RestartDecision(VcjobState.CAUSE_NOT_KNOWN, reason, asks=True)
     if not facts.judged:
         return RestartDecision(VcjobState.NO_CAUSE, _without_fault(job), asks=True)
     number = 0 if kept is None else kept.start
-    why = (
+    reason = (
         "the job, the scheduler's record and the aggregator's history show no fault that ended it"
         f"{f' after start {number}' if number else ''}, and the history does not show all: "
         f"{facts.judged}. If it was a fault: vigil elastic restore --now {job.key}"
     )
-    return RestartDecision(VcjobState.CAUSE_NOT_KNOWN, why, asks=True)
+    return RestartDecision(VcjobState.CAUSE_NOT_KNOWN, reason, asks=True)
 
 
 def _without_fault(job: VcJob) -> str:
-    kept, why = kept_of(job), "it ended without a fault of a chip, a network or a node"
+    kept, cause = kept_of(job), "it ended without a fault of a chip, a network or a node"
     if kept is None or job.started != kept.start or job.has_run:
-        return why
+        return cause
     return (
         f"start {kept.start} ended before the job ran, and not by a fault. The controller gives up "
         "after 15 tries where pods cannot be made, as when a quota is used up. It is not started "
@@ -272,13 +272,13 @@ def _waiting(job: VcJob, pods: Sequence[JobPod], facts: JobContext, cause: str) 
     ordered = sorted(pods, key=lambda pod: pod.name)
     shown = [_shown(pod, _asked_ms(job, pod)) for pod in ordered[:3]]
     more = f" and {len(pods) - len(shown)} more" if len(pods) > len(shown) else ""
-    why = f"pods that have not ended: {'; '.join(shown)}{more}"
+    reason = f"pods that have not ended: {'; '.join(shown)}{more}"
     asked = [at_ms for pod in pods if (at_ms := _asked_ms(job, pod))]
     is_overdue = bool(asked) and facts.now_ms - min(asked) > facts.grace_over_time_ms
     if is_overdue:
-        why = (
-            f"{why}; for more than {facts.grace_over_time_ms // 1000} s: once the host of such a "
-            "node is off, give the Node the taint node.kubernetes.io/out-of-service"
+        reason = (
+            f"{reason}; for more than {facts.grace_over_time_ms // 1000} s: once the host of such "
+            "a node is off, give the Node the taint node.kubernetes.io/out-of-service"
         )
     dead = tuple(
         pod
@@ -286,13 +286,15 @@ def _waiting(job: VcJob, pods: Sequence[JobPod], facts: JobContext, cause: str) 
         if pod.node in facts.dead_nodes and 0 < pod.deleted_at_ms <= facts.now_ms
     )
     if dead and facts.standing_still:
-        why = f"{why}; it stands still: {'; '.join(facts.standing_still)}"
+        reason = f"{reason}; it stands still: {'; '.join(facts.standing_still)}"
     elif dead:
         nodes = ", ".join(sorted({pod.node for pod in dead}))
-        why = f"{why}; {len(dead)} are deleted by force: {nodes} silent and NotReady for so long"
+        reason = (
+            f"{reason}; {len(dead)} are deleted by force: {nodes} silent and NotReady for so long"
+        )
     return RestartDecision(
         VcjobState.WAITING_FOR_PODS,
-        why,
+        reason,
         write=DueWrite.PODS if dead and not facts.standing_still else None,
         cause=cause,
         is_overdue=is_overdue,
@@ -308,12 +310,12 @@ def _asked_ms(job: VcJob, pod: JobPod) -> int:
 
 
 def _shown(pod: JobPod, asked_ms: int) -> str:
-    what = f"grace {pod.grace_seconds} s" if pod.deleted_at_ms else "not deleted"
+    shown = f"grace {pod.grace_seconds} s" if pod.deleted_at_ms else "not deleted"
     since = ""
     if asked_ms:
         at = datetime.fromtimestamp(asked_ms // 1000, UTC)
         since = f", since {at:%Y-%m-%dT%H:%M:%SZ}"
-    return f"{pod.name} on {pod.node or 'no node'}, {what}{since}"
+    return f"{pod.name} on {pod.node or 'no node'}, {shown}{since}"
 
 
 def _too_many(job: VcJob, facts: JobContext) -> str:
@@ -340,23 +342,23 @@ def recent_starts(job: VcJob, now_ms: int) -> tuple[int, ...]:
 def _sized(job: VcJob, facts: JobContext, original: Size, cause: str) -> RestartDecision:
     advice = facts.advice
     if advice is None:
-        why = "the aggregator is asked for the size"
-        return RestartDecision(VcjobState.WAITING_FOR_ROOM, why, asks=True, cause=cause)
+        reason = "the aggregator is asked for the size"
+        return RestartDecision(VcjobState.WAITING_FOR_ROOM, reason, asks=True, cause=cause)
     if advice.replicas is None or advice.cards is None:
         return RestartDecision(VcjobState.WAITING_FOR_ROOM, advice.why, asks=True, cause=cause)
     least, most = fewest_pods(job), original.replicas
     if not least <= advice.replicas <= most or not 1 <= advice.cards <= original.cards:
         advised = f"{advice.replicas} × {counted(advice.cards, 'chip')}"
-        why = f"the advised size is {advised}, which the job does not allow"
-        return RestartDecision(VcjobState.WAITING_FOR_ROOM, why, asks=True, cause=cause)
+        reason = f"the advised size is {advised}, which the job does not allow"
+        return RestartDecision(VcjobState.WAITING_FOR_ROOM, reason, asks=True, cause=cause)
     is_original = (advice.replicas, advice.cards) == (original.replicas, original.cards)
     if RESTORE in job.annotations and not is_original:
-        why = (
+        reason = (
             f"annotation {RESTORE}: it waits for room for {original.replicas} × "
             f"{counted(original.cards, 'chip')}; there is room for {advice.replicas} × "
             f"{advice.cards}"
         )
-        return RestartDecision(VcjobState.WAITING_FOR_ROOM, why, asks=True, cause=cause)
+        return RestartDecision(VcjobState.WAITING_FOR_ROOM, reason, asks=True, cause=cause)
     size = size_of(original, advice.replicas, advice.cards)
     kept = kept_of(job)
     before = 0 if kept is None else kept.start
@@ -364,8 +366,8 @@ def _sized(job: VcJob, facts: JobContext, original: Size, cause: str) -> Restart
     is_begun = _is_unstarted(job) or _is_cleared(job)
     write = _write(job, facts, size)
     if write is None:
-        why = f"pods that ended by themselves are removed first: {len(facts.pods)}"
-        return RestartDecision(VcjobState.STARTING, why, cause=cause)
+        reason = f"pods that ended by themselves are removed first: {len(facts.pods)}"
+        return RestartDecision(VcjobState.STARTING, reason, cause=cause)
     text = (
         f"{size.replicas} × {counted(size.cards, 'chip')} of {original.replicas} × {original.cards}"
     )
@@ -383,7 +385,7 @@ def _sized(job: VcJob, facts: JobContext, original: Size, cause: str) -> Restart
 
 def _evicted_at_seconds(job: VcJob, facts: JobContext) -> int:
     """Return the time of the newest record, which may be on the job alone by now."""
-    mine, seconds = cause_on(job), [one.at_seconds for one in facts.evictions]
+    mine, seconds = cause_on(job), [eviction.at_seconds for eviction in facts.evictions]
     if mine is not None and mine.source is CauseSource.RECORD:
         seconds.append(mine.at_ms // 1000)
     return max(seconds, default=0)

@@ -54,24 +54,24 @@ class Evicted(msgspec.Struct, frozen=True):
 def read_evictions(text: str) -> dict[str, tuple[Evicted, ...]]:
     """Return by job the evictions for a fault (consumers#1.14). Raises ``ValueError``."""
     try:
-        found = _decoder.decode(text or "{}")
+        groups = _decoder.decode(text or "{}")
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ValueError(
             f"the records of the scheduler cannot be read: {decode_text(error)}"
         ) from None
     evictions: dict[str, tuple[Evicted, ...]] = {}
-    for job, records in found.items():
+    for job, records in groups.items():
         each = (_eviction(record) for record in records.records or ())
-        by_fault = tuple(one for one in each if one is not None)
+        by_fault = tuple(eviction for eviction in each if eviction is not None)
         if by_fault:
             evictions[job] = by_fault
     return evictions
 
 
 def _eviction(record: _Record) -> Evicted | None:
-    for one in record.reasons or ():
-        if one.reason != _NO_FAULT:
-            return Evicted(record.at_seconds, one.reason, one.node)
+    for reason in record.reasons or ():
+        if reason.reason != _NO_FAULT:
+            return Evicted(record.at_seconds, reason.reason, reason.node)
     return None
 
 
@@ -114,40 +114,44 @@ def is_proof(job: VcJob, cause: Cause) -> bool:
 def found_cause(job: VcJob, facts: EndEvidence) -> Cause | None:
     """Return what ends or ended the present run of a job: a proof before anything else."""
     candidates = [
-        one
-        for one in (cause_on(job), _by_record(job, facts.evictions), _by_fault(job, facts.faults))
-        if one is not None and one.kind
+        candidate
+        for candidate in (
+            cause_on(job),
+            _by_record(job, facts.evictions),
+            _by_fault(job, facts.faults),
+        )
+        if candidate is not None and candidate.kind
     ]
-    proofs = (one for one in candidates if is_proof(job, one))
+    proofs = (candidate for candidate in candidates if is_proof(job, candidate))
     return next(proofs, candidates[0] if candidates else None)
 
 
 def cause_write(job: VcJob, facts: EndEvidence) -> CauseWrite | None:
     """Return what is to be written about the cause of the present run now; ``None`` for nothing."""
-    mine, found = cause_on(job), found_cause(job, facts)
-    if found is not None and found != mine:
+    mine, cause = cause_on(job), found_cause(job, facts)
+    if cause is not None and cause != mine:
         # Of two of the same worth the first one stays.
-        if mine is None or (is_proof(job, found) and not is_proof(job, mine)):
-            return CauseWrite(msgspec.structs.replace(found, kept_ms=facts.now_ms))
+        if mine is None or (is_proof(job, cause) and not is_proof(job, mine)):
+            return CauseWrite(msgspec.structs.replace(cause, kept_ms=facts.now_ms))
         return None
-    if _ended_without_fault(job, found, facts):
+    if _ended_without_fault(job, cause, facts):
         if mine is not None and not mine.kind:
             return None
         return CauseWrite(_cause(job, "", "", job.ended_at_ms, CauseSource.HISTORY, facts.now_ms))
     is_left_over = mine is None and CAUSE in job.annotations
-    return CauseWrite(None) if is_left_over or _has_passed(job, found, facts) else None
+    return CauseWrite(None) if is_left_over or _has_passed(job, cause, facts) else None
 
 
-def _ended_without_fault(job: VcJob, found: Cause | None, facts: EndEvidence) -> bool:
+def _ended_without_fault(job: VcJob, cause: Cause | None, facts: EndEvidence) -> bool:
     """Whether no fault has ended the job; a later one is not its cause, so that stays so."""
     if not job.is_ended or facts.judged != "" or facts.now_ms <= job.ended_at_ms + AFTER_MS:
         return False
-    return found is None or not is_proof(job, found)
+    return cause is None or not is_proof(job, cause)
 
 
-def _has_passed(job: VcJob, found: Cause | None, facts: EndEvidence) -> bool:
+def _has_passed(job: VcJob, cause: Cause | None, facts: EndEvidence) -> bool:
     """Whether a fault was seen under a job that runs, and has passed without an end."""
-    is_seen = found is not None and found.source is CauseSource.RUNNING
+    is_seen = cause is not None and cause.source is CauseSource.RUNNING
     return is_seen and job.phase == "Running" and facts.is_fault_over
 
 
@@ -160,22 +164,22 @@ def _by_record(job: VcJob, evictions: Sequence[Evicted]) -> Cause | None:
     kept = kept_of(job)
     began_ms = max(job.created_at_ms if kept is None else kept.at_ms, job.resumed_ms)
     after = max(began_ms // 1000 - 1, 0 if kept is None else kept.evicted_at_seconds)
-    since = [one for one in evictions if one.at_seconds > after]
+    since = [eviction for eviction in evictions if eviction.at_seconds > after]
     if not since:
         return None
-    one = max(since, key=lambda one: one.at_seconds)
-    return _cause(job, one.reason, one.node, one.at_seconds * 1000, CauseSource.RECORD)
+    last = max(since, key=lambda eviction: eviction.at_seconds)
+    return _cause(job, last.reason, last.node, last.at_seconds * 1000, CauseSource.RECORD)
 
 
 def _by_fault(job: VcJob, faults: Sequence[FaultUnder]) -> Cause | None:
-    for one in faults:
-        if job.is_ended and one.since_ms > job.ended_at_ms + AFTER_MS:
+    for fault in faults:
+        if job.is_ended and fault.since_ms > job.ended_at_ms + AFTER_MS:
             continue
-        source = CauseSource.HISTORY if one.is_past else CauseSource.PODS
+        source = CauseSource.HISTORY if fault.is_past else CauseSource.PODS
         if not (job.is_ended or job.is_ending):
             source = CauseSource.RUNNING
-        cause = _cause(job, one.kind, one.node, one.since_ms, source)
-        return msgspec.structs.replace(cause, chip=one.chip, code=one.code)
+        cause = _cause(job, fault.kind, fault.node, fault.since_ms, source)
+        return msgspec.structs.replace(cause, chip=fault.chip, code=fault.code)
     return None
 
 

@@ -112,7 +112,7 @@ def read_pod(raw: msgspec.Raw | bytes) -> JobPod:
         namespace=metadata.namespace,
         name=metadata.name,
         uid=metadata.uid,
-        job=next((one.uid for one in owners if one.kind == "Job" and one.controller), ""),
+        job=next((owner.uid for owner in owners if owner.kind == "Job" and owner.controller), ""),
         node=spec.node_name or "",
         phase=(read.status and read.status.phase) or "Pending",
         deleted_at_ms=_ms(metadata.deletion_timestamp),
@@ -123,7 +123,7 @@ def read_pod(raw: msgspec.Raw | bytes) -> JobPod:
 def read_group(raw: msgspec.Raw | bytes) -> str:
     """Return the uid of the job that a PodGroup belongs to; empty for none."""
     owners = _groups.decode(raw).metadata.owner_references or ()
-    return next((one.uid for one in owners if one.kind == "Job"), "")
+    return next((owner.uid for owner in owners if owner.kind == "Job"), "")
 
 
 def read_queue(raw: msgspec.Raw | bytes) -> JobQueue:

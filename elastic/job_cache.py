@@ -50,8 +50,8 @@ def grace_over_time_of(raw: msgspec.Raw) -> int:
 
     Raises ``ValueError``. Source: docs/spec/consumers.md#1.1.
     """
-    found = scheduler_options((_stored(raw),))
-    return DEFAULT_GRACE_OVER_TIME if found is None else found[0].grace_over_time
+    options = scheduler_options((_stored(raw),))
+    return DEFAULT_GRACE_OVER_TIME if options is None else options[0].grace_over_time
 
 
 def _configmap(namespace: str, name: str, read: Callable[[msgspec.Raw], Any]) -> ObjectKind[Any]:
@@ -110,28 +110,28 @@ class JobCache:
         self, name: str, event: Snapshot[Any] | Update[Any] | KindUnavailable | Interrupted
     ) -> None:
         """Update the cache by an event about a kind."""
-        found = self._found[name]
+        objects = self._found[name]
         match event:
             case Interrupted(reason=reason):
                 self._unread[name] = f"{KINDS[name].name}: {reason}"
             case KindUnavailable(reason=reason):
                 self._unread[name] = f"{KINDS[name].name}: {reason}"
-                found.clear()
+                objects.clear()
             case Snapshot(items=items, unreadable=unreadable):
-                kept = {uid: found[uid] for uid in unreadable if uid in found}
+                kept = {uid: objects[uid] for uid in unreadable if uid in objects}
                 for uid, job in items.items() if name == JOBS else ():
-                    self._begin_run(found.get(uid), job)
+                    self._begin_run(objects.get(uid), job)
                 self._found[name] = items | kept
                 self._unread.pop(name, None)
                 if name == "records" and unreadable:
                     self._unread[name] = f"{KINDS[name].name}: it cannot be read"
             case _:
                 if event.value is None:
-                    found.pop(event.key, None)
+                    objects.pop(event.key, None)
                 else:
                     if name == JOBS:
-                        self._begin_run(found.get(event.key), event.value)
-                    found[event.key] = event.value
+                        self._begin_run(objects.get(event.key), event.value)
+                    objects[event.key] = event.value
         if name == "pods":
             self._index()
         if name == "records":
@@ -146,11 +146,11 @@ class JobCache:
     def _keep_records(self) -> None:
         jobs: Iterable[VcJob] = self._found[JOBS].values()
         here = {job.group for job in jobs}
-        self._evicted = {key: one for key, one in self._evicted.items() if key in here}
+        self._evicted = {key: evictions for key, evictions in self._evicted.items() if key in here}
         records: Iterable[_Records] = self._found["records"].values()
         for each in records:
-            for group, found in each.items():
-                self._evicted[group] = self._evicted.get(group, frozenset()).union(found)
+            for group, evictions in each.items():
+                self._evicted[group] = self._evicted.get(group, frozenset()).union(evictions)
 
     def _begin_run(self, before: VcJob | None, job: VcJob) -> None:
         """Forget the records about a run that another one follows.
@@ -164,9 +164,9 @@ class JobCache:
     def jobs(self) -> list[VcJob]:
         """Return the jobs that ask for elastic training, in the order in which they are served."""
         asked = (
-            one for one in self._found[JOBS].values() if scheduling.ELASTIC_SCHEDULING in one.labels
+            job for job in self._found[JOBS].values() if scheduling.ELASTIC_SCHEDULING in job.labels
         )
-        return sorted(asked, key=lambda one: (one.created_at_ms, one.namespace, one.name))
+        return sorted(asked, key=lambda job: (job.created_at_ms, job.namespace, job.name))
 
     def pods(self, job: VcJob) -> tuple[JobPod, ...]:
         """Return the pods of a job."""
@@ -181,7 +181,7 @@ class JobCache:
         """Return why the scheduler takes no job from the queue of this one; empty where it does."""
         queues: Iterable[JobQueue] = self._found[QUEUES].values()
         name = job.queue or _DEFAULT_QUEUE
-        queue = next((one for one in queues if one.name == name), None)
+        queue = next((candidate for candidate in queues if candidate.name == name), None)
         if queue is None:
             return f"queue {name} does not exist; create it"
         if queue.is_closed:
@@ -197,5 +197,10 @@ class JobCache:
 
     def evictions(self, job: VcJob) -> tuple[Evicted, ...]:
         """Return what the scheduler has recorded about the job, the oldest first."""
-        found = self._evicted.get(job.group, ())
-        return tuple(sorted(found, key=lambda one: (one.at_seconds, one.reason, one.node)))
+        evictions = self._evicted.get(job.group, ())
+        return tuple(
+            sorted(
+                evictions,
+                key=lambda eviction: (eviction.at_seconds, eviction.reason, eviction.node),
+            )
+        )

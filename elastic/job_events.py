@@ -22,8 +22,8 @@ _log = logging.getLogger(__name__)
 
 COMPONENT = "npu-vigil-elastic"
 """The source of each Event."""
-_MOST_WAITING = 200
-_LONGEST = 1000
+_MAX_WAITING = 200
+_MAX_LENGTH = 1000
 """Characters of a message; the API server takes 1024."""
 REASONS = {
     VcjobState.CONDITIONS.value: "ElasticCondition",
@@ -50,7 +50,7 @@ class JobEvents:
         self._records = records
         self._last: dict[str, tuple[str, str]] = {}
         self._sizes: dict[str, tuple[int, int]] = {}
-        self._waiting: asyncio.Queue[KubernetesEvent] = asyncio.Queue(_MOST_WAITING)
+        self._waiting: asyncio.Queue[KubernetesEvent] = asyncio.Queue(_MAX_WAITING)
         self._number = 0
         self.dropped = 0
 
@@ -63,21 +63,23 @@ class JobEvents:
             except StoreError as error:
                 _log.warning("an Event is not written: %s", error)
 
-    def report_state(self, job: VcJob, state: str, why: str, *, is_overdue: bool = False) -> None:
+    def report_state(
+        self, job: VcJob, state: str, reason: str, *, is_overdue: bool = False
+    ) -> None:
         """Report the state of a job where it is another one than before.
 
         Waiting is normal until it ``is_overdue``.
         """
         self._report_foreign_size(job)
-        if _QUIET in why or self._last.get(job.uid) == (state, why):
+        if _QUIET in reason or self._last.get(job.uid) == (state, reason):
             return
         before = self._last.get(job.uid)
-        self._last[job.uid] = (state, why)
+        self._last[job.uid] = (state, reason)
         if before is not None and before[0] == state and state == VcjobState.STARTING.value:
             return
-        _log.info("%s: %s: %s", job.key, state, why)
+        _log.info("%s: %s: %s", job.key, state, reason)
         if state in REASONS:
-            self._event(job, REASONS[state], why, normal=state in _WAITING and not is_overdue)
+            self._event(job, REASONS[state], reason, normal=state in _WAITING and not is_overdue)
 
     def _report_foreign_size(self, job: VcJob) -> None:
         """Report the program that set another size than ours."""
@@ -89,9 +91,9 @@ class JobEvents:
         if is_foreign and self._sizes.get(job.uid) != now:
             who = job.writer or "another program"
             chips = counted(size.cards, "chip")
-            why = f"{who} set {size.replicas} × {chips}, the original size from now on"
-            _log.info("%s: %s", job.key, why)
-            self._event(job, "ElasticOriginalSize", why, normal=True)
+            reason = f"{who} set {size.replicas} × {chips}, the original size from now on"
+            _log.info("%s: %s", job.key, reason)
+            self._event(job, "ElasticOriginalSize", reason, normal=True)
         self._sizes[job.uid] = now
 
     def report_write(self, job: VcJob, decision: RestartDecision) -> None:
@@ -129,7 +131,7 @@ class JobEvents:
             normal=normal,
             reason=reason,
             action="Elastic",
-            message=message[:_LONGEST],
+            message=message[:_MAX_LENGTH],
             first_ms=now_ms,
             last_ms=now_ms,
             component=COMPONENT,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from elastic.controller import Acting
 
-STATES = (*(one.value for one in VcjobState), REFUSED)
+STATES = (*(state.value for state in VcjobState), REFUSED)
 _REFUSALS = ("conflict", "refused", "unavailable")
 
 
@@ -34,7 +34,7 @@ class _ElasticMetrics(Collector):
         self._acting = acting
 
     def collect(self) -> Iterator[Metric]:
-        states = Counter(one.state for one in self._acting.jobs)
+        states = Counter(job.state for job in self._acting.jobs)
         yield gauge(
             "npu_vigil_elastic_jobs",
             "Elastic vcjobs by how it stands with them.",

@@ -84,12 +84,14 @@ def is_under_way(job: VcJob) -> bool:
 
 def network_fault(
     uid: str,
-    found: EndedJob,
+    ended_job: EndedJob,
     standing: ContinuousFaults[tuple[str, FaultUnder]],
     waits_for: str,
 ) -> NetworkFault:
     """Return the network fault under the job with ``uid``, by how long its faults have lasted."""
-    lasting = {one.node for one in found.faults if standing.stood_ms((uid, one)) >= LASTS_MS}
-    nodes = sorted(lasting or {one.node for one in found.faults})
-    fault = msgspec.structs.replace(found.faults[0], node=", ".join(nodes))
-    return NetworkFault(fault, bool(lasting), found.advice, waits_for)
+    lasting = {
+        other.node for other in ended_job.faults if standing.stood_ms((uid, other)) >= LASTS_MS
+    }
+    nodes = sorted(lasting or {other.node for other in ended_job.faults})
+    fault = msgspec.structs.replace(ended_job.faults[0], node=", ".join(nodes))
+    return NetworkFault(fault, bool(lasting), ended_job.advice, waits_for)

@@ -76,8 +76,8 @@ def size_patch(job: VcJob, decision: RestartDecision, now_ms: int) -> list[dict[
 
 def cause_patch(job: VcJob, cause: Cause | None) -> list[dict[str, Any]]:
     """Return the JSON patch that keeps ``cause`` on the job, or takes away what is kept there."""
-    one = _without(CAUSE) if cause is None else _annotation(CAUSE, _text(cause))
-    return [_set("/metadata/resourceVersion", job.version), one]
+    changes = _without(CAUSE) if cause is None else _annotation(CAUSE, _text(cause))
+    return [_set("/metadata/resourceVersion", job.version), changes]
 
 
 def start_patch(job: VcJob, number: int, text: str) -> dict[str, Any]:

@@ -76,21 +76,21 @@ class UnhandledFaults:
 
     def network(self, job: VcJob) -> NetworkFault | None:
         """Return the network fault that a job runs over; ``None`` for none."""
-        found = self._over.get(job.uid)
-        if found is None:
+        ended_job = self._over.get(job.uid)
+        if ended_job is None:
             return None
-        return network_fault(job.uid, found, self._standing, self._waits_for)
+        return network_fault(job.uid, ended_job, self._standing, self._waits_for)
 
     async def update(
         self,
         answer: AggregatorReply,
         jobs: Sequence[VcJob],
-        known: JobCache,
+        cache: JobCache,
     ) -> tuple[str, ...]:
         """Update from the answer of the aggregator; return reasons to start nothing."""
         if answer is not self._seen[0]:
             self._update_networks(answer, jobs)
-            self._seen = (answer, await self._update_nodes(answer, jobs, known))
+            self._seen = (answer, await self._update_nodes(answer, jobs, cache))
         try:
             self._waits_for = await self._ended_before(jobs)
         except StoreError as error:
@@ -106,23 +106,23 @@ class UnhandledFaults:
             return
         here = {(job.namespace, job.name): job for job in jobs}
         self._over = {}
-        for one in answer.ended.running if not answer.troubles else ():
-            job = here.get((one.namespace, one.name))
-            if job is not None and one.version >= job.number:
-                self._over[job.uid] = one
-        standing = ((uid, one) for uid, job in self._over.items() for one in job.faults)
+        for ended_job in answer.ended.running if not answer.troubles else ():
+            job = here.get((ended_job.namespace, ended_job.name))
+            if job is not None and ended_job.version >= job.number:
+                self._over[job.uid] = ended_job
+        standing = ((uid, fault) for uid, job in self._over.items() for fault in job.faults)
         self._standing.update(standing, answer.asked_ms, self._clock().steady_ms)
 
     async def _update_nodes(
-        self, answer: AggregatorReply, jobs: Sequence[VcJob], known: JobCache
+        self, answer: AggregatorReply, jobs: Sequence[VcJob], cache: JobCache
     ) -> tuple[str, ...]:
         self.dead_nodes = frozenset()
         if not self.deletes_on_dead_nodes or answer.silent is None:
             return ()
-        now, grace_ms = self._clock(), known.grace_over_time_ms
+        now, grace_ms = self._clock(), cache.grace_over_time_ms
         self._silent.update(answer.silent, answer.asked_ms, now.steady_ms)
         dead, troubles = set(), []
-        for node in sorted({pod.node for job in jobs for pod in known.pods(job)}):
+        for node in sorted({pod.node for job in jobs for pod in cache.pods(job)}):
             if self._silent.stood_ms(node) <= grace_ms:
                 continue
             try:

@@ -22,8 +22,8 @@ def whole(work: Work[T]) -> T:
         try:
             next(work)
         except StopIteration as end:
-            found: T = end.value
-            return found
+            result: T = end.value
+            return result
 
 
 async def in_pieces(work: Work[T], size: int) -> T:
@@ -33,8 +33,8 @@ async def in_pieces(work: Work[T], size: int) -> T:
         try:
             done += next(work)
         except StopIteration as end:
-            found: T = end.value
-            return found
+            result: T = end.value
+            return result
         if done >= size:
             done = 0
             await asyncio.sleep(0)
@@ -46,11 +46,11 @@ async def all_of(rows: Iterable[T], size: int) -> tuple[T, ...]:
 
 
 def _each(rows: Iterable[T]) -> Work[tuple[T, ...]]:
-    found: list[T] = []
+    taken: list[T] = []
     for row in rows:
-        found.append(row)
+        taken.append(row)
         yield 1
-    return tuple(found)
+    return tuple(taken)
 
 
 class WorkBacklog:

@@ -206,11 +206,11 @@ def _problem(
             where, f"is missing; give it in the file, {option.variable} or {option.flag}"
         )
     if item["type"] == "extra_forbidden":
-        known = sorted(
+        valid = sorted(
             {candidate[len(path) - 1] for candidate in options if _beside(candidate, path)}
         )
-        near = get_close_matches(path[-1], known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
+        near = get_close_matches(path[-1], valid, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(valid)}"
         return Problem(where, f"is no option; {hint}")
     for length in range(len(path), 0, -1):
         if path[:length] in origins:

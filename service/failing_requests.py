@@ -15,10 +15,10 @@ class FailingRequests:
         self._since_ms: dict[str, int] = {}
         self._why = ""
 
-    def failed(self, name: str, why: str, asked_ms: int) -> None:
+    def failed(self, name: str, reason: str, asked_ms: int) -> None:
         """Record the failure of a request of this time."""
         self._since_ms.setdefault(name, asked_ms)
-        self._why = why
+        self._why = reason
 
     def forget(self, name: str) -> None:
         """Record that this one need not be requested any more."""
@@ -32,8 +32,8 @@ class FailingRequests:
         """Return for how long all requests have failed; 0 without a failure."""
         return (now_ms - min(self._since_ms.values(), default=now_ms)) / 1000
 
-    def problem(self, what: str, now_ms: int, *, of_many: bool = False) -> str | None:
-        """Return a sentence that ``what`` has failed for too long; ``None`` if it has not.
+    def problem(self, request: str, now_ms: int, *, of_many: bool = False) -> str | None:
+        """Return a sentence that ``request`` has failed for too long; ``None`` if it has not.
 
         ``of_many``: others of its kind may work and have nothing to request, so a single name that
         fails is no problem.
@@ -41,4 +41,4 @@ class FailingRequests:
         seconds = self.seconds(now_ms)
         if seconds * 1000 < LONG_MS or (of_many and len(self._since_ms) == 1):
             return None
-        return f"{what} has failed for {seconds:.0f} s: {self._why}"
+        return f"{request} has failed for {seconds:.0f} s: {self._why}"

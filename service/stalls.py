@@ -24,7 +24,7 @@ T = TypeVar("T")
 log = logging.getLogger("service.stalls")
 
 BUSY_SECONDS = 60.0
-_LOOK_SECONDS = 2.0
+_POLL_SECONDS = 2.0
 _MARK_SECONDS = 10.0
 STANDSTILL_SECONDS = 5.0
 """A loop that is later than this ran nothing at all: less is a busy machine."""
@@ -66,13 +66,13 @@ class Stalls:
         return mark
 
     @contextlib.contextmanager
-    def busy(self, what: str) -> Iterator[None]:
-        """Record that ``what`` is done inside, which should not take more than a minute."""
-        self.of(what, BUSY_SECONDS)
+    def busy(self, activity: str) -> Iterator[None]:
+        """Record that ``activity`` is done inside, which should not take more than a minute."""
+        self.of(activity, BUSY_SECONDS)
         try:
             yield
         finally:
-            del self._since[what], self._patience[what]
+            del self._since[activity], self._patience[activity]
 
     def stalled(self) -> dict[str, float]:
         """Return the tasks that are overdue, with the seconds since they made progress."""
@@ -93,7 +93,7 @@ class Stalls:
         while True:
             began = self._since_boot_seconds()
             self._looked_at = self._steady_seconds()
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
             self._leave_out_standstill(self._steady_seconds())
             seconds = self._since_boot_seconds() - began
             if seconds > STANDSTILL_SECONDS:

@@ -133,8 +133,8 @@ def _unreadable(mqtt: Mqtt) -> Iterator[Problem]:
             yield Problem(f"mqtt.{name}", str(error))
 
 
-def _wrong(url: str, what: str) -> ConfigurationError:
-    return ConfigurationError("store", [Problem(shown(url).removesuffix(":") or "''", what)])
+def _wrong(url: str, message: str) -> ConfigurationError:
+    return ConfigurationError("store", [Problem(shown(url).removesuffix(":") or "''", message)])
 
 
 def shown(url: str) -> str:

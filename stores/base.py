@@ -383,21 +383,18 @@ class StoreMark(Protocol):
 class Store(Protocol):
     """Kubernetes, MQTT or a directory."""
 
-    @property
-    def url(self) -> str:
-        """The store's address as the operator gave it."""
+    url: str
+    """The store's address as the operator gave it."""
 
-    @property
-    def refusals(self) -> Refusals:
-        """The refused heartbeats and messages. Documents are judged by their readers."""
+    refusals: Refusals
+    """The refused heartbeats and messages. Documents are judged by their readers."""
 
-    @property
-    def absence_is_deletion(self) -> bool:
-        """Whether what a list lacks was deleted (``docs/decisions/021``).
+    absence_is_deletion: bool
+    """Whether what a list lacks was deleted (``docs/decisions/021``).
 
-        An API server loses nothing that it acknowledged. A broker and a directory may come back
-        without what they had.
-        """
+    An API server loses nothing that it acknowledged. A broker and a directory may come back
+    without what they had.
+    """
 
     @property
     def missed_changes(self) -> int | None:
@@ -407,29 +404,23 @@ class Store(Protocol):
     def largest_document(self) -> int | None:
         """How many bytes a document may have in the store; ``None``: none of ours is too large."""
 
-    @property
-    def objects(self) -> ClusterObjects | None:
-        """Events and Nodes; ``None`` where a store has none."""
+    objects: ClusterObjects | None
+    """Events and Nodes; ``None`` where a store has none."""
 
-    @property
-    def cluster(self) -> Cluster | None:
-        """Nodes, pods and jobs; ``None`` where a store knows nothing of them."""
+    cluster: Cluster | None
+    """Nodes, pods and jobs; ``None`` where a store knows nothing of them."""
 
-    @property
-    def channel(self) -> EventChannel | None:
-        """Carries episodes from nodes to the aggregator; ``None`` where a store does not."""
+    channel: EventChannel | None
+    """Carries episodes from nodes to the aggregator; ``None`` where a store does not."""
 
-    @property
-    def leader_lease(self) -> LeaderLease | None:
-        """By which one of several aggregators leads; ``None`` where a store has no Leases."""
+    leader_lease: LeaderLease | None
+    """By which one of several aggregators leads; ``None`` where a store has no Leases."""
 
-    @property
-    def leader_lock(self) -> LeaderLock | None:
-        """The same for those on one host; ``None`` where a store cannot lock."""
+    leader_lock: LeaderLock | None
+    """The same for those on one host; ``None`` where a store cannot lock."""
 
-    @property
-    def mark(self) -> StoreMark | None:
-        """What distinguishes this store from another at its place; ``None`` where nothing does."""
+    mark: StoreMark | None
+    """What distinguishes this store from another at its place; ``None`` where nothing does."""
 
     async def get(self, namespace: str, name: str) -> Document | None:
         """Read one document; ``None`` when there is none."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 E = TypeVar("E")
 
 
-ASK_AGAIN_SECONDS = 30.0
+RETRY_SECONDS = 30.0
 """Pause after a refusal that ends only when an operator changes something."""
 
 
@@ -26,7 +26,7 @@ class Interrupted(msgspec.Struct, frozen=True):
 
 
 async def followed(
-    watch: Callable[[], AsyncIterator[E]], again_seconds: float = ASK_AGAIN_SECONDS
+    watch: Callable[[], AsyncIterator[E]], again_seconds: float = RETRY_SECONDS
 ) -> AsyncIterator[E | Interrupted]:
     """Yield the events of ``watch`` without an end.
 

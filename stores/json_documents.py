@@ -34,10 +34,10 @@ def encode(document: Document) -> bytes:
 def decode(place: tuple[str, str], text: bytes, version: str) -> Document:
     """Return the document in a JSON text. Raises ``ValueError`` with why it is none."""
     try:
-        found = _decoder.decode(text)
+        document = _decoder.decode(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(decode_text(error)) from None
-    return Document(*place, found.data, found.labels, found.annotations, version)
+    return Document(*place, document.data, document.labels, document.annotations, version)
 
 
 def digest(content: bytes) -> str:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
+from typing_extensions import override
+
+from stores.base import Store
+
 if TYPE_CHECKING:
-    from stores.base import Beat, Document, Store
+    from collections.abc import AsyncIterator
+
+    from stores.base import Beat, Document, LastWriter, Selection, UsageEvent, WatchEvent
 
 
-class ReadOnly:
+class ReadOnly(Store):
     """``store`` without its writing half.
 
     To call a writing method is a mistake of the program and raises ``AssertionError``. There are
@@ -28,24 +34,48 @@ class ReadOnly:
         self.url = store.url
         self.absence_is_deletion = store.absence_is_deletion
         self.refusals = store.refusals
-        self.get = store.get
-        self.list = store.list
-        self.watch = store.watch
-        self.usage = store.usage
-        self.beats = store.beats
-        self.writer = store.writer
-        self.other_writer = store.other_writer
-        self.close = store.close
 
     @property
+    @override
     def missed_changes(self) -> int | None:
-        """See ``Store``."""
         return self._store.missed_changes
 
     @property
+    @override
     def largest_document(self) -> int | None:
-        """See ``Store``."""
         return self._store.largest_document
+
+    @override
+    async def get(self, namespace: str, name: str) -> Document | None:
+        return await self._store.get(namespace, name)
+
+    @override
+    async def list(self, selection: Selection) -> tuple[Document, ...]:
+        return await self._store.list(selection)
+
+    @override
+    def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
+        return self._store.watch(selection)
+
+    @override
+    def usage(self, node: str) -> AsyncIterator[UsageEvent] | None:
+        return self._store.usage(node)
+
+    @override
+    async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
+        return await self._store.beats(node)
+
+    @override
+    async def writer(self, namespace: str, name: str) -> LastWriter | None:
+        return await self._store.writer(namespace, name)
+
+    @override
+    async def other_writer(self, namespace: str, name: str) -> LastWriter | None:
+        return await self._store.other_writer(namespace, name)
+
+    @override
+    async def close(self) -> None:
+        await self._store.close()
 
     async def put(self, document: Document, *, expected: str | None = None) -> NoReturn:
         """Refuse the write."""
@@ -77,5 +107,5 @@ class ReadOnly:
         _refuse(f"touch {namespace}/{name}")
 
 
-def _refuse(what: str) -> NoReturn:
-    raise AssertionError(f"a store that is only to be read was asked to {what}")
+def _refuse(action: str) -> NoReturn:
+    raise AssertionError(f"a store that is only to be read was asked to {action}")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-MOST_PLACES = 1000
+MAX_PLACES = 1000
 """Anybody who may write can make up places: beyond this they are counted and not named."""
 
 _LINES, _PERIOD_MS = 5, 60_000
@@ -43,9 +43,9 @@ class Spacing:
         """Return whether the refusal that begins at ``place`` at this steady time is logged."""
         logged = self._logged_ms.get(place)
         if logged is None:
-            if len(self._logged_ms) >= MOST_PLACES:
+            if len(self._logged_ms) >= MAX_PLACES:
                 self._forget_old(now_ms)
-            if len(self._logged_ms) >= MOST_PLACES:
+            if len(self._logged_ms) >= MAX_PLACES:
                 return False
             logged = self._logged_ms[place] = deque(maxlen=_LINES)
         elif len(logged) == _LINES and now_ms < logged[0] + _PERIOD_MS:
@@ -86,24 +86,24 @@ class Refusals:
         """What is refused now, in the order of the places."""
         return tuple(self._now[place] for place in sorted(self._now))
 
-    def refuse(self, place: str, reason: Reason, what: str) -> None:
+    def refuse(self, place: str, reason: Reason, message: str) -> None:
         """Count what came to ``place``; it is refused, and what was good there stays."""
         self._counts[reason] += 1
-        if place not in self._now and len(self._now) >= MOST_PLACES:
+        if place not in self._now and len(self._now) >= MAX_PLACES:
             return
         begins = place not in self._now
-        self._now[place] = Refused(place, reason, what)
+        self._now[place] = Refused(place, reason, message)
         if begins and self._spacing.allows(place, self._steady_ms()):
             self._named.add(place)
-            _log.warning("%s is left out: %s", place, what)
+            _log.warning("%s is left out: %s", place, message)
 
-    def find(self, place: str, reason: Reason, what: str) -> None:
+    def find(self, place: str, reason: Reason, message: str) -> None:
         """Do as ``refuse``, for a caller that checks again and again and finds the same still
         there.
         """
-        if self._now.get(place) != Refused(place, reason, what):
+        if self._now.get(place) != Refused(place, reason, message):
             self._now.pop(place, None)  # something else is wrong: that begins now
-            self.refuse(place, reason, what)
+            self.refuse(place, reason, message)
 
     @property
     def is_empty(self) -> bool:
@@ -112,7 +112,7 @@ class Refusals:
 
     def keep(self, is_there: Callable[[str], bool]) -> None:
         """Record that something is at these places only; what was refused elsewhere is gone."""
-        for place in [one for one in self._now if not is_there(one)]:
+        for place in [refused for refused in self._now if not is_there(refused)]:
             self.accept(place)
 
     def accept(self, place: str) -> None:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from fnmatch import fnmatch
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.imports import distances, importers
@@ -80,8 +81,16 @@ modules that read it. All below a test folder count as changed."""
 
 
 def rows_of(path: str) -> tuple[str, ...] | None:
-    """Return what the table has for a file; ``None`` where it has nothing."""
-    return next((rows for pattern, rows in TABLE if fnmatch(path, pattern)), None)
+    """Return what the table has for a file; ``None`` where it has nothing.
+
+    What lies beside tests, or in a folder below them, belongs to these tests.
+    """
+    rows = next((rows for pattern, rows in TABLE if fnmatch(path, pattern)), None)
+    if rows is None and path.startswith("tests/"):
+        folders = [folder for folder in Path(path).parents if len(folder.parts) > 1]
+        near = (folder for folder in folders if any((ROOT / folder).glob("test_*.py")))
+        return next(((str(folder),) for folder in near), None)
+    return rows
 
 
 def changed_files(base: str) -> list[str]:

@@ -38,6 +38,11 @@ settings.load_profile("untimed")
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the folder for temporary files before anything is made in it; scale the timeout."""
+    # What gRPC does at a fork may abort a program that a test starts, before it runs.
+    os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+    # The Makefile sets it for the protocol of the workers; what tests start runs as for a user.
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        os.environ.pop("PYTHONUTF8", None)
     # A worker is given the options of the process that distributes, scaled already.
     if not hasattr(config, "workerinput"):
         seconds = config.getoption("timeout") or float(config.getini("timeout"))

@@ -1,25 +1,23 @@
 """Find retired words in names, docstrings and texts of Python files; `make lint` runs it.
 
-``docs/retired-words.txt`` lists the words, ``docs/retired-words.json`` how many each file has.
-A file with more is an error; ``python -m tests.retired_words --write`` lists smaller numbers.
+``docs/retired-words.txt`` lists the words.
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
-import json
 import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
 ROOT = Path(__file__).parents[1]
 WORDS = Path("docs/retired-words.txt")
-LISTED = Path("docs/retired-words.json")
+FILES_LEFT = frozenset({"aggregator/notify/history_file.py"})
+"""Files that still have such words, which are not searched."""
 
 _WORD = re.compile(r"[A-Za-z]+")
 _PART_OF_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -75,56 +73,29 @@ def find(
     return sorted(found)
 
 
-def compare(found: Mapping[str, Sequence[Finding]], listed: Mapping[str, int]) -> Iterator[str]:
-    """Yield the lines to print for each file with more retired words than are listed."""
-    for path in sorted({*found, *listed}):
-        findings, limit = found.get(path, ()), listed.get(path, 0)
-        if len(findings) > limit:
-            yield f"{path}: {len(findings)} retired words, {limit} are listed in {LISTED}"
-            for one in findings:
-                yield f"{path}:{one.line}: {one.word!r} in a {one.place}; instead: {one.instead}"
+def find_all(root: Path, left: frozenset[str] = FILES_LEFT) -> Iterator[str]:
+    """Yield a line for each retired word of the packages below ``root``, except in ``left``.
 
-
-def lowered(
-    found: Mapping[str, Sequence[Finding]], listed: Mapping[str, int] | None
-) -> dict[str, int]:
-    """Return the numbers to list: at most those of ``listed``, or all where there is no list."""
-    numbers = {path: len(findings) for path, findings in sorted(found.items()) if findings}
-    if listed is None:
-        return numbers
-    least = {path: min(number, listed.get(path, 0)) for path, number in numbers.items()}
-    return {path: number for path, number in least.items() if number}
-
-
-def find_all(root: Path) -> dict[str, list[Finding]]:
-    """Return the findings of every file of the packages below ``root``, without generated code.
-
-    Texts of tests are not searched: they quote what they check, upstream's words too.
+    Generated code is not searched, nor are texts of tests: they quote what they check, upstream's
+    words too.
     """
     words = read_words((root / WORDS).read_text(encoding="utf-8"))
-    found = {}
     for package in sorted(root.glob("*/__init__.py")):
         for path in sorted(package.parent.rglob("*.py")):
-            if not path.stem.endswith("_pb2"):
-                relative = path.relative_to(root)
-                texts = relative.parts[0] != "tests"
-                source = path.read_text(encoding="utf-8")
-                found[str(relative)] = find(relative, source, words, texts=texts)
-    return found
+            relative = path.relative_to(root)
+            if path.stem.endswith("_pb2") or str(relative) in left:
+                continue
+            source, texts = path.read_text(encoding="utf-8"), relative.parts[0] != "tests"
+            for finding in find(relative, source, words, texts=texts):
+                yield (
+                    f"{relative}:{finding.line}: {finding.word!r} in a {finding.place}; "
+                    f"instead: {finding.instead}"
+                )
 
 
-def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    """Compare the tree with the list, or lower the list; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.retired_words", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="lower the numbers that are listed")
-    write = parser.parse_args(arguments).write
-    path = root / LISTED
-    listed = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-    found = find_all(root)
-    if write:
-        listed = lowered(found, listed)
-        path.write_text(json.dumps(listed, indent=0) + "\n", encoding="utf-8")
-    problems = list(compare(found, listed or {}))
+def main(root: Path = ROOT) -> int:
+    """Print the retired words of the tree; return the exit status."""
+    problems = list(find_all(root))
     sys.stdout.writelines(f"{problem}\n" for problem in problems)
     return bool(problems)
 

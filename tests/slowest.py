@@ -34,7 +34,8 @@ class Durations:
 
     def pytest_sessionfinish(self) -> None:
         """Write what was recorded, in place of what earlier runs have recorded of these tests."""
-        cache = self._config.cache
+        # Without the plug-in of the cache there is none.
+        cache: pytest.Cache | None = getattr(self._config, "cache", None)
         # A worker reports to the process that distributes.
         if cache is not None and not hasattr(self._config, "workerinput"):
             rounded = {test: round(seconds, 2) for test, seconds in self._seconds.items()}

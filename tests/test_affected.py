@@ -54,6 +54,11 @@ def test_a_file_of_the_table_takes_the_tests_of_its_row() -> None:
     assert plan.unknown == []
 
 
+def test_a_file_beside_tests_belongs_to_them() -> None:
+    assert rows_of("tests/agent/journal/old/file.sqlite") == ("tests/agent/journal",)
+    assert rows_of("tests/new.txt") is None
+
+
 def test_a_file_without_a_row_is_named() -> None:
     plan = Plan(["contract/data/new.bin"], None)
     assert plan.ordered() == []

@@ -12,6 +12,7 @@ import pytest
 
 from tests.measured.__main__ import Counts, folder_of, table
 from tests.measured.places import CONTEXT
+from tests.parts.deadlines import patience
 from tests.parts.tree import ROOT
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def test_a_process_that_is_killed_is_measured(
     child.write_text(CHILD)
     parent.write_text(KILLS)
     command = [sys.executable, str(parent), *options, str(child)]
-    subprocess.run(command, env=environment, check=True, timeout=50)
+    subprocess.run(command, env=environment, check=True, timeout=patience(50))
     assert contexts(tmp_path, child, 4) == ["the test"]
     assert contexts(tmp_path, parent, 7) == ["the test"]
 
@@ -94,7 +95,9 @@ def test_a_process_that_is_killed_is_measured(
 def test_a_process_that_is_forked_is_measured(tmp_path: Path, environment: dict[str, str]) -> None:
     program = tmp_path / "forks.py"
     program.write_text(FORKS)
-    subprocess.run([sys.executable, str(program)], env=environment, check=True, timeout=50)
+    subprocess.run(
+        [sys.executable, str(program)], env=environment, check=True, timeout=patience(50)
+    )
     assert contexts(tmp_path, program, 4) == ["the test"]
     assert contexts(tmp_path, program, 9) == ["the test"]
 

@@ -39,7 +39,7 @@ def absent_objects(snapshot: ClusterSnapshot, options: AdvisorOptions) -> tuple[
 
 
 def _nodes(snapshot: ClusterSnapshot) -> Iterator[NotKnown]:
-    there = {one.name for one in snapshot.nodes}
+    there = {scheduler_node.name for scheduler_node in snapshot.nodes}
     if not there:
         yield NotKnown("", "no Node is in the dump: faults and room are not known")
         return
@@ -61,15 +61,15 @@ def _pods(snapshot: ClusterSnapshot) -> Iterator[NotKnown]:
         for kind, label in _MEMBERSHIP.items()
         if label in pod.labels
     }
-    for one in snapshot.workloads:
-        is_wanted = one.kind in _MEMBERSHIP and one.replicas != 0
-        if is_wanted and (one.kind, one.namespace, one.name) not in served:
-            text = f"{one.called}: no pod of it is in the dump, so what faults do to it"
-            yield NotKnown(one.called, f"{text} is not known")
+    for workload in snapshot.workloads:
+        is_wanted = workload.kind in _MEMBERSHIP and workload.replicas != 0
+        if is_wanted and (workload.kind, workload.namespace, workload.name) not in served:
+            text = f"{workload.called}: no pod of it is in the dump, so what faults do to it"
+            yield NotKnown(workload.called, f"{text} is not known")
 
 
 def _podgroups(snapshot: ClusterSnapshot) -> Iterator[NotKnown]:
-    there = {one.key for one in snapshot.podgroups}
+    there = {pod_group.key for pod_group in snapshot.podgroups}
     of: dict[str, list[SchedulerPod]] = defaultdict(list)
     for pod in snapshot.pods:
         # The PodGroup of a job that ends goes before its pods do (consumers#2.9).
@@ -91,21 +91,21 @@ def _documents(snapshot: ClusterSnapshot, options: AdvisorOptions) -> Iterator[N
     """Return which documents are missing, of those that there always are (consumers#1.1, 1.2)."""
     if not any(
         name.startswith(scheduling.RESOURCE_DOMAIN)
-        for one in snapshot.nodes
-        for name in one.capacity
+        for node in snapshot.nodes
+        for name in node.capacity
     ):
         return
     device = names.CLUSTER_DEVICE_PREFIX if options.use_cluster_info else names.DEVICE_INFO_PREFIX
     host = names.CLUSTER_NODE_NAME if options.use_cluster_info else names.NODE_INFO_PREFIX
     for kind, name, about in (("device", device, "chips"), ("host", host, "hosts")):
-        keys = (f"{one.namespace}/{one.name}" for one in snapshot.configmaps)
+        keys = (f"{config_map.namespace}/{config_map.name}" for config_map in snapshot.configmaps)
         if not any(key.partition("/")[2].startswith(name) and has(key, kind) for key in keys):
             text = f"no ConfigMap {name}{'…' if name.endswith('-') else ''} is in the dump"
             yield NotKnown("", f"{text}: faults of {about} are not known")
 
 
 def _rules(snapshot: ClusterSnapshot) -> Iterator[NotKnown]:
-    there = {(one.namespace, one.name) for one in snapshot.configmaps}
+    there = {(config_map.namespace, config_map.name) for config_map in snapshot.configmaps}
     for job in snapshot.ascend_jobs:
         rule = job.labels.get(scheduling.SCALING_RULE)
         if rule and not job.is_over and (job.namespace, rule) not in there:

@@ -55,31 +55,33 @@ def cluster_findings(
 
 def not_known(snapshot: ClusterSnapshot, *, is_known: bool) -> tuple[str, ...]:
     """Return what cannot be concluded from a snapshot and what is known of earlier sessions."""
-    found = []
+    unknown = []
     if not is_known:
-        found.append(
+        unknown.append(
             "without the state of an earlier session: whether a job was already acted on, its"
             " pending count and remaining retries. Kept keys of nodes and entries without a"
             " document are not known either"
         )
-    found += [f"{kind}: they could not be read" for kind in sorted(snapshot.unread)]
-    return tuple(found)
+    unknown += [f"{kind}: they could not be read" for kind in sorted(snapshot.unread)]
+    return tuple(unknown)
 
 
 def gaps(
     snapshot: ClusterSnapshot, decisions: Iterable[JobDecision], gangs: Iterable[Gang]
 ) -> tuple[NotKnown, ...]:
     """Return what ``decisions`` and ``gangs`` depend on and is not known."""
-    found = [NotKnown(f"PodGroup {one.job}", one.gap) for one in decisions if one.gap]
+    not_known_jobs = [
+        NotKnown(f"PodGroup {decision.job}", decision.gap) for decision in decisions if decision.gap
+    ]
     for gang in gangs:
         if gang.fits and gang.not_predicted:
             called = f"PodGroup {gang.namespace}/{gang.name}"
             text = f"{called}: {gang.not_predicted} is not predicted, so fewer nodes may take it"
-            found.append(NotKnown(called, text))
+            not_known_jobs.append(NotKnown(called, text))
     if "podgroups" in snapshot.unread and any(pod.group for pod in snapshot.pods):
         text = "PodGroups could not be read: what the scheduler does with pods is not known"
-        found.append(NotKnown("", text))
-    return tuple(found)
+        not_known_jobs.append(NotKnown("", text))
+    return tuple(not_known_jobs)
 
 
 def stale_configmaps(
@@ -114,11 +116,11 @@ class StaleDocumentsCheck:
         if documents == self._of:
             return StaleNodes()
         self._of = documents
-        found: dict[str, set[str]] = {"device": set(), "switch": set(), "host": set()}
+        kinds: dict[str, set[str]] = {"device": set(), "switch": set(), "host": set()}
         for key, nodes in documents:
-            found[kind_of(key)].update(nodes)
-        self.nodes = StaleNodes(**{kind: frozenset(nodes) for kind, nodes in found.items()})
-        return StaleNodes(*(one ^ other for one, other in zip(before, self.nodes, strict=True)))
+            kinds[kind_of(key)].update(nodes)
+        self.nodes = StaleNodes(**{kind: frozenset(nodes) for kind, nodes in kinds.items()})
+        return StaleNodes(*(node ^ other for node, other in zip(before, self.nodes, strict=True)))
 
 
 def _stale(
@@ -145,7 +147,7 @@ class GhostEntryCheck:
 
     def update(self, cache: ClusterCache) -> None:
         """Look for ghosts and duplicates where documents have changed their nodes."""
-        seen = [(key, one.nodes) for key, one in cache.seen.items()]
+        seen = [(key, seen.nodes) for key, seen in cache.seen.items()]
         listed = (seen, len(cache.devices), len(cache.switches))
         if listed != self._seen:
             self._seen = listed
@@ -223,20 +225,20 @@ def _names(view: NodeView, called: str, listed: Mapping[str, str] | None) -> Ite
     prefix = f"{view.resource.partition('/')[2]}-"
     bad = [name for name in view.unhealthy if not _is_card(name, prefix)]
     if bad:
-        text = f"-Unhealthy has {bad[0]!r:.60}, which is no name of a card: it matches none"
+        text = f"-Unhealthy has {bad[0]!r:.60}, which is not the name of a card: it matches none"
         yield Finding.warning("CARD_NAME_UNUSABLE", called, text)
-    known = {*view.unhealthy, *(view.network_unhealthy or ())}
-    known.update(names((listed or {}).get(view.resource + RECOVERING)))
-    for one in view.faults:
-        if one.fault_level in _BY_HANDLING and one.fault_handling != one.fault_level:
+    unhealthy = {*view.unhealthy, *(view.network_unhealthy or ())}
+    unhealthy.update(names((listed or {}).get(view.resource + RECOVERING)))
+    for fault in view.faults:
+        if fault.fault_level in _BY_HANDLING and fault.fault_handling != fault.fault_level:
             text = (
-                f"{one.npu_name} has the level {one.fault_level} and fault_handling"
-                f" {one.fault_handling!r:.60}, which alone counts"
+                f"{fault.npu_name} has the level {fault.fault_level} and fault_handling"
+                f" {fault.fault_handling!r:.60}, which alone counts"
             )
             yield Finding.warning("FAULT_HANDLING_DIFFERS", called, text)
-        if one.fault_level in _ISOLATING and one.npu_name not in known:
+        if fault.fault_level in _ISOLATING and fault.npu_name not in unhealthy:
             text = (
-                f"{one.npu_name} has the level {one.fault_level} in -Fault and is in neither"
+                f"{fault.npu_name} has the level {fault.fault_level} in -Fault and is in neither"
                 f" {UNHEALTHY} nor {NETWORK_UNHEALTHY}: nothing follows"
             )
             yield Finding.warning("FAULT_NOT_LISTED", called, text)
@@ -249,4 +251,9 @@ def _is_card(name: str, prefix: str) -> bool:
 
 def by_object(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings in the order of their objects."""
-    return tuple(sorted(findings, key=lambda one: (one.object, one.code, one.section, one.text)))
+    return tuple(
+        sorted(
+            findings,
+            key=lambda finding: (finding.object, finding.code, finding.section, finding.text),
+        )
+    )

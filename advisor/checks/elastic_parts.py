@@ -53,19 +53,19 @@ def _commands(
     jobs: Mapping[tuple[str, str], VcJob],
 ) -> Iterator[Finding]:
     waiting = {key for key, job in jobs.items() if job.phase in ENDED}
-    found = ended_jobs(snapshot, state, options, sized=waiting, judged=(), running=True)
+    ended = ended_jobs(snapshot, state, options, sized=waiting, judged=(), running=True)
     before = ""
-    for one in found.running:
-        stood = _stood(one.faults, snapshot.now_ms)
-        size = None if one.advice is None else one.advice.replicas
-        if (one.namespace, one.name) not in jobs or not stood or size is None:
+    for ended_job in ended.running:
+        stood = _stood(ended_job.faults, snapshot.now_ms)
+        size = None if ended_job.advice is None else ended_job.advice.replicas
+        if (ended_job.namespace, ended_job.name) not in jobs or not stood or size is None:
             continue
-        nodes = ", ".join(sorted({fault.node for fault in one.faults}))
+        nodes = ", ".join(sorted({fault.node for fault in ended_job.faults}))
         when = f" once {before} runs again" if before else ""
-        before = before or f"{one.namespace}/{one.name}"
+        before = before or f"{ended_job.namespace}/{ended_job.name}"
         yield Finding.warning(
             "ELASTIC_COMMAND",
-            f"Job {one.namespace}/{one.name}",
+            f"Job {ended_job.namespace}/{ended_job.name}",
             f"a link on {nodes} is down, {stood}: vigil elastic ends the job by a Command{when}; "
             f"there is room for {size} pods",
         )

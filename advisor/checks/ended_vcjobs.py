@@ -123,7 +123,7 @@ def ended_jobs(
     changed = nodes.update(index, snapshot, cache, state, options, since=Since.UNKNOWN, is_new=True)
     seen = nodes.looked_at | changed
     placer.update(index.names, nodes.views, nodes.memories, changed, seen, snapshot.now_ms, index)
-    jobs = sorted(snapshot.vcjobs, key=lambda one: (one.created_at_ms, one.namespace, one.name))
+    jobs = sorted(snapshot.vcjobs, key=lambda job: (job.created_at_ms, job.namespace, job.name))
 
     def share_room() -> tuple[FreeRoom, dict[tuple[str, str], ElasticAdvice]]:
         """Give each of ``sized`` its room; return the rest of the room and the sizes."""
@@ -134,19 +134,23 @@ def ended_jobs(
             if (job.namespace, job.name) in sized:
                 left = sum(1 for pod in _pods(job, snapshot) if pod.is_live)
                 # What the pods of the job hold is not free yet.
-                why = f"{left} of its pods have not ended"
-                one = _no_advice(job, PODS_LEFT, why) if left else _advice(job, pool, options)
-                advice[job.namespace, job.name] = one
+                reason = f"{left} of its pods have not ended"
+                advice_of_job = (
+                    _no_advice(job, PODS_LEFT, reason) if left else _advice(job, pool, options)
+                )
+                advice[job.namespace, job.name] = advice_of_job
         return pool, advice
 
     _, advice = share_room()
-    found, over, under_fault = [], [], []
+    listed, over, under_fault = [], [], []
     for job in jobs:
         key = (job.namespace, job.name)
         if key in sized or key in judged:
             faults = tuple(_under(_pods(job, snapshot), nodes.views, cache))
-            one = EndedJob(*key, job.number, advice.get(key), faults)
-            found.append(one if key in judged else msgspec.structs.replace(one, not_known=None))
+            ended_job = EndedJob(*key, job.number, advice.get(key), faults)
+            listed.append(
+                ended_job if key in judged else msgspec.structs.replace(ended_job, not_known=None)
+            )
         if hit and job.labels.get(scheduling.ELASTIC_SCHEDULING) == "on":
             pods = [pod for pod in _pods(job, snapshot) if pod.is_live]
             if faults := tuple(_under(pods, nodes.views, cache)):
@@ -154,7 +158,7 @@ def ended_jobs(
         if running and _may_be_ended(job):
             pods = [pod for pod in _pods(job, snapshot) if pod.is_live]
             faults = tuple(_under(pods, nodes.views, cache))
-            if faults and all(one.kind == NETWORK for one in faults):
+            if faults and all(fault.kind == NETWORK for fault in faults):
                 # It would give its own room back, and each of them is ended for itself.
                 pool, _ = share_room()
                 pool.release(pods)
@@ -168,7 +172,7 @@ def ended_jobs(
         not_known.append("there is no cluster-info")
     not_known += [f"{kind}: they cannot be read" for kind in sorted(snapshot.unread & {"vcjobs"})]
     newest = max((job.number for job in jobs), default=0)
-    return EndedJobs(newest, tuple(not_known), tuple(found), tuple(over), tuple(under_fault))
+    return EndedJobs(newest, tuple(not_known), tuple(listed), tuple(over), tuple(under_fault))
 
 
 def _may_be_ended(job: VcJob) -> bool:
@@ -220,8 +224,8 @@ def _advice(job: VcJob, pool: FreeRoom, options: AdvisorOptions) -> ElasticAdvic
     return take_fit(job, _as_job(job, pod, replicas), pod, replicas, pool, options)
 
 
-def _no_advice(job: VcJob, reason: str, why: str) -> ElasticAdvice:
-    return ElasticAdvice(job.namespace, job.name, reason=reason, why=why)
+def _no_advice(job: VcJob, reason: str, text: str) -> ElasticAdvice:
+    return ElasticAdvice(job.namespace, job.name, reason=reason, why=text)
 
 
 def _under(

@@ -34,7 +34,7 @@ def _labels(job: SchedulerJob) -> Iterator[Finding]:
             yield Finding.error("LABEL_CONFLICT", called, text)
     value = job.fault_scheduling
     if value and JOINT not in value and value not in scheduling.FAULT_SCHEDULING_VALUES:
-        text = f"fault-scheduling {value!r:.60} is no supported value: nothing is ever deleted"
+        text = f"fault-scheduling {value!r:.60} is not a supported value: nothing is ever deleted"
         yield Finding.error("FAULT_SCHEDULING_UNSUPPORTED", called, text)
 
 

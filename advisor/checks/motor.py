@@ -32,27 +32,36 @@ def service_findings(snapshot: ClusterSnapshot, options: AdvisorOptions) -> tupl
     """Return what is wrong with AscendJobs and their scaling rules, by object and code."""
     if not snapshot.ascend_jobs:
         return ()
-    maps = {(one.namespace, one.name): one for one in snapshot.configmaps}
+    maps = {
+        (config_map.namespace, config_map.name): config_map for config_map in snapshot.configmaps
+    }
     homes: dict[str, list[str]] = defaultdict(list)
-    for one in snapshot.configmaps:
-        if scheduling.SCALING_KEY in one.data and one.namespace not in homes[one.name]:
-            homes[one.name].append(one.namespace)
+    for config_map in snapshot.configmaps:
+        if (
+            scheduling.SCALING_KEY in config_map.data
+            and config_map.namespace not in homes[config_map.name]
+        ):
+            homes[config_map.name].append(config_map.namespace)
     groups = PodGroupsOfJobs(snapshot)
     retries = written_retries(snapshot.configmaps)
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for job in snapshot.ascend_jobs:
         if not job.is_over:
             called = f"AscendJob {job.namespace}/{job.name}"
-            found += _labels(job, called)
-            found += _rule(job, called, maps, homes, strict=options.profile is Profile.CORRECTED)
-            found += _budget(job, called, groups, retries)
-    return tuple(sorted(found, key=lambda one: (one.object, one.code)))
+            findings += _labels(job, called)
+            findings += _rule(job, called, maps, homes, strict=options.profile is Profile.CORRECTED)
+            findings += _budget(job, called, groups, retries)
+    return tuple(sorted(findings, key=lambda finding: (finding.object, finding.code)))
 
 
 def _labels(job: AscendJob, called: str) -> Iterator[Finding]:
     app = job.labels.get(scheduling.APP, "")
     if app not in scheduling.MINDIE_APPS:
-        near = [one for one in scheduling.MINDIE_APPS if distance(app, one, _NEAR) <= _NEAR]
+        near = [
+            candidate
+            for candidate in scheduling.MINDIE_APPS
+            if distance(app, candidate, _NEAR) <= _NEAR
+        ]
         if near:
             text = f"label app is {app!r}: the job is in no global rank table; write {near[0]}"
             yield Finding.warning("APP_TYPO", called, text)
@@ -77,11 +86,11 @@ def _rule(
     if missing:
         text = f"label {' and '.join(missing)} is missing: the operator fails the job"
         yield Finding.error("INVALID_SCALING_CONFIG", called, text)
-    rule, (code, why) = rule_of(job.namespace, name, maps, strict=strict)
+    rule, (code, reason) = rule_of(job.namespace, name, maps, strict=strict)
     if rule is None:
         elsewhere = sorted(homes.get(name, ())) if code == "RULE_MISSING" else []
         hint = f"; it is in namespace {elsewhere[0]}" if elsewhere else ""
-        yield Finding.error(code, called, f"{why}{hint}: missing pods are not made")
+        yield Finding.error(code, called, f"{reason}{hint}: missing pods are not made")
         return
     group = job.labels.get(scheduling.SCALING_GROUP)
     if group and group not in rule.groups:

@@ -44,8 +44,8 @@ class NodeReports:
         if names is not self._names:
             self._names = names
             self._places = {name: place for place, name in enumerate(names)}
-            known = {one.node: one for one in self.verdicts}
-            self.verdicts = ChunkedRows(known.get(name) or verdict(views[name]) for name in names)
+            before = {node_verdict.node: node_verdict for node_verdict in self.verdicts}
+            self.verdicts = ChunkedRows(before.get(name) or verdict(views[name]) for name in names)
         for name in again:
             self.findings.pop(name, None)
             self.divergences.pop(name, None)
@@ -53,9 +53,9 @@ class NodeReports:
             view = views.get(name)
             if view is None:
                 continue
-            one, place = verdict(view), self._places[name]
-            if one != self.verdicts[place]:
-                others[place] = one
+            node_verdict, place = verdict(view), self._places[name]
+            if node_verdict != self.verdicts[place]:
+                others[place] = node_verdict
             if view.divergences:
                 self.divergences[name] = view.divergences
             if findings := tuple(node_findings(view, cache, now)):
@@ -67,8 +67,8 @@ class NodeReports:
 
     def diverging(self, further: Iterable[tuple[int, str, str]]) -> Iterable[Finding]:
         """Return the differences from the real programs about nodes, as findings (consumers#8)."""
-        found = set(further)
+        names = set(further)
         for name, divergences in self.divergences.items():
-            found.update((section, name, text) for section, text in divergences)
-        for section, node, text in sorted(found):
+            names.update((section, name, text) for section, text in divergences)
+        for section, node, text in sorted(names):
             yield Finding.divergence(f"Node {node}", text, section)

@@ -27,11 +27,11 @@ def written_retries(configmaps: Iterable[StoredConfigMap]) -> dict[str, int] | N
     What cannot be read counts as not written.
     """
     place = (scheduling.SCHEDULER_NAMESPACE, scheduling.FAULT_CONFIGMAP)
-    for one in configmaps:
-        if (one.namespace, one.name) == place:
+    for config_map in configmaps:
+        if (config_map.namespace, config_map.name) == place:
             try:
-                found = _retries.decode(one.data[scheduling.REMAIN_RETRY_KEY])
+                retries = _retries.decode(config_map.data[scheduling.REMAIN_RETRY_KEY])
             except (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError):
                 return None
-            return {key: retry.times for key, retry in found.items()}
+            return {key: retry.times for key, retry in retries.items()}
     return None

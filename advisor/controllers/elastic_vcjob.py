@@ -54,20 +54,26 @@ def elastic_advice(
     """Return the size of each elastic vcjob that has a fault, by namespace and name."""
     advice: list[ElasticAdvice] = []
     candidates: list[_Affected] = []
-    for one in _affected(index, views):
-        refused = _refused(one, state)
+    for affected in _affected(index, views):
+        refused = _refused(affected, state)
         if refused is None:
-            candidates.append(one)
+            candidates.append(affected)
         else:
             advice.append(refused)
     if not candidates:
         return tuple(advice)
     pool = FreeRoom(views, placer)
-    for one in candidates:
-        pool.release(one.job.pods)
-    candidates.sort(key=lambda one: (one.vcjob.created_at_ms, one.vcjob.namespace, one.vcjob.name))
-    advice += [_sized(one, pool, options) for one in candidates]
-    return tuple(sorted(advice, key=lambda one: (one.namespace, one.name)))
+    for affected in candidates:
+        pool.release(affected.job.pods)
+    candidates.sort(
+        key=lambda affected: (
+            affected.vcjob.created_at_ms,
+            affected.vcjob.namespace,
+            affected.vcjob.name,
+        )
+    )
+    advice += [_sized(affected, pool, options) for affected in candidates]
+    return tuple(sorted(advice, key=lambda advice: (advice.namespace, advice.name)))
 
 
 def _affected(index: SnapshotIndex, views: Mapping[str, NodeView]) -> Iterable[_Affected]:
@@ -84,7 +90,7 @@ def _affected(index: SnapshotIndex, views: Mapping[str, NodeView]) -> Iterable[_
 
 def _trigger(job: SchedulerJob, views: Mapping[str, NodeView]) -> str:
     """Return the most serious kind of fault under the pods of ``job``; empty for none."""
-    found = set()
+    triggers = set()
     for pod in job.pods:
         if not pod.node:
             continue
@@ -93,10 +99,10 @@ def _trigger(job: SchedulerJob, views: Mapping[str, NodeView]) -> str:
             return "HEARTBEAT"
         cards = set(used_cards(pod))
         if cards.intersection(view.unhealthy):
-            found.add("DEVICE")
+            triggers.add("DEVICE")
         elif cards.intersection(view.network_unhealthy or ()):
-            found.add("NETWORK")
-    return min(found, default="")
+            triggers.add("NETWORK")
+    return min(triggers, default="")
 
 
 def _flags(vcjob: VcJob, job: SchedulerJob) -> tuple[str, ...]:
@@ -119,38 +125,40 @@ def _flags(vcjob: VcJob, job: SchedulerJob) -> tuple[str, ...]:
     return tuple(flags)
 
 
-def _refused(one: _Affected, state: SchedulerState) -> ElasticAdvice | None:
+def _refused(affected: _Affected, state: SchedulerState) -> ElasticAdvice | None:
     """Return why ``one`` gets no new size at all, ``None`` where it may.
 
     The conditions are those of ``vigil elastic``, so that both give one answer about a job.
     """
-    missing = [condition.text for condition in unmet(one.vcjob)]
-    if "VNPU" in one.flags:
+    missing = [condition.text for condition in unmet(affected.vcjob)]
+    if "VNPU" in affected.flags:
         missing.append("virtual chips are not scaled")
     if missing:
-        return _advice(one, "NOT_ENABLED", "; ".join(missing))
-    cached = state.jobs.get(one.job.key)
-    if cached is not None and cached.uid == one.job.uid and cached.is_executed:
-        return _advice(one, "ALREADY_RESCHEDULING", "faults that follow change nothing until then")
+        return _advice(affected, "NOT_ENABLED", "; ".join(missing))
+    cached = state.jobs.get(affected.job.key)
+    if cached is not None and cached.uid == affected.job.uid and cached.is_executed:
+        return _advice(
+            affected, "ALREADY_RESCHEDULING", "faults that follow change nothing until then"
+        )
     return None
 
 
-def _advice(one: _Affected, reason: str, why: str) -> ElasticAdvice:
+def _advice(affected: _Affected, reason: str, text: str) -> ElasticAdvice:
     return ElasticAdvice(
-        one.vcjob.namespace,
-        one.vcjob.name,
-        trigger=one.trigger,
+        affected.vcjob.namespace,
+        affected.vcjob.name,
+        trigger=affected.trigger,
         reason=reason,
-        why=why,
-        flags=one.flags,
+        why=text,
+        flags=affected.flags,
     )
 
 
-def _sized(one: _Affected, pool: FreeRoom, options: AdvisorOptions) -> ElasticAdvice:
+def _sized(affected: _Affected, pool: FreeRoom, options: AdvisorOptions) -> ElasticAdvice:
     """Return the largest size for which there is room, and take that room."""
-    pod = max(one.job.pods, key=npu_request)
-    fit = take_fit(one.vcjob, one.job, pod, one.vcjob.replicas, pool, options)
-    return msgspec.structs.replace(fit, trigger=one.trigger, flags=one.flags)
+    pod = max(affected.job.pods, key=npu_request)
+    fit = take_fit(affected.vcjob, affected.job, pod, affected.vcjob.replicas, pool, options)
+    return msgspec.structs.replace(fit, trigger=affected.trigger, flags=affected.flags)
 
 
 def take_fit(
@@ -178,12 +186,12 @@ def take_fit(
         count = next((count for count in counts if count <= room.total), None)
         if count is not None:
             pool.take(room, count)
-            why = "the size stays"
+            reason = "the size stays"
             if (count, each) != (replicas, cards):
-                why = f"there is no room for {replicas} × {counted(cards, 'chip')}"
-            return ElasticAdvice(vcjob.namespace, vcjob.name, count, each, why=why)
-    why = f"pending, not enough nodes: there is room for {room.total} × {counted(each, 'chip')}"
-    return ElasticAdvice(vcjob.namespace, vcjob.name, reason="BELOW_MIN_REPLICAS", why=why)
+                reason = f"there is no room for {replicas} × {counted(cards, 'chip')}"
+            return ElasticAdvice(vcjob.namespace, vcjob.name, count, each, why=reason)
+    reason = f"pending, not enough nodes: there is room for {room.total} × {counted(each, 'chip')}"
+    return ElasticAdvice(vcjob.namespace, vcjob.name, reason="BELOW_MIN_REPLICAS", why=reason)
 
 
 def _smaller(replicas: int, least: int, options: AdvisorOptions) -> list[int]:

@@ -50,7 +50,9 @@ def creation_advice(
         return ()
     strict = options.profile is Profile.CORRECTED
     jobs = motor_jobs(snapshot, frozenset(leaving))
-    maps = {(one.namespace, one.name): one for one in snapshot.configmaps}
+    maps = {
+        (config_map.namespace, config_map.name): config_map for config_map in snapshot.configmaps
+    }
     services = _services(snapshot.podgroups, jobs, strict=strict)
     allowed: Counter[tuple[str, str, str, str]] = Counter()
     advice = []
@@ -60,7 +62,7 @@ def creation_advice(
         if answer.verdict == ALLOW and not job.holds_slot:
             allowed[(*job.service, job.group)] += 1
         advice.append(answer)
-    return tuple(sorted(advice, key=lambda one: (one.namespace, one.name)))
+    return tuple(sorted(advice, key=lambda advice: (advice.namespace, advice.name)))
 
 
 _PARTIAL_LOSS = 28
@@ -77,17 +79,17 @@ def creation_divergences(
     real = msgspec.structs.replace(options, profile=Profile.UPSTREAM)
     return tuple(
         Finding.divergence(
-            f"AscendJob {one.namespace}/{one.name}",
+            f"AscendJob {before.namespace}/{before.name}",
             f"the operator answers {other.verdict} {other.reason}".rstrip()
-            + f", and should answer {one.verdict} {one.reason}".rstrip(),
-            25 if other.verdict == CRASH else _SECTIONS.get(one.reason, _PARTIAL_LOSS),
+            + f", and should answer {before.verdict} {before.reason}".rstrip(),
+            25 if other.verdict == CRASH else _SECTIONS.get(before.reason, _PARTIAL_LOSS),
         )
-        for one, other in zip(
+        for before, other in zip(
             creation_advice(snapshot, options, leaving),
             creation_advice(snapshot, real, leaving),
             strict=True,
         )
-        if one.verdict != other.verdict
+        if before.verdict != other.verdict
     )
 
 
@@ -100,25 +102,25 @@ def _services(
     (R51, consumers#8-28).
     """
     by_group = {job.podgroup.key: job for job in jobs if job.podgroup is not None}
-    found: dict[tuple[str, str, str], _Service] = defaultdict(
+    services: dict[tuple[str, str, str], _Service] = defaultdict(
         lambda: _Service(Counter(), Counter(), None)
     )
-    for group in sorted(groups, key=lambda one: one.key):
+    for group in sorted(groups, key=lambda job: job.key):
         rule = group.labels.get(scheduling.SCALING_RULE)
         if rule is None:
             continue
         key = (group.namespace, rule, group.labels.get(scheduling.JOB_ID, ""))
-        service, job = found[key], by_group.get(group.key)
+        service, job = services[key], by_group.get(group.key)
         name = group.labels.get(scheduling.SCALING_GROUP, "")
         if not name:
-            found[key] = _Service(service.running, service.starting, group.name)
+            services[key] = _Service(service.running, service.starting, group.name)
         elif strict and job is not None and job.missing:
             service.starting[name] += job.holds_slot
         elif group.phase == "Running" and not (job is not None and job.is_leaving):
             service.running[name] += 1
         elif strict and job is not None and job.holds_slot:
             service.starting[name] += 1
-    return found
+    return services
 
 
 def _answer(
@@ -132,13 +134,13 @@ def _answer(
     def answer(
         verdict: str,
         reason: str,
-        why: str,
+        text: str,
         index: int | None = None,
         rule: ScalingRule | None = None,
     ) -> CreateAdvice:
         groups = sorted({*service.running, *(rule.groups if rule else ())})
         current = {group: service.running[group] for group in groups}
-        return CreateAdvice(job.namespace, job.name, verdict, reason, index, current, why)
+        return CreateAdvice(job.namespace, job.name, verdict, reason, index, current, text)
 
     refusal = _refusal(job)
     if refusal is not None:
@@ -175,10 +177,10 @@ def _answer(
         taken += service.starting[job.group] - job.holds_slot
         taken += allowed[(*job.service, job.group)]
     if size.instances > taken:
-        why = f"entry {index} wants {size.instances} of {job.group}, {taken} are there"
-        return answer(ALLOW, "", why, index, rule)
-    why = f"entry {index} wants {size.instances} of {job.group}, and {taken} are there"
-    return answer(HOLD, "GROUP_SATISFIED", why, index, rule)
+        text = f"entry {index} wants {size.instances} of {job.group}, {taken} are there"
+        return answer(ALLOW, "", text, index, rule)
+    text = f"entry {index} wants {size.instances} of {job.group}, and {taken} are there"
+    return answer(HOLD, "GROUP_SATISFIED", text, index, rule)
 
 
 def _refusal(job: MotorJob) -> tuple[str, str] | None:
@@ -189,9 +191,9 @@ def _refusal(job: MotorJob) -> tuple[str, str] | None:
     if job.budget.problem:
         return "RETRY_TIMES_INVALID", job.budget.problem
     if job.is_exhausted:
-        why = (
+        reason = (
             f"wave {job.counted} was the last of {job.budget.limit} that the operator allows: "
             "the job fails"
         )
-        return "BACKOFF_EXHAUSTED", why
+        return "BACKOFF_EXHAUSTED", reason
     return None

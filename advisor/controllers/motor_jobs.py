@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WaveBudget:
-    """How many waves of restarts the operator allows; ``limit`` of ``None`` is no limit.
+    """How many waves of restarts the operator allows; ``limit`` of ``None`` means no limit.
 
     ``problem`` is why it is not known.
     """
@@ -95,7 +95,7 @@ def motor_jobs(snapshot: ClusterSnapshot, leaving: Collection[str]) -> tuple[Mot
     """
     groups = PodGroupsOfJobs(snapshot)
     jobs = []
-    for job in sorted(snapshot.ascend_jobs, key=lambda one: (one.namespace, one.name)):
+    for job in sorted(snapshot.ascend_jobs, key=lambda job: (job.namespace, job.name)):
         rule = job.labels.get(scheduling.SCALING_RULE)
         if rule is None or job.is_over:
             continue

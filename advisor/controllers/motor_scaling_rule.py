@@ -82,11 +82,11 @@ def rule_of(
     namespace: str, name: str, maps: Mapping[tuple[str, str], StoredConfigMap], *, strict: bool
 ) -> tuple[ScalingRule | None, tuple[str, str]]:
     """Return the rule ``name`` of a namespace, or reason and text why there is none."""
-    found = maps.get((namespace, name))
-    text = None if found is None else found.data.get(scheduling.SCALING_KEY)
+    config_map = maps.get((namespace, name))
+    text = None if config_map is None else config_map.data.get(scheduling.SCALING_KEY)
     if text is None:
-        why = f"namespace {namespace} has no ConfigMap {name} with key {scheduling.SCALING_KEY}"
-        return None, ("RULE_MISSING", why)
+        reason = f"namespace {namespace} has no ConfigMap {name} with key {scheduling.SCALING_KEY}"
+        return None, ("RULE_MISSING", reason)
     try:
         rule = read_rule(text, f"ConfigMap {namespace}/{name}", strict=strict)
     except DocumentError as error:

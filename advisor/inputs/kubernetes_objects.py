@@ -23,7 +23,7 @@ from contract.validation_texts import decode_problem
 Raw: TypeAlias = Mapping[str, Any] | msgspec.Raw
 _Texts = dict[str, str] | None
 
-_LONGEST_SHARED = 128
+_MAX_SHARED_LENGTH = 128
 """Characters of a text that is looked for among others; what is remembered for that is bounded."""
 
 
@@ -394,14 +394,19 @@ def pod(raw: Raw) -> snapshot.SchedulerPod:
         tolerations=_one_of(_tolerations(spec)),
         scheduler_name=_one_text(spec.scheduler_name or ""),
         task_index=_one_text(_task_index(spec)),
-        containers=_one_of(tuple(_container(one) for one in status.containers or ())),
+        containers=_one_of(tuple(_container(container) for container in status.containers or ())),
     )
 
 
 def _tolerations(spec: _PodSpec) -> tuple[snapshot.Toleration, ...]:
     return tuple(
-        snapshot.Toleration(one.key or "", one.operator or "", one.value or "", one.effect or "")
-        for one in spec.tolerations or ()
+        snapshot.Toleration(
+            toleration.key or "",
+            toleration.operator or "",
+            toleration.value or "",
+            toleration.effect or "",
+        )
+        for toleration in spec.tolerations or ()
     )
 
 
@@ -415,7 +420,9 @@ def pod_group(raw: Raw) -> snapshot.PodGroup:
         uid=metadata.uid,
         phase=_one_text((read.status and read.status.phase) or ""),
         min_member=spec.min_member or 0,
-        min_resources=shared({key: str(one) for key, one in (spec.min_resources or {}).items()}),
+        min_resources=shared(
+            {key: str(quantity) for key, quantity in (spec.min_resources or {}).items()}
+        ),
         labels=shared(metadata.labels or {}),
         annotations=_of_shared_texts(metadata.annotations),
         owner=_owner(metadata),
@@ -436,7 +443,7 @@ def vcjob(raw: Raw) -> snapshot.VcJob:
         uid=metadata.uid,
         labels=shared(metadata.labels or {}),
         annotations=_of_shared_texts(metadata.annotations),
-        tasks=_one_of(tuple(_task(one) for one in tasks)),
+        tasks=_one_of(tuple(_task(task) for task in tasks)),
         min_available=spec.min_available or 0,
         max_retry=spec.max_retry,
         min_success=spec.min_success,
@@ -461,22 +468,26 @@ def _conditions(
 ) -> tuple[snapshot.VcJobCondition, ...]:
     where = "$.status.conditions"
     return tuple(
-        snapshot.VcJobCondition(_one_text(one.status), _time_ms(one.since, called, where))
-        for one in read or ()
+        snapshot.VcJobCondition(
+            _one_text(condition.status), _time_ms(condition.since, called, where)
+        )
+        for condition in read or ()
     )
 
 
 def _policies(read: Sequence[_Policy] | None) -> tuple[snapshot.LifecyclePolicy, ...]:
     return tuple(
-        snapshot.LifecyclePolicy(tuple(filter(None, (one.event, *(one.events or ())))), one.action)
-        for one in read or ()
+        snapshot.LifecyclePolicy(
+            tuple(filter(None, (policy.event, *(policy.events or ())))), policy.action
+        )
+        for policy in read or ()
     )
 
 
 def _task(read: _Task) -> snapshot.VcJobTask:
     spec = (read.template and read.template.spec) or _PodSpec()
     places: list[tuple[int, str]] = []
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for index, container in enumerate(spec.containers or ()):
         resources = container.resources or _Resources()
         asked: dict[str, int] = {}
@@ -487,13 +498,13 @@ def _task(read: _Task) -> snapshot.VcJobTask:
                     asked[resource] = int(text) if text.isascii() and text.isdigit() else 0
                     places.append((index, field))
         for resource, number in asked.items():
-            found[resource] = found.get(resource, 0) + number
+            counts[resource] = counts.get(resource, 0) + number
     return snapshot.VcJobTask(
         name=read.name,
         replicas=1 if read.replicas is None else read.replicas,
         min_available=read.min_available,
-        resource=",".join(found),
-        cards=sum(found.values()),
+        resource=",".join(counts),
+        cards=sum(counts.values()),
         places=tuple(places),
         is_partitioned=bool(read.partition_policy),
         policies=_policies(read.policies),
@@ -503,17 +514,19 @@ def _task(read: _Task) -> snapshot.VcJobTask:
 def _writer(managed: Sequence[_ManagedFields] | None) -> str:
     """Return who else wrote the tasks of a vcjob last, by the API server's own record."""
     others = (
-        one
-        for one in managed or ()
-        if not one.subresource and one.manager != "npu-vigil" and b'"f:tasks"' in bytes(one.fields)
+        entry
+        for entry in managed or ()
+        if not entry.subresource
+        and entry.manager != "npu-vigil"
+        and b'"f:tasks"' in bytes(entry.fields)
     )
-    last = max(others, key=lambda one: _milliseconds(one.time or "") or 0, default=None)
+    last = max(others, key=lambda entry: _milliseconds(entry.time or "") or 0, default=None)
     return "" if last is None else last.manager
 
 
 def _template(metadata: _Metadata, tasks: Sequence[_Task]) -> snapshot.SchedulerPod | None:
     """Return a pod of the task that asks for most chips; ``None`` where none asks for any."""
-    found: snapshot.SchedulerPod | None = None
+    from_template: snapshot.SchedulerPod | None = None
     most = 0
     for task in tasks:
         template = task.template or _Template()
@@ -522,7 +535,7 @@ def _template(metadata: _Metadata, tasks: Sequence[_Task]) -> snapshot.Scheduler
         chips = [n for name, n in requests.items() if name.startswith(scheduling.RESOURCE_DOMAIN)]
         if sum(chips) > most:
             most = sum(chips)
-            found = snapshot.SchedulerPod(
+            from_template = snapshot.SchedulerPod(
                 metadata.namespace,
                 f"{metadata.name}-{task.name}-0",
                 "",
@@ -534,7 +547,7 @@ def _template(metadata: _Metadata, tasks: Sequence[_Task]) -> snapshot.Scheduler
                 anti_affinity=_anti_affinity(spec, metadata.namespace),
                 tolerations=_one_of(_tolerations(spec)),
             )
-    return found
+    return from_template
 
 
 def ascend_job(raw: Raw) -> snapshot.AscendJob:
@@ -549,12 +562,13 @@ def ascend_job(raw: Raw) -> snapshot.AscendJob:
         labels=metadata.labels or {},
         annotations=metadata.annotations or {},
         replicas=sum(
-            1 if one.replicas is None else one.replicas
-            for one in (spec.replica_specs or {}).values()
+            1 if replicas.replicas is None else replicas.replicas
+            for replicas in (spec.replica_specs or {}).values()
         ),
         backoff_limit=spec.run_policy.backoff_limit if spec.run_policy else None,
         is_over=any(
-            one.type in ("Succeeded", "Failed") and one.status == "True" for one in conditions
+            condition.type in ("Succeeded", "Failed") and condition.status == "True"
+            for condition in conditions
         ),
         created_at_ms=_created_at_ms(metadata, f"AscendJob {metadata.namespace}/{metadata.name}"),
     )
@@ -636,8 +650,8 @@ def configmap(raw: Raw) -> snapshot.StoredConfigMap:
 
 def shared(values: dict[str, T]) -> dict[str, T]:
     """Return one value for all objects that have the same; it is never changed."""
-    found: dict[str, T] = _one_dict(tuple(values.items()))
-    return found
+    values_of_all: dict[str, T] = _one_dict(tuple(values.items()))
+    return values_of_all
 
 
 @lru_cache(maxsize=4096)
@@ -652,7 +666,7 @@ def _one_of(value: T) -> T:
 
 def _one_text(text: str) -> str:
     """Return one value for all texts that are equal, but for long ones: few objects share them."""
-    return _known_text(text) if len(text) <= _LONGEST_SHARED else text
+    return _known_text(text) if len(text) <= _MAX_SHARED_LENGTH else text
 
 
 @lru_cache(maxsize=4096)
@@ -667,12 +681,12 @@ def _of_shared_texts(texts: _Texts) -> dict[str, str]:
 
 
 def _owner(metadata: _Metadata) -> snapshot.ControllingOwner | None:
-    for one in metadata.owners or ():
-        if one.controller:
-            found: snapshot.ControllingOwner = _one_of(
-                snapshot.ControllingOwner(one.kind, one.name, one.uid)
+    for owner in metadata.owners or ():
+        if owner.controller:
+            shared_owner: snapshot.ControllingOwner = _one_of(
+                snapshot.ControllingOwner(owner.kind, owner.name, owner.uid)
             )
-            return found
+            return shared_owner
     return None
 
 
@@ -684,10 +698,10 @@ def _time_ms(text: str | None, called: str, where: str) -> int:
     """Return a time in Unix milliseconds; 0 for none."""
     if text is None:
         return 0
-    found = _milliseconds(text)
-    if found is None:
-        raise DocumentError(called, where, f"{text[:40]!r} is no time")
-    return found
+    parsed = _milliseconds(text)
+    if parsed is None:
+        raise DocumentError(called, where, f"{text[:40]!r} is not a valid time")
+    return parsed
 
 
 @lru_cache(maxsize=1024)
@@ -700,13 +714,14 @@ def _milliseconds(text: str) -> int | None:
 
 
 def _amounts(quantities: dict[str, str | int] | None, called: str, where: str) -> snapshot.Amounts:
-    found = {}
+    amounts = {}
     for resource, text in (quantities or {}).items():
         value = amount(str(text), resource)
         if value is None:
-            raise DocumentError(called, f"{where}[{resource!r}]", f"{text!r:.60} is no quantity")
-        found[resource] = value
-    return found
+            problem = f"{text!r:.60} is not a valid quantity"
+            raise DocumentError(called, f"{where}[{resource!r}]", problem)
+        amounts[resource] = value
+    return amounts
 
 
 def _requests(spec: _PodSpec, called: str) -> snapshot.Amounts:
@@ -745,7 +760,7 @@ def _affinity(spec: _PodSpec) -> tuple[snapshot.SelectorTerm, ...] | None:
 
 def _anti_affinity(spec: _PodSpec, namespace: str) -> tuple[snapshot.ApartTerm, ...]:
     required = spec.affinity and spec.affinity.apart and spec.affinity.apart.required
-    found = []
+    terms = []
     for term in required or ():
         labels: tuple[snapshot.Requirement, ...] | None = None
         if term.selector is not None:
@@ -757,21 +772,22 @@ def _anti_affinity(spec: _PodSpec, namespace: str) -> tuple[snapshot.ApartTerm, 
         named = tuple(term.namespaces or ())
         # Labels of namespaces are not read: a selector of them is taken for one of all.
         namespaces = None if term.namespace_selector is not None else named or (namespace,)
-        found.append(snapshot.ApartTerm(term.topology, labels, namespaces))
-    return tuple(found)
+        terms.append(snapshot.ApartTerm(term.topology, labels, namespaces))
+    return tuple(terms)
 
 
 def _requirements(listed: list[_Requirement] | None) -> tuple[snapshot.Requirement, ...]:
     return tuple(
-        snapshot.Requirement(one.key, one.operator, tuple(one.values or ())) for one in listed or ()
+        snapshot.Requirement(requirement.key, requirement.operator, tuple(requirement.values or ()))
+        for requirement in listed or ()
     )
 
 
 def _task_index(spec: _PodSpec) -> str:
     for container in spec.containers or ():
-        for one in container.env or ():
-            if one.name == scheduling.TASK_INDEX_ENV:
-                return one.value or ""
+        for env in container.env or ():
+            if env.name == scheduling.TASK_INDEX_ENV:
+                return env.value or ""
     return ""
 
 

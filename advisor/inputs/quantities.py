@@ -20,7 +20,7 @@ _FACTORS = {
     **{unit: Decimal(1000) ** power for power, unit in enumerate("kMGTPE", 1)},
     **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", 1)},
 }
-_LONGEST = 40
+_MAX_LENGTH = 40
 
 
 @lru_cache(maxsize=1024)
@@ -29,13 +29,13 @@ def amount(text: str, resource: str) -> int | None:
 
     CPU is counted in thousandths of a core, everything else in whole units.
     """
-    match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
+    match = _QUANTITY.fullmatch(text) if len(text) <= _MAX_LENGTH else None
     if match is None:
         return None
     number, exponent, unit = match.groups()
     value = Decimal(number + (exponent or "")) * _FACTORS[unit or ""]
     if resource == CPU:
         value *= 1000
-    if value.adjusted() > _LONGEST:
+    if value.adjusted() > _MAX_LENGTH:
         return None
     return int(value.to_integral_value(ROUND_CEILING))

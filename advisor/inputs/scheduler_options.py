@@ -37,17 +37,24 @@ def scheduler_options(configmaps: Iterable[StoredConfigMap]) -> tuple[AdvisorOpt
 
     ``None`` where there is no such ConfigMap.
     """
-    one = scheduler_configmap(configmaps)
-    if one is None:
+    config_map = scheduler_configmap(configmaps)
+    if config_map is None:
         return None
-    arguments, problem = _init_params(one.data.get(scheduling.SCHEDULER_CONFIG_KEY, ""))
+    arguments, problem = _init_params(config_map.data.get(scheduling.SCHEDULER_CONFIG_KEY, ""))
     return with_init_params(AdvisorOptions(), arguments), problem
 
 
 def scheduler_configmap(configmaps: Iterable[StoredConfigMap]) -> StoredConfigMap | None:
     """Return the ConfigMap with the scheduler's configuration, ``None`` where there is none."""
     place = (scheduling.SCHEDULER_NAMESPACE, scheduling.SCHEDULER_CONFIGMAP)
-    return next((one for one in configmaps if (one.namespace, one.name) == place), None)
+    return next(
+        (
+            config_map
+            for config_map in configmaps
+            if (config_map.namespace, config_map.name) == place
+        ),
+        None,
+    )
 
 
 def _init_params(text: str) -> tuple[dict[str, str], str]:
@@ -57,12 +64,12 @@ def _init_params(text: str) -> tuple[dict[str, str], str]:
         _check_depth(text)
         tree: Any = yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, ValueError) as error:
-        what = " ".join(str(error).split())
-        return {}, f"{where} is no YAML ({what}): switches are taken as their defaults"
+        problem = " ".join(str(error).split())
+        return {}, f"{where} is not valid YAML ({problem}): switches are taken as their defaults"
     configurations = tree.get("configurations") if isinstance(tree, dict) else None
-    for one in configurations if isinstance(configurations, list) else ():
-        if isinstance(one, dict) and one.get("name") == scheduling.INIT_PARAMS:
-            arguments = one.get("arguments")
+    for configuration in configurations if isinstance(configurations, list) else ():
+        if isinstance(configuration, dict) and configuration.get("name") == scheduling.INIT_PARAMS:
+            arguments = configuration.get("arguments")
             pairs = arguments.items() if isinstance(arguments, dict) else ()
             return {key: value for key, value in pairs if isinstance(value, str)}, ""
     return {}, ""

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 OME_KEY = "inference_service"
 STORM_KEY = "storm_service"
 _RESOURCE = f"{RESOURCE_DOMAIN}Ascend910"
-_MOST_REPLICAS = 64
-_MOST_CARDS = 16
+_MAX_REPLICAS = 64
+_MAX_CARDS = 16
 _SIZED = ("prefill", "decode")
 
 
@@ -71,7 +71,9 @@ def _component(name: str, part: Mapping, file: str, line: int) -> Component:
         minimum = PlacedText(str(replicas), line, file)
         role.annotations = {SCHEDULE_MIN_AVAILABLE: minimum, **role.annotations}
         return Component(role, None, None, replicas, most)
-    leader, worker = (_role(one, part, file, line, "node_selector") for one in ("leader", "worker"))
+    leader, worker = (
+        _role(item, part, file, line, "node_selector") for item in ("leader", "worker")
+    )
     leader.pods, worker.pods = 1, pods - 1
     return Component(role, leader, worker, replicas, most)
 
@@ -137,8 +139,8 @@ def judge(root: Mapping, place: FindingPlace) -> Iterator[LintFinding]:
         yield from _judge_engine(inside, place.at(root.line_of(OME_KEY)))
     inside = root.mapping(STORM_KEY)
     if inside is not None and inside.get("decode") is None:
-        why = "decode is read before it is known to be there"
-        yield _refused(place.at(root.line_of(STORM_KEY)), why, "Write decode.")
+        reason = "decode is read before it is known to be there"
+        yield _refused(place.at(root.line_of(STORM_KEY)), reason, "Write decode.")
 
 
 def _judge_engine(inside: Mapping, place: FindingPlace) -> Iterator[LintFinding]:
@@ -152,18 +154,18 @@ def _judge_engine(inside: Mapping, place: FindingPlace) -> Iterator[LintFinding]
         if part.get("pod_num") is None:
             yield _refused(place.at(inside.line_of(name)), "pod_num is missing", "Write pod_num.")
         for key, least, most in (
-            ("min_replicas", 1, _MOST_REPLICAS),
-            ("max_replicas", whole(part.scalar("min_replicas")) or 1, _MOST_REPLICAS),
-            ("npu_num", 0, _MOST_CARDS),
+            ("min_replicas", 1, _MAX_REPLICAS),
+            ("max_replicas", whole(part.scalar("min_replicas")) or 1, _MAX_REPLICAS),
+            ("npu_num", 0, _MAX_CARDS),
         ):
             value = part.scalar(key)
             number = whole(value)
             if value is not None and (number is None or not least <= number <= most):
                 shown = value_of(value, is_rendered=True)
-                why = f"{key} {shown} is not from {least} to {most}"
+                reason = f"{key} {shown} is not from {least} to {most}"
                 write = f"Write a number from {least} to {most}."
-                yield _refused(place.at(value.line), why, write)
+                yield _refused(place.at(value.line), reason, write)
 
 
-def _refused(place: FindingPlace, why: str, instead: str) -> LintFinding:
-    return finding("DEPLOY_TOOL_REFUSES", place, why=why, instead=instead)
+def _refused(place: FindingPlace, reason: str, instead: str) -> LintFinding:
+    return finding("DEPLOY_TOOL_REFUSES", place, why=reason, instead=instead)

@@ -113,7 +113,9 @@ def action_after(spec: Mapping, wanted: tuple[str, ...], place: FindingPlace) ->
 def _second_container(tasks: list[Mapping], place: FindingPlace) -> PlacedText | None:
     for task in tasks:
         asking = [
-            one for one in task.sequence("template", "spec", "containers") if asks_for_chips(one)
+            container
+            for container in task.sequence("template", "spec", "containers")
+            if asks_for_chips(container)
         ]
         if len(asking) > 1:
             return PlacedText(asking[1].text("name"), asking[1].line, place.file)
@@ -142,8 +144,8 @@ def judge(workload: Workload, grace_over_time: int) -> Iterator[LintFinding]:
         return
     here = workload.place.at_text(switch)
     if workload.form is not WorkloadForm.VCJOB or workload.elastic is None:
-        why = "only Jobs of Volcano can be trained elastically"
-        yield _condition(here, why, "Use a Job of batch.volcano.sh/v1alpha1.")
+        reason = "only Jobs of Volcano can be trained elastically"
+        yield _condition(here, reason, "Use a Job of batch.volcano.sh/v1alpha1.")
         return
     elastic = workload.elastic
     yield from _judge_labels(workload)
@@ -161,10 +163,10 @@ def judge_parts(workload: Workload, daemon: ElasticDaemon) -> Iterator[LintFindi
     if switch is None or switch.value != "on" or elastic is None or not is_known:
         return
     place = workload.place.at_text(switch)
-    if elastic.replicas != 1 and (why := _why_off(daemon, _NETWORK_FAULTS)):
-        yield finding("ELASTIC_NETWORK_FAULT", place, why=why)
-    if why := _why_off(daemon, _DEAD_NODES):
-        yield finding("ELASTIC_DEAD_NODE", place, why=why)
+    if elastic.replicas != 1 and (reason := _why_off(daemon, _NETWORK_FAULTS)):
+        yield finding("ELASTIC_NETWORK_FAULT", place, why=reason)
+    if reason := _why_off(daemon, _DEAD_NODES):
+        yield finding("ELASTIC_DEAD_NODE", place, why=reason)
 
 
 def _why_off(daemon: ElasticDaemon, part: str) -> str:
@@ -189,39 +191,39 @@ def _judge_pods(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]:
         where = place.at(roles[1].line)
         yield _condition(where, f"it has {len(roles)} tasks", "Write one task with all pods.")
     if elastic.vnpu is not None:
-        why = f"{elastic.vnpu.value} is a part of a chip"
+        reason = f"{elastic.vnpu.value} is a part of a chip"
         instead = "Ask for whole chips, such as huawei.com/Ascend910."
-        yield _condition(place.at_text(elastic.vnpu), why, instead)
+        yield _condition(place.at_text(elastic.vnpu), reason, instead)
     for role in roles:
         if role.has_spec and len(role.cards) != 1:
-            why = "its pods ask for no chips"
+            reason = "its pods ask for no chips"
             if role.cards:
-                why = f"its pods ask for {', '.join(role.cards)}"
+                reason = f"its pods ask for {', '.join(role.cards)}"
             where = place.at(role.cards_line or role.spec_line)
-            yield _condition(where, why, "Ask for one kind of chips: huawei.com/Ascend910.")
+            yield _condition(where, reason, "Ask for one kind of chips: huawei.com/Ascend910.")
     if elastic.replicas == 1 and roles:
         yield from _judge_single(workload, elastic, roles[0])
     if elastic.partition is not None:
-        why = "partitionPolicy fixes the number of pods"
-        yield _condition(place.at_text(elastic.partition), why, "Remove partitionPolicy.")
+        reason = "partitionPolicy fixes the number of pods"
+        yield _condition(place.at_text(elastic.partition), reason, "Remove partitionPolicy.")
     success = elastic.min_success
     number = None if success is None else go_integer(success.value)
     most = elastic.replicas
     if success is not None and number is not None and most is not None and number > most:
-        why = f"minSuccess {number} is more than its {counted(most, 'pod')}"
-        yield _condition(place.at_text(success), why, f"Write minSuccess: {most} or less.")
+        reason = f"minSuccess {number} is more than its {counted(most, 'pod')}"
+        yield _condition(place.at_text(success), reason, f"Write minSuccess: {most} or less.")
 
 
 def _judge_single(workload: Workload, elastic: Elastic, role: Role) -> Iterator[LintFinding]:
     """Judge a job of one pod, of which only the chips can become fewer."""
     place = workload.place
     if elastic.second_container is not None:
-        why = "several containers of its only pod ask for chips"
+        reason = "several containers of its only pod ask for chips"
         instead = "Ask for them in one container."
-        yield _condition(place.at_text(elastic.second_container), why, instead)
+        yield _condition(place.at_text(elastic.second_container), reason, instead)
     if len(role.cards) == 1 and role.count() == 1:
-        why = "it has one pod with one chip"
-        yield _condition(place.at(role.cards_line), why, "Ask for two pods or two chips.")
+        reason = "it has one pod with one chip"
+        yield _condition(place.at(role.cards_line), reason, "Ask for two pods or two chips.")
     else:
         switch = workload.labels[ELASTIC_SCHEDULING]
         yield finding("ELASTIC_ONE_REPLICA", place.at_text(switch))
@@ -235,23 +237,23 @@ def _judge_others(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]
         job = f"{workload.namespace}/{workload.name}"
         yield finding("ELASTIC_OFF", place.at_text(switch), job=job)
     if elastic.owner is not None:
-        why = f"a {elastic.owner.value} owns the job and would start it, too"
-        yield _condition(place.at_text(elastic.owner), why, "Create the job without an owner.")
+        reason = f"a {elastic.owner.value} owns the job and would start it, too"
+        yield _condition(place.at_text(elastic.owner), reason, "Create the job without an owner.")
     recovery = workload.labels.get(PROCESS_RECOVER)
     if recovery is not None and recovery.value != "off":
-        why = f"{PROCESS_RECOVER} is {recovery.value}, so others recover the job"
-        yield _condition(place.at_text(recovery), why, f"Remove the label {PROCESS_RECOVER}.")
+        reason = f"{PROCESS_RECOVER} is {recovery.value}, so others recover the job"
+        yield _condition(place.at_text(recovery), reason, f"Remove the label {PROCESS_RECOVER}.")
     strategy = workload.annotations.get(PROCESS_RECOVER_STRATEGY)
     if strategy is not None:
-        why = f"with {PROCESS_RECOVER_STRATEGY} others recover the job"
+        reason = f"with {PROCESS_RECOVER_STRATEGY} others recover the job"
         instead = f"Remove the annotation {PROCESS_RECOVER_STRATEGY}."
-        yield _condition(place.at_text(strategy), why, instead)
+        yield _condition(place.at_text(strategy), reason, instead)
     lifetime = elastic.lifetime
     seconds = None if lifetime is None else go_integer(lifetime.value)
     if lifetime is not None and seconds is not None and seconds < SHORTEST_TTL_SECONDS:
-        why = f"ttlSecondsAfterFinished {seconds} may delete the job before it is started again"
+        reason = f"ttlSecondsAfterFinished {seconds} may delete the job before it is started again"
         instead = f"Remove it, or write {SHORTEST_TTL_SECONDS} or more."
-        yield _condition(place.at_text(lifetime), why, instead)
+        yield _condition(place.at_text(lifetime), reason, instead)
 
 
 def _judge_labels(workload: Workload) -> Iterator[LintFinding]:
@@ -260,12 +262,12 @@ def _judge_labels(workload: Workload) -> Iterator[LintFinding]:
     if mode is None or mode.value != FAULT_SCHEDULING_GRACE:
         where = place if mode is None else place.at_text(mode)
         shown = "is missing" if mode is None else f"is {mode.value}"
-        why = f"{FAULT_SCHEDULING} {shown}, and it has to be grace"
-        yield _condition(where, why, f'Write {FAULT_SCHEDULING}: "grace"')
+        reason = f"{FAULT_SCHEDULING} {shown}, and it has to be grace"
+        yield _condition(where, reason, f'Write {FAULT_SCHEDULING}: "grace"')
     # The operator of MindCluster 26 asks only whether the label is there.
     if RING_CONTROLLER not in labels:
-        why = f"{RING_CONTROLLER} is missing, so no rank table is made"
-        yield _condition(place, why, f"Write {RING_CONTROLLER}: {_RING_VALUE}")
+        reason = f"{RING_CONTROLLER} is missing, so no rank table is made"
+        yield _condition(place, reason, f"Write {RING_CONTROLLER}: {_RING_VALUE}")
 
 
 def _judge_minimum(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]:
@@ -279,8 +281,8 @@ def _judge_minimum(workload: Workload, elastic: Elastic) -> Iterator[LintFinding
     value = go_integer(minimum.value)
     if value is None or value < 1 or (most is not None and value > most):
         place = workload.place.at_text(minimum)
-        why = f"{minimum.value or '(empty)'} is no number from 1 to {shown}"
-        yield finding("ELASTIC_MIN_REPLICAS", place, why=why, replicas=shown)
+        reason = f"{minimum.value or '(empty)'} is not a number from 1 to {shown}"
+        yield finding("ELASTIC_MIN_REPLICAS", place, why=reason, replicas=shown)
 
 
 def _judge_restart(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]:
@@ -288,14 +290,14 @@ def _judge_restart(workload: Workload, elastic: Elastic) -> Iterator[LintFinding
     action = elastic.evicted
     policies = workload.place.at(elastic.policies_line)
     if action is None or action.value not in (RESTART_ACTION, *END_ACTIONS):
-        why = (
+        reason = (
             "Without a policy for PodEvicted the job controller makes each pod anew at once, at "
             "the full size"
             if action is None
             else f"{action.value} does not end the job"
         )
         place = policies if action is None else workload.place.at_text(action)
-        yield finding("ELASTIC_POLICY", place, why=why)
+        yield finding("ELASTIC_POLICY", place, why=reason)
         return
     retry = elastic.max_retry
     if action.value == RESTART_ACTION and (retry is None or go_integer(retry.value) != 0):
@@ -342,5 +344,5 @@ def _judge_speed(
             yield finding("CHECKPOINT_SLOWER_THAN_TERMINATION", where, **words, grace=seconds)
 
 
-def _condition(place: FindingPlace, why: str, instead: str) -> LintFinding:
-    return finding("ELASTIC_CONDITION", place, why=why, instead=instead)
+def _condition(place: FindingPlace, reason: str, instead: str) -> LintFinding:
+    return finding("ELASTIC_CONDITION", place, why=reason, instead=instead)

@@ -33,7 +33,7 @@ def judge(workload: Workload, group: WorkloadGroup, grace_over_time: int) -> Ite
     scheduling = group.label(FAULT_SCHEDULING)
     value = scheduling.value if scheduling is not None else ""
     if scheduling is not None and value in _FORCED:
-        saving = next((what for role in group.roles if (what := _saving(role))), None)
+        saving = next((text for role in group.roles if (text := _saving(role))), None)
         if saving is not None:
             place = workload.place.at_text(scheduling)
             words = {"value": value, "what": saving, "instead": _FORCED[value]}

@@ -215,15 +215,21 @@ def _take_roles(job: Workload, source: tuple[str, str], spec: Mapping) -> None:
     shared: list[Role] = []
     groups = []
     strategy = spec.mapping("schedulingStrategy", _VOLCANO_STRATEGY)
-    for one in spec.sequence("roles"):
-        role = _role(job, source, one.text("name"), one.mapping("template"), line=one.line)
-        role.pods = one.count("podGroupSize")
-        if strategy or one.mapping("schedulingStrategy", _VOLCANO_STRATEGY):
+    for role_object in spec.sequence("roles"):
+        role = _role(
+            job,
+            source,
+            role_object.text("name"),
+            role_object.mapping("template"),
+            line=role_object.line,
+        )
+        role.pods = role_object.count("podGroupSize")
+        if strategy or role_object.mapping("schedulingStrategy", _VOLCANO_STRATEGY):
             job.filled_by = "a release of AIBrix after v0.7.0-rc.3"
         if role.pods == 1:
-            role.pods = one.count("replicas")
+            role.pods = role_object.count("replicas")
             # The router of a service without podGroupSize has no chips and no gang.
-            if one.scalar("podGroupSize") is not None or role.cards:
+            if role_object.scalar("podGroupSize") is not None or role.cards:
                 shared.append(role)
                 continue
         groups.append(WorkloadGroup((role,)))

@@ -51,16 +51,16 @@ def judge(collected: Collected) -> Iterator[LintFinding]:
         place = collected.workloads[0].place
         yield from _contained(place, _judge_named_groups(collected.workloads))
         yield from _contained(place, gangs.judge_without_gang(collected))
-    jobs = [one for one in collected.workloads if SCALING_RULE in one.labels]
-    jobs = [one for one in jobs if one.form is WorkloadForm.ASCENDJOB]
+    jobs = [candidate for candidate in collected.workloads if SCALING_RULE in candidate.labels]
+    jobs = [job for job in jobs if job.form is WorkloadForm.ASCENDJOB]
     if jobs:
         yield from _contained(jobs[0].place, mindie.judge_rules(jobs, collected.rules))
 
 
-def _contained(place: FindingPlace, found: Iterator[LintFinding]) -> Iterator[LintFinding]:
+def _contained(place: FindingPlace, findings: Iterator[LintFinding]) -> Iterator[LintFinding]:
     """Return what is found about an object; a defect of a rule hides nothing about others."""
     try:
-        yield from found
+        yield from findings
     except Exception as error:
         yield defect(error, place)
 
@@ -70,13 +70,15 @@ def _judge_made(collected: Collected) -> Iterator[LintFinding]:
 
     Where the maker is given, all of it is judged there: its lines are those that people write.
     """
-    given = {one.key for one in collected.workloads}
-    given |= {("InferenceService", one.namespace, one.name) for one in collected.services}
-    given |= {one.workload.key for one in collected.made}
-    for one in collected.made:
-        if (one.controller.kind, one.workload.namespace, one.controller.name) not in given:
-            yield from one.findings
-            collected.workloads.append(one.workload)
+    given = {workload.key for workload in collected.workloads}
+    given |= {
+        ("InferenceService", service.namespace, service.name) for service in collected.services
+    }
+    given |= {made.workload.key for made in collected.made}
+    for made in collected.made:
+        if (made.controller.kind, made.workload.namespace, made.controller.name) not in given:
+            yield from made.findings
+            collected.workloads.append(made.workload)
 
 
 def _judge_workload(workload: Workload, seconds: int) -> Iterator[LintFinding]:
@@ -132,17 +134,17 @@ def _judge_conflicts(
 def _judge_named_groups(workloads: list[Workload]) -> Iterator[LintFinding]:
     """PodGroups that pods of several workloads name, or that are given beside them."""
     named: dict[tuple[str, str], list[tuple[str, Texts, Workload]]] = {}
-    for one in workloads:
-        if one.form is WorkloadForm.POD_GROUP:
-            named.setdefault((one.namespace, one.name), []).append(
-                (one.place.object, one.labels, one)
+    for workload in workloads:
+        if workload.form is WorkloadForm.POD_GROUP:
+            named.setdefault((workload.namespace, workload.name), []).append(
+                (workload.place.object, workload.labels, workload)
             )
-    for one in workloads:
-        for role in one.roles():
+    for workload in workloads:
+        for role in workload.roles():
             key = role.annotations.get(GROUP_ANNOTATION)
             if key is not None:
-                source = (f"{one.place.object} ({role.file})", role.labels, one)
-                named.setdefault((one.namespace, key.value), []).append(source)
+                source = (f"{workload.place.object} ({role.file})", role.labels, workload)
+                named.setdefault((workload.namespace, key.value), []).append(source)
     for sources in named.values():
         if len(sources) > 1:
             texts = [(name, labels) for name, labels, _ in sources]
@@ -151,7 +153,11 @@ def _judge_named_groups(workloads: list[Workload]) -> Iterator[LintFinding]:
 
 def _judge_services(services: list[Service], seconds: int) -> Iterator[LintFinding]:
     """Each InferenceService with its runtime, and each runtime that none of them names."""
-    runtimes = {(one.namespace, one.name): one for one in services if one.is_runtime}
+    runtimes = {
+        (candidate.namespace, candidate.name): candidate
+        for candidate in services
+        if candidate.is_runtime
+    }
     used = set()
     for service in services:
         if service.is_runtime or service.runtime is None:
@@ -179,16 +185,16 @@ def _judge_service(
 ) -> Iterator[LintFinding]:
     """Judge a service with its runtime, or a runtime that no service names."""
     workload = ome.workload(service, runtime)
-    found = _judge_workload(workload, seconds)
+    findings = _judge_workload(workload, seconds)
     is_named = service.runtime is not None and service.runtime.value != ""
     if not service.is_runtime and runtime is None and (is_named or not service.is_rendered):
-        yield from _may_be_in_runtime(service, workload, found)
+        yield from _may_be_in_runtime(service, workload, findings)
     else:
-        yield from found
+        yield from findings
 
 
 def _may_be_in_runtime(
-    service: Service, workload: Workload, found: Iterator[LintFinding]
+    service: Service, workload: Workload, findings: Iterator[LintFinding]
 ) -> Iterator[LintFinding]:
     """Judge a service alone; what is missing in it may be in its runtime."""
     missing = []
@@ -196,13 +202,13 @@ def _may_be_in_runtime(
         for key in (FAULT_SCHEDULING, POD_RESCHEDULING):
             if group.label(key) is None:
                 missing.append(key)
-    for one in found:
-        if one.rule.code in ("OME_WITHOUT_POD_RESCHEDULING", "SCHEDULER_MISSING"):
-            missing += ["schedulerName"] if one.rule.code == "SCHEDULER_MISSING" else []
-        elif one.rule.code == "MIN_AVAILABLE_MISSING":
+    for inner in findings:
+        if inner.rule.code in ("OME_WITHOUT_POD_RESCHEDULING", "SCHEDULER_MISSING"):
+            missing += ["schedulerName"] if inner.rule.code == "SCHEDULER_MISSING" else []
+        elif inner.rule.code == "MIN_AVAILABLE_MISSING":
             missing.append("huawei.com/schedule_minAvailable")
         else:
-            yield one
+            yield inner
     shown = ", ".join(dict.fromkeys(missing))
     if missing and service.runtime is not None:
         place = service.place.at_text(service.runtime)

@@ -120,16 +120,16 @@ def kept(mapping: Mapping | None, file: str, *, is_rendered: bool = False) -> Te
     """
     if mapping is None:
         return {}
-    found = {}
+    kept_keys = {}
     for key in mapping:
         meant = key if key in _KEPT else nearest_key(key, _MISSED)
         if meant is not None and (meant == key or meant not in mapping):
             value = mapping.get(key)
             if isinstance(value, Scalar):
-                found[meant] = PlacedText(
+                kept_keys[meant] = PlacedText(
                     value_of(value, is_rendered=is_rendered), value.line, file
                 )
-    return found
+    return kept_keys
 
 
 def both_kept(metadata: Mapping, file: str, *, is_rendered: bool = False) -> tuple[Texts, Texts]:
@@ -191,9 +191,9 @@ def judge_keys(
             yield from _judge_value(key, text, here, labels=labels)
         if key in KNOWN:
             yield from _judge_side(key, here, labels=labels, beside=beside)
-        elif key not in _OTHER_WORDS and (known := nearest_key(key, KNOWN)) is not None:
-            code = "SUBHEALTH_TYPO" if known == SUB_HEALTH_STRATEGY else "LABEL_TYPO"
-            yield finding(code, place.at(mapping.line_of(key)), key=key, known=known)
+        elif key not in _OTHER_WORDS and (meant := nearest_key(key, KNOWN)) is not None:
+            code = "SUBHEALTH_TYPO" if meant == SUB_HEALTH_STRATEGY else "LABEL_TYPO"
+            yield finding(code, place.at(mapping.line_of(key)), key=key, known=meant)
 
 
 def _judge_side(
@@ -211,9 +211,9 @@ def _judge_value(
     """Check the value of a known key at the place where it is read."""
     shown = value or "(empty)"
     if key == APP:
-        known = nearest(value, MINDIE_APPS) if labels else None
-        if known is not None:
-            yield finding("APP_TYPO", here, value=value, known=known)
+        meant = nearest(value, MINDIE_APPS) if labels else None
+        if meant is not None:
+            yield finding("APP_TYPO", here, value=value, known=meant)
     elif (key in LABELS) is not labels:
         return
     elif key in _ENUMERATED:

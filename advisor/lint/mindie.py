@@ -64,7 +64,7 @@ def judge_rules(
             yield from _judge_group(job, rule)
             continue
         rule = by_name.get(label.value)
-        other = next((one for one in unused if one.namespace == job.namespace), None)
+        other = next((rule for rule in unused if rule.namespace == job.namespace), None)
         if rule is not None:
             if id(rule) not in shown:
                 shown.add(id(rule))
@@ -76,7 +76,7 @@ def judge_rules(
                 shown.add(id(other))
                 words = {"wanted": label.value, "job": job.place.object}
                 yield finding("SCALING_RULE_NAME", other.place.at(other.name_line), **words)
-        elif bare := next((one for one in rules if one.is_bare), None):
+        elif bare := next((other for other in rules if other.is_bare), None):
             yield from _judge_group(job, bare)
         else:
             place = job.place.at_text(label)

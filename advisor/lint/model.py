@@ -88,7 +88,7 @@ class Sequence:
 
     def mappings(self) -> Iterator[Mapping]:
         """Return the members that are mappings."""
-        return (one for one in self if isinstance(one, Mapping))
+        return (item for item in self if isinstance(item, Mapping))
 
 
 class Mapping:
@@ -142,35 +142,35 @@ class Mapping:
 
     def mapping(self, *path: str) -> Mapping | None:
         """Return the mapping below ``path``."""
-        found = self
+        item = self
         for key in path:
-            below = found.get(key)
+            below = item.get(key)
             if not isinstance(below, Mapping):
                 return None
-            found = below
-        return found
+            item = below
+        return item
 
     def scalar(self, *path: str) -> Scalar | None:
         """Return the scalar below ``path``."""
         above = self.mapping(*path[:-1])
-        found = above.get(path[-1]) if above is not None else None
-        return found if isinstance(found, Scalar) else None
+        result = above.get(path[-1]) if above is not None else None
+        return result if isinstance(result, Scalar) else None
 
     def text(self, *path: str) -> str:
         """Return the text below ``path``, empty where there is none."""
-        found = self.scalar(*path)
-        return "" if found is None or found.kind is ScalarKind.NULL else found.text
+        scalar = self.scalar(*path)
+        return "" if scalar is None or scalar.kind is ScalarKind.NULL else scalar.text
 
     def count(self, *path: str) -> int | None:
-        """Return the whole number below ``path``: 1 without one, ``None`` where it is no number."""
-        found = self.scalar(*path)
-        return 1 if found is None else whole(found)
+        """Return the whole number below ``path``: 1 without one, ``None`` if not a number."""
+        scalar = self.scalar(*path)
+        return 1 if scalar is None else whole(scalar)
 
     def sequence(self, *path: str) -> Iterator[Mapping]:
         """Return the mappings of the list below ``path``."""
         above = self.mapping(*path[:-1])
-        found = above.get(path[-1]) if above is not None else None
-        return found.mappings() if isinstance(found, Sequence) else iter(())
+        result = above.get(path[-1]) if above is not None else None
+        return result.mappings() if isinstance(result, Sequence) else iter(())
 
 
 Node: TypeAlias = Scalar | Sequence | Mapping

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from advisor.lint.model import Node
     from advisor.lint.workload import Collected, Workload
 
-_MOST_OBJECTS = 100_000
+_MAX_OBJECTS = 100_000
 """Of one document, whatever its aliases make of it."""
 _NESTED_LISTS = 5
 
@@ -71,11 +71,11 @@ class Texts:
 
 def take(root: Mapping, file: str, into: Collected, texts: Texts) -> Iterator[LintFinding]:
     """Read a document: an object, a List of objects, or a file of the deploy tool."""
-    left = _MOST_OBJECTS
+    left = _MAX_OBJECTS
     stack = [(root, root.text("kind"), root.text("apiVersion"), 0)]
     while stack:
-        one, kind, version, depth = stack.pop()
-        items = one.get("items")
+        nested, kind, version, depth = stack.pop()
+        items = nested.get("items")
         if kind.endswith("List") and isinstance(items, Sequence) and depth < _NESTED_LISTS:
             for item in islice(items.mappings(), left):
                 left -= 1
@@ -87,7 +87,12 @@ def take(root: Mapping, file: str, into: Collected, texts: Texts) -> Iterator[Li
                 stack.reverse()
             continue
         yield from _take_one(
-            one, kind, version, FindingPlace(file, one.line, _shown(one, kind)), into, texts
+            nested,
+            kind,
+            version,
+            FindingPlace(file, nested.line, _shown(nested, kind)),
+            into,
+            texts,
         )
 
 
@@ -121,22 +126,22 @@ def _take_one(
     _take_elastic_daemon(root, kind, into)
     if kind == "Deployment" and (operator := gangs.operator(root, place)) is not None:
         into.operators.append(operator)
-    known = _KINDS.get((group, kind))
-    if known is None:
+    handler = _KINDS.get((group, kind))
+    if handler is None:
         yield from _unknown(kind, version, group, place.at(root.line_of("kind")), into)
         return
-    if number != known.version:
+    if number != handler.version:
         here = place.at(root.line_of("apiVersion"))
-        words = {"kind": kind, "known": "/".join(filter(None, (group, known.version)))}
+        words = {"kind": kind, "known": "/".join(filter(None, (group, handler.version)))}
         yield finding("UNKNOWN_VERSION", here, given=version, **words)
         return
-    found = _judge_metadata(root.mapping("metadata"), place)
-    if known.make is not None:
-        workload = known.make(root, place)
-        if known.is_general and not _is_ours(workload):
+    metadata_findings = _judge_metadata(root.mapping("metadata"), place)
+    if handler.make is not None:
+        workload = handler.make(root, place)
+        if handler.is_general and not _is_ours(workload):
             into.not_judged[kind] = into.not_judged.get(kind, 0) + 1
             return
-        both = (*found, *_judge_templates(root, kind, place))
+        both = (*metadata_findings, *_judge_templates(root, kind, place))
         controller = workload.controller
         if controller is not None and controller.kind in _CONTROLLERS:
             into.made.append(MadeObject(workload, controller, both))
@@ -146,7 +151,7 @@ def _take_one(
             yield from both
             into.workloads.append(workload)
         return
-    yield from found
+    yield from metadata_findings
     if kind == "ConfigMap":
         yield from _take_config_map(root, place, into, texts)
     else:
@@ -163,7 +168,7 @@ def _is_ours(workload: Workload) -> bool:
     texts = [workload.labels, workload.annotations]
     for role in workload.roles():
         texts += [role.labels, role.annotations]
-    return any(key in KNOWN for one in texts for key in one)
+    return any(key in KNOWN for text in texts for key in text)
 
 
 def _shown(root: Mapping, kind: str) -> str:
@@ -176,9 +181,12 @@ def _unknown(
     kind: str, version: str, group: str, place: FindingPlace, into: Collected
 ) -> Iterator[LintFinding]:
     """Report a kind that is not judged: one of Kubernetes is counted, any other is named."""
-    known = _BY_KIND.get(kind)
-    if known is not None and not version:
-        words = {"kind": kind, "known": f"{known}/{_KINDS[known, kind].version}".lstrip("/")}
+    known_group = _BY_KIND.get(kind)
+    if known_group is not None and not version:
+        words = {
+            "kind": kind,
+            "known": f"{known_group}/{_KINDS[known_group, kind].version}".lstrip("/"),
+        }
         yield finding("UNKNOWN_VERSION", place, given="(nothing)", **words)
     elif group in _BUILT_IN or group.endswith(".k8s.io"):
         into.not_judged[kind] = into.not_judged.get(kind, 0) + 1
@@ -232,7 +240,7 @@ def _judge_templates(root: Mapping, kind: str, place: FindingPlace) -> Iterator[
 
 
 def _take_bare(root: Mapping, place: FindingPlace, into: Collected) -> Iterator[LintFinding]:
-    """Read a file that is no object of Kubernetes."""
+    """Read a file that is not a Kubernetes object."""
     if root.get(scaling_rule.LIST) is not None:
         yield from scaling_rule.judge(root, place)
         groups = scaling_rule.groups(root)
@@ -265,12 +273,12 @@ def _take_elastic_daemon(root: Mapping, kind: str, into: Collected) -> None:
     if kind == "ClusterRole":
         into.elastic.roles.add(name)
     elif kind == "Deployment" and name == ELASTIC_DAEMON:
-        found = set()
+        flags = set()
         for container in root.sequence("spec", "template", "spec", "containers"):
             arguments = container.get("args")
             if isinstance(arguments, Sequence):
-                found |= {one.text for one in arguments if isinstance(one, Scalar)}
-        into.elastic.arguments = frozenset(found)
+                flags |= {argument.text for argument in arguments if isinstance(argument, Scalar)}
+        into.elastic.arguments = frozenset(flags)
 
 
 def _take_config_map(
@@ -296,17 +304,17 @@ def _take_config_map(
         yield from _inside(text, _take_configuration(text, place, into, texts))
 
 
-def _inside(text: Scalar, found: Iterator[LintFinding]) -> Iterator[LintFinding]:
+def _inside(text: Scalar, findings: Iterator[LintFinding]) -> Iterator[LintFinding]:
     """Return findings inside a text: in quotes, its lines are not those of the file."""
-    for one in found:
-        yield one if text.is_block else one._replace(place=one.place.at(text.line))
+    for inner in findings:
+        yield inner if text.is_block else inner._replace(place=inner.place.at(text.line))
 
 
 def _take_rule(
     text: Scalar, metadata: Mapping, place: FindingPlace, into: Collected, texts: Texts
 ) -> Iterator[LintFinding]:
-    rule, found = texts.rule(text, place)
-    yield from found
+    rule, findings = texts.rule(text, place)
+    yield from findings
     groups = None
     if rule is not None:
         yield from scaling_rule.judge(rule, place)
@@ -322,8 +330,8 @@ def _take_rule(
 def _take_configuration(
     text: Scalar, place: FindingPlace, into: Collected, texts: Texts
 ) -> Iterator[LintFinding]:
-    configuration, found = texts.configuration(text, place)
-    yield from found
+    configuration, findings = texts.configuration(text, place)
+    yield from findings
     if configuration is not None:
         arguments = scheduler.init_arguments(configuration)
         yield from scheduler.judge(arguments, place)

@@ -66,7 +66,11 @@ def service(root: Mapping, place: FindingPlace, kind: str) -> Service:
             unread += take_read(row, _PATHS[row], *texts, place)
             components[name] = component
             modes.append(part.mapping("annotations"))
-    found = [mode for one in modes if one is not None and (mode := one.scalar(_MODE))]
+    names = [
+        mode
+        for mode_object in modes
+        if mode_object is not None and (mode := mode_object.scalar(_MODE))
+    ]
     return Service(
         place,
         metadata.text("name"),
@@ -78,7 +82,7 @@ def service(root: Mapping, place: FindingPlace, kind: str) -> Service:
         root.line_of("spec"),
         is_runtime,
         unread=unread,
-        mode=next((text_of(mode, place.file) for mode in found), None),
+        mode=next((text_of(mode, place.file) for mode in names), None),
     )
 
 

@@ -98,10 +98,10 @@ def _judge_selector(role: Role, place: FindingPlace) -> Iterator[LintFinding]:
         yield finding("SCHEDULER_IN_NODE_SELECTOR", place.at_text(wrong))
     kind = role.selector.get(ACCELERATOR_TYPE)
     if kind is not None:
-        known = nearest(kind.value, (*MACHINES, *_OTHERS))
-        if known is not None:
+        meant = nearest(kind.value, (*MACHINES, *_OTHERS))
+        if meant is not None:
             here = place.at_text(kind)
-            yield finding("ACCELERATOR_TYPE_TYPO", here, value=kind.value, known=known)
+            yield finding("ACCELERATOR_TYPE_TYPO", here, value=kind.value, known=meant)
 
 
 def _judge_scheduler(
@@ -112,7 +112,7 @@ def _judge_scheduler(
     where = "below spec" if line else "below spec of the pods"
     here = place.at(line or role.spec_line)
     if role.scheduler is None and _may_be_filled_in(workload, role):
-        if role is next(one for one in workload.roles() if one.scheduler is None):
+        if role is next(item for item in workload.roles() if item.scheduler is None):
             yield finding("SCHEDULER_FILLED_IN", here, who=workload.filled_by, where=where)
     elif not role.asks_for_chips():
         return
@@ -129,7 +129,7 @@ def _judge_scheduler(
 def _may_be_filled_in(workload: Workload, role: Role) -> bool:
     """Whether another program may write the scheduler of pods, or nothing depends on it."""
     if workload.form is WorkloadForm.VCJOB:
-        return not any(one.asks_for_chips() for one in workload.roles())
+        return not any(item.asks_for_chips() for item in workload.roles())
     return bool(workload.filled_by) and role.asks_for_chips()
 
 
@@ -138,7 +138,7 @@ def _is_meant_for_volcano(group: WorkloadGroup, role: Role) -> bool:
 
     Webhooks of other schedulers fill theirs into pods with the same chips.
     """
-    texts = (*group.label_sources(), group.annotations, *(one.annotations for one in group.roles))
+    texts = (*group.label_sources(), group.annotations, *(item.annotations for item in group.roles))
     return bool(role.selector) or any(key in _KEYS for text in texts for key in text)
 
 
@@ -157,24 +157,24 @@ def _judge_cards(
             yield finding("OME_WHOLE_MACHINE", place, count=count, cards=shown)
         return
     if cards is not None and count > cards:
-        why = f"a node has {cards}"
-        yield _cards(place, count, why, f"Ask for at most {counted(cards, 'card')} for a pod.")
+        reason = f"a node has {cards}"
+        yield _cards(place, count, reason, f"Ask for at most {counted(cards, 'card')} for a pod.")
     elif selected is not None and selected.value.startswith(_A3) and count > 1 and count % 2:
-        why = "on A3 the two dies of a card are given together"
-        yield _cards(place, count, why, f"Ask for {count - 1} or {count + 1} cards.")
+        reason = "on A3 the two dies of a card are given together"
+        yield _cards(place, count, reason, f"Ask for {count - 1} or {count + 1} cards.")
     elif (
         selected is None
         and group.annotation(SCHEDULE_POLICY) is None
         and count in _FIRST_GENERATION
         and any(resource.endswith("Ascend910") for resource in role.cards)
     ):
-        why = "without accelerator-type the rules of the first generation count: 1, 2, 4 or 8"
+        reason = "without accelerator-type the rules of the first generation count: 1, 2, 4 or 8"
         instead = "Select an accelerator-type such as module-910b-8, or ask for 1, 2, 4 or 8 cards."
-        yield _cards(place, count, why, instead)
+        yield _cards(place, count, reason, instead)
 
 
-def _cards(place: FindingPlace, count: int, why: str, instead: str) -> LintFinding:
-    return finding("CARDS_PER_POD", place, count=count, why=why, instead=instead)
+def _cards(place: FindingPlace, count: int, reason: str, instead: str) -> LintFinding:
+    return finding("CARDS_PER_POD", place, count=count, why=reason, instead=instead)
 
 
 def _judge_visible(role: Role, place: FindingPlace) -> Iterator[LintFinding]:

@@ -125,4 +125,4 @@ def _only_waits(hook: Mapping) -> bool:
     execute = hook.mapping("exec")
     command = execute.get("command") if execute is not None else None
     words = command if isinstance(command, Sequence) else ()
-    return bool(_WAIT.fullmatch(" ".join(one.text for one in words if isinstance(one, Scalar))))
+    return bool(_WAIT.fullmatch(" ".join(word.text for word in words if isinstance(word, Scalar))))

@@ -58,22 +58,26 @@ def judge_places(
     Where the same value stands at the right place too, the job is right, so that is an ``info``.
     """
     depending = []
-    for one in unread:
-        elsewhere = _elsewhere(one, groups)
-        place = one.place.at_text(one.text)
-        if one.source.reach is Reach.DEPENDS:
-            if not elsewhere and one.key not in GROUP_ANNOTATIONS:
-                depending.append(one)
+    for unread_key in unread:
+        elsewhere = _elsewhere(unread_key, groups)
+        place = unread_key.place.at_text(unread_key.text)
+        if unread_key.source.reach is Reach.DEPENDS:
+            if not elsewhere and unread_key.key not in GROUP_ANNOTATIONS:
+                depending.append(unread_key)
         elif elsewhere:
-            if one.key in OBJECT_KEYS:
+            if unread_key.key in OBJECT_KEYS:
                 continue  # The samples for elastic training have them in the template, too.
-            yield finding("PLACE_REPEATED", place, key=one.key, path=one.source.path)
+            yield finding("PLACE_REPEATED", place, key=unread_key.key, path=unread_key.source.path)
         else:
-            words = {"key": one.key, "path": one.source.path, "kind": one.source.kind}
-            yield finding("PLACE_WITHOUT_EFFECT", place, **words, instead=_instead(one))
+            words = {
+                "key": unread_key.key,
+                "path": unread_key.source.path,
+                "kind": unread_key.source.kind,
+            }
+            yield finding("PLACE_WITHOUT_EFFECT", place, **words, instead=_instead(unread_key))
     if depending:
         first = depending[0]
-        keys = ", ".join(one.key for one in depending)
+        keys = ", ".join(unread_key.key for unread_key in depending)
         where = first.source.write
         yield finding("PLACE_DEPENDS", first.place.at_text(first.text), keys=keys, where=where)
 
@@ -82,26 +86,28 @@ def judge_rank_table(
     keys: Iterable[UnreadKey], groups: Iterable[WorkloadGroup]
 ) -> Iterator[LintFinding]:
     """Return the labels at a ConfigMap that its job lacks: it was read there in old releases."""
-    lacking = [one for one in keys if all(group.label(one.key) is None for group in groups)]
+    lacking = [key for key in keys if all(group.label(key.key) is None for group in groups)]
     return judge_places(lacking, groups)
 
 
-def _elsewhere(one: UnreadKey, groups: Iterable[WorkloadGroup]) -> bool:
+def _elsewhere(unread_key: UnreadKey, groups: Iterable[WorkloadGroup]) -> bool:
     """Return whether all pods with chips get the same value from where it counts."""
     groups = [*groups]
     asking = [group for group in groups if any(role.asks_for_chips() for role in group.roles)]
-    found = [
-        group.label(one.key) if one.is_label else group.annotation(one.key)
+    texts = [
+        group.label(unread_key.key) if unread_key.is_label else group.annotation(unread_key.key)
         for group in asking or groups
     ]
-    return bool(found) and all(text is not None and text.value == one.text.value for text in found)
+    return bool(texts) and all(
+        text is not None and text.value == unread_key.text.value for text in texts
+    )
 
 
-def _instead(one: UnreadKey) -> str:
-    side = "labels" if one.is_label else "annotations"
-    where = one.source.write
-    if not where or (one.key in GROUP_ANNOTATIONS and where != "metadata"):
-        return f"Remove it; no place of a {one.source.kind} reaches the PodGroup."
+def _instead(unread_key: UnreadKey) -> str:
+    side = "labels" if unread_key.is_label else "annotations"
+    where = unread_key.source.write
+    if not where or (unread_key.key in GROUP_ANNOTATIONS and where != "metadata"):
+        return f"Remove it; no place of a {unread_key.source.kind} reaches the PodGroup."
     return f"Write it to the {side} of {where}."
 
 
@@ -127,7 +133,9 @@ def judge(workload: Workload) -> Iterator[LintFinding]:
 
 def _may_be_elsewhere(workload: Workload, key: str, group: WorkloadGroup) -> bool:
     """Whether a label may reach the PodGroup from where it depends on what is installed."""
-    keys = {one.key for one in workload.unread if one.source.reach is Reach.DEPENDS}
+    keys = {
+        unread_key.key for unread_key in workload.unread if unread_key.source.reach is Reach.DEPENDS
+    }
     return key in keys and group.label(key) is None
 
 
@@ -137,7 +145,7 @@ def _is_off(group: WorkloadGroup) -> bool:
 
 
 def _is_without_retries(workload: Workload, group: WorkloadGroup) -> bool:
-    """Whether it has no retries; a value that is no number is a finding by itself."""
+    """Whether it has no retries; a value that is not a number is a finding by itself."""
     label = group.label(FAULT_RETRY_TIMES)
     if label is None:
         return not _may_be_elsewhere(workload, FAULT_RETRY_TIMES, group)
@@ -157,9 +165,9 @@ def _place(workload: Workload, group: WorkloadGroup, key: str) -> FindingPlace:
 
 def _off(workload: Workload, off: list[WorkloadGroup]) -> LintFinding:
     label = off[0].label(FAULT_SCHEDULING)
-    what = "is off" if label is not None else "reaches no pod"
+    state = "is off" if label is not None else "reaches no pod"
     pods = "" if len(off) == len(workload.groups) else f" of {', '.join(_names(off))}"
-    words = {"what": what, "pods": pods, "gets": _gets(workload, off[0])}
+    words = {"what": state, "pods": pods, "gets": _gets(workload, off[0])}
     return finding("RESCHEDULING_OFF", _place(workload, off[0], FAULT_SCHEDULING), **words)
 
 
@@ -169,17 +177,17 @@ def _names(groups: list[WorkloadGroup]) -> list[str]:
 
 def _idle(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
     """Return what stands there and does nothing, because fault-scheduling is off."""
-    found: list[tuple[str, PlacedText]] = []
+    idle: list[tuple[str, PlacedText]] = []
     for key in (POD_RESCHEDULING, FAULT_RETRY_TIMES):
-        found += [(key, source[key]) for source in group.label_sources() if key in source]
+        idle += [(key, source[key]) for source in group.label_sources() if key in source]
     # An elastic job without fault-scheduling is an error by itself.
     if workload.form is WorkloadForm.VCJOB and ELASTIC_SCHEDULING not in workload.labels:
         text = workload.annotations.get(MIN_REPLICAS)
-        found += [] if text is None else [(MIN_REPLICAS, text)]
+        idle += [] if text is None else [(MIN_REPLICAS, text)]
     for key in (RECOVER_STRATEGY, PROCESS_RECOVER_STRATEGY):
         text = group.annotations.get(key)
-        found += [] if text is None else [(key, text)]
-    for key, text in found:
+        idle += [] if text is None else [(key, text)]
+    for key, text in idle:
         if text.value != _IDLE.get(key):
             yield finding("WITHOUT_FAULT_SCHEDULING", workload.place.at_text(text), key=key)
 

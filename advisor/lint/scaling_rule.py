@@ -65,8 +65,8 @@ def judge(rule: Mapping, place: FindingPlace) -> Iterator[LintFinding]:
         words = {"key": "version", "value": _VERSION}
         yield finding("SCALING_RULE_NO_STRING", place.at(version.line), **words)
     elif version.text != _VERSION:
-        why = f"{version.text or '(empty)'} is not {_VERSION}"
-        yield finding("SCALING_RULE_VERSION", place.at(version.line), why=why)
+        reason = f"{version.text or '(empty)'} is not {_VERSION}"
+        yield finding("SCALING_RULE_VERSION", place.at(version.line), why=reason)
     entries = rule.get(LIST)
     if not isinstance(entries, Sequence) or not [*entries.mappings()]:
         line = rule.line_of(LIST)
@@ -92,9 +92,9 @@ def _judge_group(group: Mapping, into: _Entry, place: FindingPlace) -> Iterator[
     for key in (_NAME, _NUMBER, _SERVERS):
         value = group.get(key)
         if not isinstance(value, Scalar):
-            what = "value" if value is None else "value that is no text"
+            shown = "value" if value is None else "value that is not a text"
             line = group.line if value is None else value.line
-            words = {"key": key, "value": f"(no {what})"}
+            words = {"key": key, "value": f"(no {shown})"}
             yield finding("SCALING_RULE_NO_NUMBER", place.at(line), **words)
         elif value.kind is not ScalarKind.STRING:
             yield finding("SCALING_RULE_NO_STRING", place.at(value.line), key=key, value=value.text)

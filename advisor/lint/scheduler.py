@@ -40,9 +40,9 @@ _BOOLEANS = {
 
 def init_arguments(configuration: Mapping) -> Mapping | None:
     """Return the arguments of ``init-params``."""
-    for one in configuration.sequence("configurations"):
-        if one.text("name") == INIT_PARAMS:
-            return one.mapping("arguments")
+    for plugin in configuration.sequence("configurations"):
+        if plugin.text("name") == INIT_PARAMS:
+            return plugin.mapping("arguments")
     return None
 
 
@@ -63,10 +63,10 @@ def judge(arguments: Mapping | None, place: FindingPlace) -> Iterator[LintFindin
             if legal_grace(value.text) is None:
                 yield finding("GRACE_OVER_TIME_INVALID", here, value=value.text or "(empty)")
         elif key in _BOOLEANS and value.text not in ("true", "false"):
-            why = f"{value.text} is neither true nor false, so {_BOOLEANS[key]}"
+            reason = f"{value.text} is neither true nor false, so {_BOOLEANS[key]}"
             instead = 'Write "true" or "false".'
-            yield finding("SCHEDULER_CONFIGURATION", here, key=key, why=why, instead=instead)
-        elif (known := nearest(key, _KEYS)) is not None:
-            why = "no program reads this key"
-            instead = f"Write {known}."
-            yield finding("SCHEDULER_CONFIGURATION", here, key=key, why=why, instead=instead)
+            yield finding("SCHEDULER_CONFIGURATION", here, key=key, why=reason, instead=instead)
+        elif (meant := nearest(key, _KEYS)) is not None:
+            reason = "no program reads this key"
+            instead = f"Write {meant}."
+            yield finding("SCHEDULER_CONFIGURATION", here, key=key, why=reason, instead=instead)

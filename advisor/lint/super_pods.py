@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from advisor.lint.finding import LintFinding, PlacedText
     from advisor.lint.workload import Role, Workload, WorkloadGroup
 
-_MOST_SHOWN = 8
+_MAX_SHOWN = 8
 
 
 def judge(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
@@ -43,8 +43,8 @@ def _judge_block(
     value = go_integer(block.value)
     if value is None or value <= 0:
         instead = 'Write a whole number of chips in quotes, such as sp-block: "16".'
-        shown, why = block.value or "(empty)", "is no number from 1"
-        yield finding("SUPER_POD_BLOCK", place, value=shown, why=why, instead=instead)
+        shown, problem = block.value or "(empty)", "is not a number from 1"
+        yield finding("SUPER_POD_BLOCK", place, value=shown, why=problem, instead=instead)
         return
     selected = role.selector.get(ACCELERATOR_TYPE)
     policy = group.annotation(SCHEDULE_POLICY)
@@ -61,18 +61,18 @@ def _judge_block(
     total = _instance(workload, group)
     if total is not None and total < cards:
         if value != total:
-            why = f"is not the number of cards of an instance, which is {total}"
+            problem = f"is not the number of cards of an instance, which is {total}"
             instead = f'Write sp-block: "{total}"'
-            yield finding("SUPER_POD_BLOCK", place, value=value, why=why, instead=instead)
+            yield finding("SUPER_POD_BLOCK", place, value=value, why=problem, instead=instead)
         return
     if value % cards:
-        why = f"is no multiple of the {cards} cards of a node"
+        problem = f"is not a multiple of the {cards} cards of a node"
     elif total and total % value:
-        why = f"is no divisor of the {total} cards of an instance"
+        problem = f"is not a divisor of the {total} cards of an instance"
     else:
         return
     instead = _legal_blocks(cards, total)
-    yield finding("SUPER_POD_BLOCK", place, value=value, why=why, instead=instead)
+    yield finding("SUPER_POD_BLOCK", place, value=value, why=problem, instead=instead)
 
 
 def _legal_blocks(cards: int, total: int | None) -> str:
@@ -82,7 +82,7 @@ def _legal_blocks(cards: int, total: int | None) -> str:
     legal = [block for block in range(cards, total + 1, cards) if total % block == 0]
     if not legal:
         return f"Ask for a multiple of {cards} cards in an instance, or remove sp-block."
-    shown = [*map(str, legal)] if len(legal) <= _MOST_SHOWN else [str(legal[0]), "...", str(total)]
+    shown = [*map(str, legal)] if len(legal) <= _MAX_SHOWN else [str(legal[0]), "...", str(total)]
     return f"Write one of {', '.join(shown)}." if len(legal) > 1 else f'Write sp-block: "{total}"'
 
 

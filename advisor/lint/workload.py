@@ -70,7 +70,7 @@ class Role:
         return sum(count or 0 for count in self.cards.values())
 
     def asks_for_chips(self) -> bool:
-        """Return whether a pod asks for chips of Ascend; an amount that is no number does."""
+        """Return whether a pod asks for chips of Ascend; an amount that is not a number does."""
         return any(count != 0 for count in self.cards.values())
 
     def asks_volcano_for_chips(self) -> bool:
@@ -109,13 +109,13 @@ class WorkloadGroup:
 
     def label(self, key: str) -> PlacedText | None:
         """Return the first value of a label that one of its sources has."""
-        found = self.labels.get(key)
-        if found is None:
+        text = self.labels.get(key)
+        if text is None:
             for role in self.roles:
-                found = role.labels.get(key)
-                if found is not None:
+                text = role.labels.get(key)
+                if text is not None:
                     break
-        return found
+        return text
 
     def label_sources(self) -> tuple[Texts, ...]:
         """Return everything that Volcano merges into the labels of the job (consumers#2.1)."""
@@ -123,13 +123,13 @@ class WorkloadGroup:
 
     def annotation(self, key: str) -> PlacedText | None:
         """Return the first value of an annotation that the PodGroup or a pod has."""
-        found = self.annotations.get(key)
-        if found is None:
+        text = self.annotations.get(key)
+        if text is None:
             for role in self.roles:
-                found = role.annotations.get(key)
-                if found is not None:
+                text = role.annotations.get(key)
+                if text is not None:
                     break
-        return found
+        return text
 
     def pods(self) -> int | None:
         """Return how many pods it has."""
@@ -234,7 +234,7 @@ class Service:
 
 
 class RuleGroup(NamedTuple):
-    """``server_num_per_group`` of a group in its first entry; ``None`` where that is no number."""
+    """``server_num_per_group`` of a group in its first entry; ``None`` if not a number."""
 
     servers: int | None
     line: int

@@ -51,16 +51,16 @@ class FreeRoom:
         """Return the room for pods like ``pod``; it is one for all that ask for the same."""
         demand = self._placer.demand(job, pod)
         if demand.apart:
-            known = self._apart.get(demand)
-            if known is None:
+            cached_room = self._apart.get(demand)
+            if cached_room is None:
                 result = self._placer.answer_without(demand, pod, self._gone)
-                known = self._apart[demand] = Room(demand, pod, result, self._correct)
-            return known
+                cached_room = self._apart[demand] = Room(demand, pod, result, self._correct)
+            return cached_room
         result = self._placer.answer(demand, pod)
-        known = self._found.get(id(result))
-        if known is None:
-            known = self._found[id(result)] = Room(demand, pod, result, self._correct)
-        return known
+        cached_room = self._found.get(id(result))
+        if cached_room is None:
+            cached_room = self._found[id(result)] = Room(demand, pod, result, self._correct)
+        return cached_room
 
     def take(self, room: Room, count: int) -> None:
         """Take room for ``count`` pods, which must be there."""

@@ -30,7 +30,8 @@ class Need(NamedTuple):
 def need_of(job: SchedulerJob) -> Need:
     """Return what a job with waiting pods needs."""
     if job.has_bad_min_available:
-        text = "its annotation huawei.com/schedule_minAvailable is no integer: the job is invalid"
+        name = "huawei.com/schedule_minAvailable"
+        text = f"its annotation {name} is not an integer: the job is invalid"
         return Need(0, text)
     leaving = next((pod.name for pod in job.pods if pod.is_terminating), "")
     if leaving:
@@ -63,7 +64,7 @@ def short_of(need: Need, demands: Demands, views: Mapping[str, NodeView]) -> str
     taken = _greedy(demands, views)
     if taken >= needed:
         return ""
-    result, pods, lacking = min(demands, key=lambda one: one[0].room)
+    result, pods, lacking = min(demands, key=lambda demand: demand[0].room)
     return f"{taken} of {needed} pods fit; " + _text(len(pods), pods[0], result, lacking)
 
 
@@ -71,7 +72,7 @@ def _greedy(demands: Demands, views: Mapping[str, NodeView]) -> int:
     """Return how many pods fit when those with most cards are placed first."""
     left: dict[str, dict[str, int]] = {}
     taken = 0
-    for result, pods, _ in sorted(demands, key=lambda one: -npu_request(one[1][0])):
+    for result, pods, _ in sorted(demands, key=lambda demand: -npu_request(demand[1][0])):
         requests = {key: value for key, value in pods[0].requests.items() if value > 0}
         waiting = len(pods)
         for name in result.accepts:
@@ -89,7 +90,7 @@ def _greedy(demands: Demands, views: Mapping[str, NodeView]) -> int:
 
 def _text(needed: int, pod: SchedulerPod, result: PlacementResult, lacking: Iterable[str]) -> str:
     cards = npu_request(pod)
-    what = f"{needed} × {counted(cards, 'card')}" if cards else f"{needed} × a pod without chips"
+    shown = f"{needed} × {counted(cards, 'card')}" if cards else f"{needed} × a pod without chips"
     nodes = len(result.accepts)
     takes = f"{counted(nodes, 'node')} take{'s' if nodes == 1 else ''} {result.room}"
-    return "; ".join([f"needs {what}, {takes}", *lacking])
+    return "; ".join([f"needs {shown}, {takes}", *lacking])

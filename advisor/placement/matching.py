@@ -39,8 +39,8 @@ def selector_refusal(pod: SchedulerPod, node: SchedulerNode) -> str:
 def _matches(term: SelectorTerm, node: SchedulerNode) -> bool:
     if not term.labels and not term.fields:
         return False
-    return all(_holds(one, node.labels) for one in term.labels) and all(
-        _holds(one, {"metadata.name": node.name}) for one in term.fields
+    return all(_holds(label, node.labels) for label in term.labels) and all(
+        _holds(field, {"metadata.name": node.name}) for field in term.fields
     )
 
 
@@ -63,28 +63,28 @@ class Apart:
 
         ``gone`` are the uids of pods that leave.
         """
-        found: dict[tuple[str, str], str] = {}
+        refusals: dict[tuple[str, str], str] = {}
         for other in self._carriers:
             if other.uid not in gone and other.uid != pod.uid:
                 for term in other.anti_affinity:
                     if _is_meant(term, pod):
-                        self._close(found, term, other)
+                        self._close(refusals, term, other)
         if pod.anti_affinity:
             for others in self._index.pods.values():
                 for other in others:
                     if other.is_live and other.uid not in gone and other.uid != pod.uid:
                         for term in pod.anti_affinity:
                             if _is_meant(term, other):
-                                self._close(found, term, other)
-        return found
+                                self._close(refusals, term, other)
+        return refusals
 
     def _close(
-        self, found: dict[tuple[str, str], str], term: ApartTerm, other: SchedulerPod
+        self, refusals: dict[tuple[str, str], str], term: ApartTerm, other: SchedulerPod
     ) -> None:
         node = self._index.nodes.get(other.node)
         value = None if node is None else node.labels.get(term.topology)
         if value is not None:
-            found.setdefault((term.topology, value), f"{other.namespace}/{other.name}")
+            refusals.setdefault((term.topology, value), f"{other.namespace}/{other.name}")
 
 
 def own_topologies(pod: SchedulerPod) -> tuple[str, ...]:
@@ -97,26 +97,26 @@ def _is_meant(term: ApartTerm, pod: SchedulerPod) -> bool:
         return False
     if term.namespaces is not None and pod.namespace not in term.namespaces:
         return False
-    return all(_holds(one, pod.labels) for one in term.labels)
+    return all(_holds(label, pod.labels) for label in term.labels)
 
 
-def _holds(one: Requirement, values: Mapping[str, str]) -> bool:
-    value = values.get(one.key)
-    match one.operator:
+def _holds(requirement: Requirement, values: Mapping[str, str]) -> bool:
+    value = values.get(requirement.key)
+    match requirement.operator:
         case "In":
-            return value in one.values
+            return value in requirement.values
         case "NotIn":
-            return value not in one.values
+            return value not in requirement.values
         case "Exists":
             return value is not None
         case "DoesNotExist":
             return value is None
         case "Gt" | "Lt":
             left = go_integer(value or "")
-            right = go_integer(one.values[0]) if len(one.values) == 1 else None
+            right = go_integer(requirement.values[0]) if len(requirement.values) == 1 else None
             if left is None or right is None:
                 return False
-            return left > right if one.operator == "Gt" else left < right
+            return left > right if requirement.operator == "Gt" else left < right
     return False
 
 
@@ -124,7 +124,7 @@ def taint_refusal(pod: SchedulerPod, node: SchedulerNode) -> str:
     """Return the taint of ``node`` that ``pod`` does not tolerate; empty where there is none."""
     for taint in node.taints:
         if taint.effect in _HARD_EFFECTS and not any(
-            _tolerates(one, taint) for one in pod.tolerations
+            _tolerates(toleration, taint) for toleration in pod.tolerations
         ):
             return f"{taint.key}={taint.value}:{taint.effect} is not tolerated"
     return ""
@@ -132,16 +132,22 @@ def taint_refusal(pod: SchedulerPod, node: SchedulerNode) -> str:
 
 def cordon_refusal(pod: SchedulerPod, node: SchedulerNode) -> str:
     """Return why a cordoned ``node`` does not take ``pod``; empty where it does."""
-    if node.is_cordoned and not any(_tolerates(one, _CORDONED) for one in pod.tolerations):
+    if node.is_cordoned and not any(
+        _tolerates(toleration, _CORDONED) for toleration in pod.tolerations
+    ):
         return "it is marked unschedulable"
     return ""
 
 
-def _tolerates(one: Toleration, taint: Taint) -> bool:
-    if one.effect and one.effect != taint.effect:
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
         return False
-    if one.key and one.key != taint.key:
+    if toleration.key and toleration.key != taint.key:
         return False
-    if one.operator == "Exists":
+    if toleration.operator == "Exists":
         return True
-    return bool(one.key) and one.operator in ("", "Equal") and one.value == taint.value
+    return (
+        bool(toleration.key)
+        and toleration.operator in ("", "Equal")
+        and toleration.value == taint.value
+    )

@@ -24,11 +24,11 @@ def acceptance(view: NodeView) -> Acceptance:
 def verdict(view: NodeView) -> NodeVerdict:
     """Return the verdict about a node."""
     reasons = []
-    if why := node_refusal(view):
-        reasons.append(why)
+    if reason := node_refusal(view):
+        reasons.append(reason)
     if not view.is_in_map:
-        why = "NotReady" if not view.node.is_ready else "Dropped"
-        reasons.append(f"{why}: the plugin does not have the node, and its pods are at fault")
+        reason = "NotReady" if not view.node.is_ready else "Dropped"
+        reasons.append(f"{reason}: the plugin does not have the node, and its pods are at fault")
         if not view.node.is_ready and not view.node.taints:
             reasons.append("NoTaint: upstream, it still takes pods that ask for no chip")
     if not view.is_in_table:

@@ -91,12 +91,12 @@ class PlacementResult:
 def link_down_cards(view: NodeView, *, corrected: bool) -> set[str]:
     """Return the cards of which a link is down; upstream compares the codes whole (8, 17)."""
     return {
-        one.npu_name
-        for one in view.faults
-        if one.fault_handling == NOT_HANDLE
+        fault.npu_name
+        for fault in view.faults
+        if fault.fault_handling == NOT_HANDLE
         and (
-            one.fault_code == LINK_DOWN_CODE
-            or (corrected and LINK_DOWN_CODE in one.fault_code.split(","))
+            fault.fault_code == LINK_DOWN_CODE
+            or (corrected and LINK_DOWN_CODE in fault.fault_code.split(","))
         )
     }
 
@@ -165,8 +165,8 @@ class Placer:
             del self._known[demand]
         self._asked = set()
         if changed:
-            for known in self._known.values():
-                known.changed |= changed
+            for answer in self._known.values():
+                answer.changed |= changed
 
     def demand(self, job: SchedulerJob, pod: SchedulerPod) -> Demand:
         """Return what a pod of a job asks for, with what decides about anti-affinity."""
@@ -184,25 +184,25 @@ class Placer:
 
     def answer(self, demand: Demand, pod: SchedulerPod) -> PlacementResult:
         """Return where ``pod`` can go now, which asks for ``demand``."""
-        known = self._known.get(demand)
-        if known is None or demand not in self._asked:
+        answer = self._known.get(demand)
+        if answer is None or demand not in self._asked:
             self._asked.add(demand)
             # A pod elsewhere may open or close a node that is the same as before.
-            if known is None or demand.apart or len(known.changed) * _FEW > len(self._names):
+            if answer is None or demand.apart or len(answer.changed) * _FEW > len(self._names):
                 result = self._compute(demand, pod, self._names)
             else:
-                result = self._updated(demand, pod, known)
+                result = self._updated(demand, pod, answer)
             self._known.pop(demand, None)
-            self._known[demand] = known = _Known(result)
-        return known.result
+            self._known[demand] = answer = _Known(result)
+        return answer.result
 
     def room(
         self, demand: Demand, pod: SchedulerPod, view: NodeView, gone: Collection[str] = ()
     ) -> int:
         """Return how many pods like ``pod`` the node of ``view`` takes, once ``gone`` left."""
         closed = self._closed(demand, pod, gone)
-        why = self._refusal(demand, pod, view, _bad_count(demand), closed)
-        return 0 if why else self._times(demand, pod, view)
+        reason = self._refusal(demand, pod, view, _bad_count(demand), closed)
+        return 0 if reason else self._times(demand, pod, view)
 
     def _closed(
         self, demand: Demand, pod: SchedulerPod, gone: Collection[str]
@@ -226,26 +226,30 @@ class Placer:
             view = self._views.get(name)
             if view is None:
                 continue
-            why = self._refusal(demand, pod, view, bad, closed)
-            if why:
-                refuses[name] = why
+            reason = self._refusal(demand, pod, view, bad, closed)
+            if reason:
+                refuses[name] = reason
             else:
                 accepts[name] = self._times(demand, pod, view)
         room = sum(accepts.values())
         for key in own_topologies(pod) if demand.apart else ():
             # Of several nodes in one domain only one takes such a pod.
-            room = min(room, len({self._views[one].node.labels.get(key, one) for one in accepts}))
+            room = min(
+                room, len({self._views[name].node.labels.get(key, name) for name in accepts})
+            )
         return PlacementResult(LayeredDict(accepts), refuses, frozenset(self._divergences), room)
 
-    def _updated(self, demand: Demand, pod: SchedulerPod, known: _Known) -> PlacementResult:
+    def _updated(self, demand: Demand, pod: SchedulerPod, previous: _Known) -> PlacementResult:
         """Return a result with what changed nodes answer now, the same one where nothing is new."""
-        before = known.result
-        if not known.changed:
+        before = previous.result
+        if not previous.changed:
             return before
-        new = self._compute(demand, pod, sorted(known.changed))
-        accepts, names = _with_rooms(before, new.accepts, known.changed)
-        refuses = _with(before.refuses, new.refuses, known.changed)
-        kept = {one for one in before.divergences if one[1] not in known.changed}
+        new = self._compute(demand, pod, sorted(previous.changed))
+        accepts, names = _with_rooms(before, new.accepts, previous.changed)
+        refuses = _with(before.refuses, new.refuses, previous.changed)
+        kept = {
+            divergence for divergence in before.divergences if divergence[1] not in previous.changed
+        }
         divergences = new.divergences | kept
         if (
             accepts is before.accepts
@@ -253,7 +257,9 @@ class Placer:
             and divergences == before.divergences
         ):
             return before
-        room = before.room + new.room - sum(before.accepts.get(one, 0) for one in known.changed)
+        room = (
+            before.room + new.room - sum(before.accepts.get(name, 0) for name in previous.changed)
+        )
         return PlacementResult(accepts, refuses, divergences, room, names)
 
     def _refusal(
@@ -273,8 +279,8 @@ class Placer:
         for resource, amount in demand.requests:
             if idle.get(resource, 0) < amount:
                 return _insufficient(resource, amount, max(idle.get(resource, 0), 0))
-        if view.is_in_map and (why := self._isolation(demand, view)):
-            return why
+        if view.is_in_map and (reason := self._isolation(demand, view)):
+            return reason
         if not view.node.is_ready:
             if demand.cards:
                 return "NotReady: its condition Ready is not True"
@@ -283,8 +289,8 @@ class Placer:
                 text = "a node that is NotReady takes no pod, whether it has a taint or not"
                 self._divergences.add((12, view.name, text))
                 return "NotReady: its condition Ready is not True"
-        if why := _kubernetes_refusal(pod, view.node, closed):
-            return why
+        if reason := _kubernetes_refusal(pod, view.node, closed):
+            return reason
         if not demand.is_by_cards:
             return ""
         return bad or self._cards(demand, view)
@@ -295,17 +301,17 @@ class Placer:
         ``corrected`` lets pods without chips onto nodes of which only chips are concerned
         (consumers#8-14).
         """
-        if why := node_refusal(view):
-            return why
+        if reason := node_refusal(view):
+            return reason
         if not demand.ignores_sub_health and (view.card_sub_health or view.switch_sub_health):
             which = "a card" if view.card_sub_health else "its switch"
-            why = f"SubHealth: {which} is sub-healthy and the job's strategy is not ignore"
+            reason = f"SubHealth: {which} is sub-healthy and the job's strategy is not ignore"
         elif not view.is_in_table:
-            why = "NotInFaultTable: it has chips and no label accelerator that names them"
-        if why and self._corrected and not demand.cards:
+            reason = "NotInFaultTable: it has chips and no label accelerator that names them"
+        if reason and self._corrected and not demand.cards:
             self._divergences.add((14, view.name, "it takes pods without chips all the same"))
             return ""
-        return why
+        return reason
 
     def _cards(self, demand: Demand, view: NodeView) -> str:
         """Return what is wrong with the cards of a node for a demand (consumers#1.6, 1.9)."""
@@ -355,12 +361,12 @@ def _kubernetes_refusal(
     pod: SchedulerPod, node: SchedulerNode, closed: Mapping[tuple[str, str], str]
 ) -> str:
     """Return what Kubernetes itself has against a node for a pod; empty where nothing."""
-    if why := selector_refusal(pod, node):
-        return f"Selector: {why}"
-    if why := taint_refusal(pod, node):
-        return f"Taint: {why}"
-    if why := cordon_refusal(pod, node):
-        return f"Cordoned: {why}"
+    if reason := selector_refusal(pod, node):
+        return f"Selector: {reason}"
+    if reason := taint_refusal(pod, node):
+        return f"Taint: {reason}"
+    if reason := cordon_refusal(pod, node):
+        return f"Cordoned: {reason}"
     for (key, value), other in closed.items():
         if node.labels.get(key) == value:
             return f"AntiAffinity: {other} is at the same {key}"
@@ -392,15 +398,15 @@ def _bad_count(demand: Demand) -> str:
     )
 
 
-def asks_same(one: SchedulerPod, other: SchedulerPod) -> bool:
+def asks_same(pod: SchedulerPod, other: SchedulerPod) -> bool:
     """Whether two pods of a job have equal demands, by what they have of their own."""
     return (
-        one.requests == other.requests
-        and one.node_selector == other.node_selector
-        and one.node_affinity == other.node_affinity
-        and one.tolerations == other.tolerations
-        and one.anti_affinity == other.anti_affinity
-        and (one.labels == other.labels or not one.anti_affinity)
+        pod.requests == other.requests
+        and pod.node_selector == other.node_selector
+        and pod.node_affinity == other.node_affinity
+        and pod.tolerations == other.tolerations
+        and pod.anti_affinity == other.anti_affinity
+        and (pod.labels == other.labels or not pod.anti_affinity)
     )
 
 
@@ -438,34 +444,34 @@ def _with(before: dict[str, T], new: Mapping[str, T], changed: AbstractSet[str])
     others = {name: value for name, value in new.items() if before.get(name) != value}
     if not dropped and not others:
         return before
-    found = dict(before)
+    merged = dict(before)
     for name in dropped:
-        del found[name]
-    added = [name for name in others if name not in found]
-    found.update(others)
+        del merged[name]
+    added = [name for name in others if name not in merged]
+    merged.update(others)
     if added:
         # Insertion sort would take as long as this does, which knows what is sorted already.
-        return {name: found[name] for name in sorted(found)}
-    return found
+        return {name: merged[name] for name in sorted(merged)}
+    return merged
 
 
 def _with_rooms(
     before: PlacementResult, new: Mapping[str, int], changed: AbstractSet[str]
 ) -> tuple[LayeredDict[int], tuple[str, ...] | None]:
     """Return what nodes take with that of ``changed`` as in ``new``, and the names if they stay."""
-    known = before.accepts
-    dropped = [name for name in changed if name in known and name not in new]
-    others = {name: count for name, count in new.items() if known.get(name) != count}
+    accepts = before.accepts
+    dropped = [name for name in changed if name in accepts and name not in new]
+    others = {name: count for name, count in new.items() if accepts.get(name) != count}
     if not dropped and not others:
-        return known, before.names
-    if not all(map(known.has_place, others)):
-        found = {name: count for name, count in known.items() if name not in changed}
-        found.update(new)
-        return LayeredDict({name: found[name] for name in sorted(found)}), None
-    rooms = known.copy()
+        return accepts, before.names
+    if not all(map(accepts.has_place, others)):
+        kept = {name: count for name, count in accepts.items() if name not in changed}
+        kept.update(new)
+        return LayeredDict({name: kept[name] for name in sorted(kept)}), None
+    rooms = accepts.copy()
     for name in dropped:
         del rooms[name]
-    is_longer = any(name not in known for name in others)
+    is_longer = any(name not in accepts for name in others)
     rooms.update(others)
     return rooms, None if dropped or is_longer else before.names
 

@@ -28,19 +28,21 @@ def with_replacements(
 ) -> tuple[JobDecision, ...]:
     """Return ``decisions`` with what becomes of the pods that are made in place of deleted ones."""
     leaving: dict[str, list[SchedulerPod]] = {}
-    for one in decisions:
-        if one.pods and one.job in jobs:
-            uids = {pod.uid for pod in one.pods}
-            leaving[one.job] = [pod for pod in jobs[one.job].pods if pod.uid in uids]
+    for decision in decisions:
+        if decision.pods and decision.job in jobs:
+            uids = {pod.uid for pod in decision.pods}
+            leaving[decision.job] = [pod for pod in jobs[decision.job].pods if pod.uid in uids]
     for pods in leaving.values():
         pool.release(pods)
-    found = {
+    placed = {
         key: _placed(jobs[key], leaving[key], pool)
         for key in sorted(leaving, key=lambda key: (jobs[key].group.created_at_ms, key))
     }
     return tuple(
-        msgspec.structs.replace(one, replacement=found[one.job]) if one.job in found else one
-        for one in decisions
+        msgspec.structs.replace(decision, replacement=placed[decision.job])
+        if decision.job in placed
+        else decision
+        for decision in decisions
     )
 
 
@@ -55,8 +57,8 @@ def _placed(job: SchedulerJob, pods: Sequence[SchedulerPod], pool: FreeRoom) -> 
     for room, count in counts.items():
         if room.total < count:
             cards = room.demand.cards
-            what = f"{count} × {counted(cards, 'card')}" if cards else f"{count} × no cards"
-            return f"made anew, they do not fit: {what} are needed, there is room for {room.total}"
+            shown = f"{count} × {counted(cards, 'card')}" if cards else f"{count} × no cards"
+            return f"made anew, they do not fit: {shown} are needed, there is room for {room.total}"
         pool.take(room, count)
     rest = not_predicted_of(job)
     return (

@@ -82,17 +82,17 @@ class WaitingJobs:
         for key in keys:
             self._placed.pop(key, None)
             before = self._waiting.pop(key, None)
-            if key in jobs and (found := self._look(jobs[key], placer)).pods:
-                self._waiting[key] = found
+            if key in jobs and (waiting := self._look(jobs[key], placer)).pods:
+                self._waiting[key] = waiting
                 is_new = True
             is_new = is_new or before is not None
         if is_new:
             self._waiting = {key: self._waiting[key] for key in jobs if key in self._waiting}
             self._asked = {}
-            for one in self._waiting.values():
-                for demand, pods in zip(one.demands, one.pods, strict=True):
+            for waiting in self._waiting.values():
+                for demand, pods in zip(waiting.demands, waiting.pods, strict=True):
                     self._asked.setdefault(demand, pods[0])
-            self._demands = {one: one for one in self._asked}
+            self._demands = {asked: asked for asked in self._asked}
         is_changed = False
         for name in changed:
             is_changed = True
@@ -110,14 +110,16 @@ class WaitingJobs:
         if answers == self._answers and not is_new and not (is_changed and self._is_mixed):
             return
         self._answers = answers
-        self._is_mixed = any(len(one.demands) > 1 for one in self._waiting.values())
+        self._is_mixed = any(len(waiting.demands) > 1 for waiting in self._waiting.values())
         shorts: dict[tuple[int, Need], str] = {}
         placed = [
-            self._place(key, one, views, shorts, is_changed=is_changed)
-            for key, one in self._waiting.items()
+            self._place(key, waiting, views, shorts, is_changed=is_changed)
+            for key, waiting in self._waiting.items()
         ]
-        self.placements = tuple([placement for one in placed for placement in one.placements])
-        self.gangs = tuple([one.gang for one in placed])
+        self.placements = tuple(
+            [placement for placed_job in placed for placement in placed_job.placements]
+        )
+        self.gangs = tuple([placed_job.gang for placed_job in placed])
         self.divergences = set().union(*(result.divergences for result, _ in answers.values()))
 
     def _look(self, job: SchedulerJob, placer: Placer) -> _Waiting:
@@ -150,11 +152,11 @@ class WaitingJobs:
         """``shorts``: what jobs that all wait for one demand lack, by that and their need."""
         answers = [self._answers[id(demand)] for demand in waiting.demands]
         is_mixed = len(answers) > 1
-        known = self._placed.get(key)
-        if known is not None and known.answers == answers and not (is_changed and is_mixed):
-            return known
-        if known is not None and all(map(_is_placed_so, known.placements, answers)):
-            placements = known.placements
+        placed = self._placed.get(key)
+        if placed is not None and placed.answers == answers and not (is_changed and is_mixed):
+            return placed
+        if placed is not None and all(map(_is_placed_so, placed.placements, answers)):
+            placements = placed.placements
         else:
             placements = tuple(
                 [
@@ -172,13 +174,13 @@ class WaitingJobs:
             short = short_of(waiting.need, demands, views)
             if not is_mixed:
                 shorts[asked] = short
-        if known is not None and known.gang.short == short:
-            gang = known.gang
+        if placed is not None and placed.gang.short == short:
+            gang = placed.gang
         else:
             group = waiting.group
             gang = Gang(group.namespace, group.name, not short, short, waiting.not_predicted)
-        found = self._placed[key] = _Placed(answers, placements, gang)
-        return found
+        placed = self._placed[key] = _Placed(answers, placements, gang)
+        return placed
 
 
 def _is_placed_so(placement: Placement, answer: _Answer) -> bool:
@@ -193,10 +195,10 @@ def _lacking(
     result: PlacementResult, views: Mapping[str, NodeView], unhealthy: Iterable[str]
 ) -> tuple[str, ...]:
     """Return what the first nodes lack that refuse a demand."""
-    found = []
+    lacking = []
     for name in unhealthy:
         if name in result.refuses:
-            found.append(f"{name} lacks {', '.join(views[name].unhealthy)}")
-            if len(found) == _NAMED_NODES:
+            lacking.append(f"{name} lacks {', '.join(views[name].unhealthy)}")
+            if len(lacking) == _NAMED_NODES:
                 break
-    return tuple(found)
+    return tuple(lacking)

@@ -37,9 +37,13 @@ def cached_pods(judged: Sequence[JudgedPod]) -> tuple[CachedPod, ...]:
     """Return what is kept of the pods that a job has now."""
     return tuple(
         CachedPod(
-            one.pod.name, one.pod.uid, one.pod.node, one.type.value if one.type else "", one.rank
+            judged_pod.pod.name,
+            judged_pod.pod.uid,
+            judged_pod.pod.node,
+            judged_pod.type.value if judged_pod.type else "",
+            judged_pod.rank,
         )
-        for one in judged
+        for judged_pod in judged
     )
 
 
@@ -51,29 +55,31 @@ def judged_again(cached: CachedJob, job: SchedulerJob) -> tuple[JudgedPod, ...]:
     """
     by_uid = {pod.uid: pod for pod in cached.pods}
     faulty = [pod for pod in cached.pods if pod.type]
-    found = []
+    judged = []
     matched = set()
     for pod in job.pods:
         rank = job.ranks[pod.uid]
-        known = by_uid.get(pod.uid)
-        if known is None:
-            known = next((one for one in faulty if pod.name == one.name), None) or next(
-                (one for one in faulty if one.rank == rank), None
-            )
-        if known is not None:
-            matched.add(known.uid)
-        kind = FaultType(known.type) if known is not None and known.type else None
-        found.append(JudgedPod(pod, kind, rank))
-    found += [
+        cached_pod = by_uid.get(pod.uid)
+        if cached_pod is None:
+            cached_pod = next(
+                (cached_pod for cached_pod in faulty if pod.name == cached_pod.name), None
+            ) or next((cached_pod for cached_pod in faulty if cached_pod.rank == rank), None)
+        if cached_pod is not None:
+            matched.add(cached_pod.uid)
+        kind = FaultType(cached_pod.type) if cached_pod is not None and cached_pod.type else None
+        judged.append(JudgedPod(pod, kind, rank))
+    judged += [
         JudgedPod(
-            SchedulerPod(namespace=job.group.namespace, name=one.name, uid="", node=one.node),
-            FaultType(one.type),
-            one.rank,
+            SchedulerPod(
+                namespace=job.group.namespace, name=cached_pod.name, uid="", node=cached_pod.node
+            ),
+            FaultType(cached_pod.type),
+            cached_pod.rank,
         )
-        for one in faulty
-        if one.uid not in matched
+        for cached_pod in faulty
+        if cached_pod.uid not in matched
     ]
-    return tuple(found)
+    return tuple(judged)
 
 
 def is_expired(cached: CachedJob, now: int, grace_over_time: int) -> bool:
@@ -139,8 +145,8 @@ def _widened_by_racks(cached: CachedJob, job: SchedulerJob) -> CachedJob:
         return cached
     stages = [RACK_STAGE] if scheduling.RACK_BLOCK in job.annotations else []
     if job.is_process_recovering:
-        found = _one_later(cached, stages)
-        return msgspec.structs.replace(found, pending=min(found.pending, SUPER_POD_STAGE - 1))
+        later = _one_later(cached, stages)
+        return msgspec.structs.replace(later, pending=min(later.pending, SUPER_POD_STAGE - 1))
     if scheduling.SUPER_POD_BLOCK in job.annotations:
         stages.append(SUPER_POD_STAGE)
     return _one_later(cached, [*stages, JOB_STAGE])
@@ -168,13 +174,13 @@ def with_failed_pods(
         return cached
     new = {pod.uid for pod in failed} & {pod.uid for pod in cached.pods}
     pods = []
-    for one in judged_again(cached, job):
-        kind = one.type
+    for judged_pod in judged_again(cached, job):
+        kind = judged_pod.type
         if kind is None:
-            label = one.pod.labels.get(scheduling.FAULT_TYPE)
+            label = judged_pod.pod.labels.get(scheduling.FAULT_TYPE)
             if label == scheduling.FAULT_TYPE_SOFTWARE:
                 kind = FaultType.PROCESS
-            elif one.pod.uid in new:
+            elif judged_pod.pod.uid in new:
                 kind = FaultType.POD_FAILED
-        pods.append(JudgedPod(one.pod, kind, one.rank))
+        pods.append(JudgedPod(judged_pod.pod, kind, judged_pod.rank))
     return msgspec.structs.replace(cached, pods=cached_pods(pods), is_executed=False)

@@ -55,8 +55,10 @@ class JudgedPod(msgspec.Struct, frozen=True, gc=False):
             self.type.value if self.type else "",
             self.pod.node,
             self.cards,
-            tuple(dict.fromkeys(one.fault_code for one in self.reasons if one.fault_code)),
-            tuple(dict.fromkeys(one.fault_level for one in self.reasons if one.fault_level)),
+            tuple(dict.fromkeys(reason.fault_code for reason in self.reasons if reason.fault_code)),
+            tuple(
+                dict.fromkeys(reason.fault_level for reason in self.reasons if reason.fault_level)
+            ),
         )
 
 
@@ -88,7 +90,7 @@ class FaultPods:
         """Whether anything at all may be wrong with a pod, whatever its job asks for."""
         if pod.phase == "Failed" or scheduling.FAULT_TYPE in pod.labels:
             return True
-        if any(one.last_exit_code or one.exit_code for one in pod.containers):
+        if any(container.last_exit_code or container.exit_code for container in pod.containers):
             return True
         if not pod.node:
             return False
@@ -112,22 +114,22 @@ class FaultPods:
         has_table = view is not None and (view.is_in_table or not view.is_in_map)
         if view is not None and has_table and view.faults:
             reasons = tuple(
-                one
-                for one in view.faults
-                if one.npu_name in used and one.fault_handling != NOT_HANDLE
+                fault
+                for fault in view.faults
+                if fault.npu_name in used and fault.fault_handling != NOT_HANDLE
             )
         cards: tuple[str, ...] = ()
         if view is not None and has_table:
             cards = tuple(name for name in used if name in view.unhealthy)
-        found = self._type(job, pod, view, cards, reasons)
-        if view is not None and view.is_in_map and self._is_stale(found, view):
+        fault_type = self._type(job, pod, view, cards, reasons)
+        if view is not None and view.is_in_map and self._is_stale(fault_type, view):
             self._diverges(4, job, "a document that is too old isolates, and deletes nothing")
-            found = None
-        return JudgedPod(pod, found, rank, cards, reasons)
+            fault_type = None
+        return JudgedPod(pod, fault_type, rank, cards, reasons)
 
-    def _is_stale(self, found: FaultType | None, view: NodeView) -> bool:
+    def _is_stale(self, fault_type: FaultType | None, view: NodeView) -> bool:
         """Whether the document that shows a fault is too old to delete pods for it (R4)."""
-        match found:
+        match fault_type:
             case FaultType.NODE:
                 by_switch = view.source == "switch"
                 return view.name in (self._stale.switch if by_switch else self._stale.host)
@@ -177,8 +179,10 @@ class FaultPods:
             return False
         if pod.phase == "Failed" or not self._corrected:
             return has_ended_badly(pod)
-        failed = [one for one in pod.containers if one.last_exit_code]
-        if pod.restart_policy == "Never" and any(one.exit_code for one in pod.containers):
+        failed = [container for container in pod.containers if container.last_exit_code]
+        if pod.restart_policy == "Never" and any(
+            container.exit_code for container in pod.containers
+        ):
             self._diverges(7, job, "a container has failed, though others of its pod still run")
             return True
         if not failed:
@@ -187,9 +191,9 @@ class FaultPods:
             self._diverges(7, job, "the container was restarted already: its pod stays")
             return False
         fresh = [
-            one
-            for one in failed
-            if self._judged.get(judged_key(pod, one.name), 0) < max(one.restarts, 1)
+            container
+            for container in failed
+            if self._judged.get(judged_key(pod, container.name), 0) < max(container.restarts, 1)
         ]
         if not fresh:
             self._diverges(7, job, "this restart of the container was judged before")
@@ -208,7 +212,7 @@ class FaultPods:
         has = (
             (view is not None and view.switch_sub_health)
             or pod.labels.get(scheduling.FAULT_TYPE) == scheduling.FAULT_TYPE_SUB_HEALTH
-            or any(one.fault_handling == SUB_HEALTH_HANDLING for one in reasons)
+            or any(reason.fault_handling == SUB_HEALTH_HANDLING for reason in reasons)
         )
         if strategy == scheduling.SUB_HEALTH_HOT_SWITCH:
             wanted = pod.annotations.get(scheduling.NEED_VOLCANO_OPE)
@@ -221,7 +225,7 @@ def has_ended_badly(pod: SchedulerPod) -> bool:
 
     Source: docs/spec/consumers.md#2.4, row 4.
     """
-    return pod.phase == "Failed" or any(one.last_exit_code for one in pod.containers)
+    return pod.phase == "Failed" or any(container.last_exit_code for container in pod.containers)
 
 
 def judged_key(pod: SchedulerPod, container: str) -> str:
@@ -239,9 +243,9 @@ def reason_of(judged: Iterable[JudgedPod]) -> FaultType | None:
 
     Source: docs/spec/consumers.md#2.5, R27.
     """
-    types = [one.type for one in judged if one.type is not None]
+    types = [judged_pod.type for judged_pod in judged if judged_pod.type is not None]
     hardware = (FaultType.NODE, FaultType.CARD, FaultType.SUB_HEALTH, FaultType.SEPARATE)
-    for found in types:
-        if found in hardware:
-            return found
+    for fault_type in types:
+        if fault_type in hardware:
+            return fault_type
     return FaultType.POD_FAILED if types else None

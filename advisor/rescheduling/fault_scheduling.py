@@ -35,9 +35,9 @@ def has_platform_marker(judged: Sequence[JudgedPod]) -> bool:
     Source: docs/spec/consumers.md#2.5.
     """
     return any(
-        one.pod.labels.get(scheduling.FAULT_TYPE) == scheduling.FAULT_TYPE_SOFTWARE
-        or any(reason.fault_handling == PRE_SEPARATE for reason in one.reasons)
-        for one in judged
+        judged_pod.pod.labels.get(scheduling.FAULT_TYPE) == scheduling.FAULT_TYPE_SOFTWARE
+        or any(reason.fault_handling == PRE_SEPARATE for reason in judged_pod.reasons)
+        for judged_pod in judged
     )
 
 
@@ -54,25 +54,25 @@ def gate(
 
     It has pods at fault, or a marker for the platform.
     """
-    known = (scheduling.FAULT_SCHEDULING_GRACE, scheduling.FAULT_SCHEDULING_FORCE)
-    has_fault = any(one.type is not None for one in judged)
+    on_values = (scheduling.FAULT_SCHEDULING_GRACE, scheduling.FAULT_SCHEDULING_FORCE)
+    has_fault = any(judged_pod.type is not None for judged_pod in judged)
     if value in scheduling.FAULT_SCHEDULING_EXTERNAL:
         if not has_fault:
             return Gate(Action.NONE, "D6", ("R24",), "an external platform acts, not Volcano")
-        why = f"{value}: Volcano annotates the pods at fault and deletes nothing"
-        return Gate(Action.ANNOTATE, "D6", ("R24",), why, reason_of(judged))
-    if value not in known:
-        why = f"fault-scheduling {value!r} is no supported value"
+        text = f"{value}: Volcano annotates the pods at fault and deletes nothing"
+        return Gate(Action.ANNOTATE, "D6", ("R24",), text, reason_of(judged))
+    if value not in on_values:
+        text = f"fault-scheduling {value!r} is not a supported value"
         rest = "counts as off" if corrected else "is an error in each session, nothing is deleted"
-        return Gate(Action.NONE, "D5", ("R23",), f"{why}: it {rest}")
+        return Gate(Action.NONE, "D5", ("R23",), f"{text}: it {rest}")
     if not has_fault:
-        why = "no pod is at fault; software or PreSeparateNPU asks the platform to restart"
-        return Gate(Action.PLATFORM_RESTART, "D4", ("R25",), why)
+        text = "no pod is at fault; software or PreSeparateNPU asks the platform to restart"
+        return Gate(Action.PLATFORM_RESTART, "D4", ("R25",), text)
     if scheduling.PROCESS_RECOVER_STRATEGY in job.annotations:
-        why = "the annotation ProcessRecoverStrategy keeps Volcano from deleting"
-        return Gate(Action.NONE, "D7", ("R26",), why)
+        text = "the annotation ProcessRecoverStrategy keeps Volcano from deleting"
+        return Gate(Action.NONE, "D7", ("R26",), text)
     reason = reason_of(judged)
     if reason == FaultType.POD_FAILED and (retry_times == 0 or retries_left <= 0):
-        why = f"pods failed by themselves, retries left: {max(retries_left, 0)}"
-        return Gate(Action.NONE, "D8", ("R27",), why, reason)
+        text = f"pods failed by themselves, retries left: {max(retries_left, 0)}"
+        return Gate(Action.NONE, "D8", ("R27",), text, reason)
     return Gate(None, "", ("R27",), "", reason)

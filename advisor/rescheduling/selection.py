@@ -38,7 +38,7 @@ def select(
     ``pending`` counts sessions since the pods at fault have gone. Without ``master_rule`` the
     fault of rank 0 is one as any other (R31).
     """
-    faulty = [one for one in judged if one.type is not None]
+    faulty = [judged_pod for judged_pod in judged if judged_pod.type is not None]
     if job.is_pod_limited:
         return PodSelection(
             _pods(faulty), "D9", Scope.POD, "the job limits it to the pods at fault"
@@ -46,12 +46,12 @@ def select(
     if job.policy == scheduling.RACK_POLICY:
         return _select_rack(job, judged, faulty, pending)
     if job.is_multilevel and not job.block_sizes:
-        why = (
+        reason = (
             "huawei.com/affinity-config gives no tree of blocks: the plugin finds no pod to delete"
         )
-        return PodSelection((), "D15", Scope.JOB, why)
-    if master_rule and (why := _master_fault(job, judged, faulty, pending)):
-        return PodSelection(_pods(judged), "D10", Scope.JOB, why)
+        return PodSelection((), "D15", Scope.JOB, reason)
+    if master_rule and (reason := _master_fault(job, judged, faulty, pending)):
+        return PodSelection(_pods(judged), "D10", Scope.JOB, reason)
     if job.is_multilevel and job.is_pod_rescheduling and pending < JOB_STAGE:
         return _select_blocks(job, judged, pending)
     if job.is_pod_rescheduling and pending < JOB_STAGE:
@@ -59,8 +59,12 @@ def select(
             return PodSelection(
                 _pods(faulty), "D11", Scope.POD, "pod-rescheduling keeps the healthy pods for now"
             )
-        blocks = {_block(job, one.rank) for one in faulty}
-        chosen = [one for one in judged if one.type or _block(job, one.rank) in blocks]
+        blocks = {_block(job, judged_pod.rank) for judged_pod in faulty}
+        chosen = [
+            judged_pod
+            for judged_pod in judged
+            if judged_pod.type or _block(job, judged_pod.rank) in blocks
+        ]
         if job.is_process_recovering:
             chosen = faulty
         return PodSelection(
@@ -83,7 +87,7 @@ def select(
 
 
 def _pods(chosen: Sequence[JudgedPod]) -> tuple[SchedulerPod, ...]:
-    return tuple(one.pod for one in chosen)
+    return tuple(judged_pod.pod for judged_pod in chosen)
 
 
 def _master_fault(
@@ -91,21 +95,27 @@ def _master_fault(
 ) -> str:
     """Return why the master is at fault; empty where it is not (consumers#2.6, rule 2)."""
     if job.is_npu:
-        for one in faulty:
-            worker = one.pod.labels.get(scheduling.REPLICA_TYPE) == scheduling.REPLICA_TYPE_WORKER
-            if one.rank == "0" and not worker:
-                return f"the pod of rank 0, {one.pod.name}, is at fault"
+        for judged_pod in faulty:
+            worker = (
+                judged_pod.pod.labels.get(scheduling.REPLICA_TYPE) == scheduling.REPLICA_TYPE_WORKER
+            )
+            if judged_pod.rank == "0" and not worker:
+                return f"the pod of rank 0, {judged_pod.pod.name}, is at fault"
     if job.is_super_pod and pending >= SUPER_POD_STAGE:
-        blocks = {_block(job, one.rank) for one in faulty}
-        for one in judged:
-            if one.rank == "0" and _block(job, one.rank) in blocks:
-                return f"the pod of rank 0, {one.pod.name}, is in a logical super pod at fault"
+        blocks = {_block(job, judged_pod.rank) for judged_pod in faulty}
+        for judged_pod in judged:
+            if judged_pod.rank == "0" and _block(job, judged_pod.rank) in blocks:
+                return (
+                    f"the pod of rank 0, {judged_pod.pod.name}, is in a logical super pod at fault"
+                )
     if job.is_multilevel and job.is_npu:
         nodes = _nodes_of_blocks(job, judged, pending)
-        for one in judged:
-            worker = one.pod.labels.get(scheduling.REPLICA_TYPE) == scheduling.REPLICA_TYPE_WORKER
-            if one.rank == "0" and not worker and one.pod.node in nodes:
-                return f"the pod of rank 0, {one.pod.name}, is in a block at fault"
+        for judged_pod in judged:
+            worker = (
+                judged_pod.pod.labels.get(scheduling.REPLICA_TYPE) == scheduling.REPLICA_TYPE_WORKER
+            )
+            if judged_pod.rank == "0" and not worker and judged_pod.pod.node in nodes:
+                return f"the pod of rank 0, {judged_pod.pod.name}, is in a block at fault"
     return ""
 
 
@@ -113,23 +123,25 @@ def _select_blocks(job: SchedulerJob, judged: Sequence[JudgedPod], pending: int)
     """Return the pods of the blocks at fault (consumers#2.6, rule 3a)."""
     nodes = _nodes_of_blocks(job, judged, pending)
     chosen = [
-        one
-        for one in judged
-        if one.type or (one.pod.node in nodes and not job.is_process_recovering)
+        judged_pod
+        for judged_pod in judged
+        if judged_pod.type or (judged_pod.pod.node in nodes and not job.is_process_recovering)
     ]
     if pending < SUPER_POD_STAGE:
-        why = "pod-rescheduling keeps the pods on other nodes for now"
-        return PodSelection(_pods(chosen), "D11", Scope.POD, why)
-    why = f"after {SUPER_POD_STAGE} pending sessions the blocks at fault go"
-    return PodSelection(_pods(chosen), "D12", Scope.BLOCK, why)
+        reason = "pod-rescheduling keeps the pods on other nodes for now"
+        return PodSelection(_pods(chosen), "D11", Scope.POD, reason)
+    reason = f"after {SUPER_POD_STAGE} pending sessions the blocks at fault go"
+    return PodSelection(_pods(chosen), "D12", Scope.BLOCK, reason)
 
 
 def _nodes_of_blocks(job: SchedulerJob, judged: Sequence[JudgedPod], pending: int) -> set[str]:
     """Return the nodes of the blocks with a fault, which grow with the pending sessions."""
     height = min(pending // SUPER_POD_STAGE, len(job.block_sizes) - 1)
     size = job.block_sizes[height]
-    blocks = {_index(one.rank, size) for one in judged if one.type}
-    nodes = {one.pod.node for one in judged if _index(one.rank, size) in blocks}
+    blocks = {_index(judged_pod.rank, size) for judged_pod in judged if judged_pod.type}
+    nodes = {
+        judged_pod.pod.node for judged_pod in judged if _index(judged_pod.rank, size) in blocks
+    }
     return nodes - {""}
 
 
@@ -157,16 +169,22 @@ def _select_rack(
 ) -> PodSelection:
     """Return the pods that go by the policy of Ascend 950 racks (consumers#2.6, last paragraph)."""
     rack = _pods_of_block(job, scheduling.RACK_BLOCK)
-    racks = {_index(one.rank, rack) for one in faulty}
-    blocks = {_block(job, one.rank) for one in faulty}
-    for one in judged:
-        if one.rank == "0" and (
-            one.type is not None
-            or (pending >= RACK_STAGE and _index(one.rank, rack) in racks)
-            or (pending >= SUPER_POD_STAGE and _block(job, one.rank) in blocks)
+    racks = {_index(judged_pod.rank, rack) for judged_pod in faulty}
+    blocks = {_block(job, judged_pod.rank) for judged_pod in faulty}
+    for judged_pod in judged:
+        if judged_pod.rank == "0" and (
+            judged_pod.type is not None
+            or (pending >= RACK_STAGE and _index(judged_pod.rank, rack) in racks)
+            or (pending >= SUPER_POD_STAGE and _block(job, judged_pod.rank) in blocks)
         ):
-            return PodSelection(_pods(judged), "D10", Scope.JOB, f"rank 0, {one.pod.name}, is hit")
-    same_rack = [one for one in judged if one.type or _index(one.rank, rack) in racks]
+            return PodSelection(
+                _pods(judged), "D10", Scope.JOB, f"rank 0, {judged_pod.pod.name}, is hit"
+            )
+    same_rack = [
+        judged_pod
+        for judged_pod in judged
+        if judged_pod.type or _index(judged_pod.rank, rack) in racks
+    ]
     if job.is_process_recovering:
         if pending < RACK_STAGE:
             return PodSelection(
@@ -191,5 +209,9 @@ def _select_rack(
         return PodSelection(
             _pods(same_rack), "D11", Scope.RACK_BLOCK, "the rack blocks at fault go"
         )
-    chosen = [one for one in judged if one.type or _block(job, one.rank) in blocks]
+    chosen = [
+        judged_pod
+        for judged_pod in judged
+        if judged_pod.type or _block(job, judged_pod.rank) in blocks
+    ]
     return PodSelection(_pods(chosen), "D12", Scope.SUPER_POD, "the logical super pods at fault go")

@@ -105,8 +105,8 @@ class KeptDecisions:
         self._open.discard(key)
         if decision is not None:
             self.decisions[key] = decision
-        if found := tuple(findings):
-            self.findings[key] = found
+        if listed := tuple(findings):
+            self.findings[key] = listed
         if until is not None:
             self._until[key] = until
 
@@ -188,9 +188,9 @@ class Rescheduling:
         self._count_retries()
         verdicts: dict[str, tuple[JudgedPod, ...]] = {}
         for key in sorted(self._kept.suspects & open_jobs):
-            found = self._evaluate(self._jobs[key])
-            if found is not None:
-                verdicts[key] = found
+            judged_pods = self._evaluate(self._jobs[key])
+            if judged_pods is not None:
+                verdicts[key] = judged_pods
         for key in sorted(self.cached.keys() & open_jobs):
             cached = self.cached[key]
             if not cached.is_executed and key not in forced:
@@ -273,10 +273,10 @@ class Rescheduling:
             self._diverges(7, job, "without fault-retry-times no pod is deleted for its programs")
         return False
 
-    def _release(self, key: str, job: SchedulerJob | None, why: str) -> None:
+    def _release(self, key: str, job: SchedulerJob | None, reason: str) -> None:
         del self.cached[key]
         if job is not None:
-            self._decide(job, Action.RELEASED, "D3", ("R40",), why)
+            self._decide(job, Action.RELEASED, "D3", ("R40",), reason)
 
     def _force(self, key: str) -> bool:
         """Delete by force what is left of a ``grace`` job after its time; return whether it did.
@@ -333,16 +333,16 @@ class Rescheduling:
     def _wait(self, key: str) -> None:
         """Report a job that was acted on and is cached until its pods are back (D3)."""
         cached, job = self.cached[key], self._jobs[key]
-        why = "it was acted on and waits until its pods are gone, made anew and placed"
+        reason = "it was acted on and waits until its pods are gone, made anew and placed"
         if cached.pending:
-            why += f"; {cached.pending} pending sessions"
+            reason += f"; {cached.pending} pending sessions"
         judged = cached_jobs.judged_again(cached, job)
         self._decide(
             job,
             Action.WAIT_COMPLETION,
             "D3",
             ("R40",),
-            why,
+            reason,
             judged=judged,
             deadline_ms=self._deadline_ms(cached),
         )
@@ -353,7 +353,7 @@ class Rescheduling:
             return self._evaluate_again(job) if self._corrected else None
         is_running = job.group.phase in _RUNNING
         judged = self._judge.job(job)
-        has_fault = any(one.type is not None for one in judged)
+        has_fault = any(judged_pod.type is not None for judged_pod in judged)
         if not has_fault and not has_platform_marker(judged):
             self._leave_to_others(job, is_running=is_running)
             return None
@@ -361,21 +361,21 @@ class Rescheduling:
             if not job.is_off:
                 self._diverges(10, job, "an unsupported or joined fault-scheduling counts as off")
             if has_fault:
-                why = "fault-scheduling is absent or off: the job is not evaluated"
-                self._decide(job, Action.NONE, "D2", ("R20",), why, judged=judged)
+                reason = "fault-scheduling is absent or off: the job is not evaluated"
+                self._decide(job, Action.NONE, "D2", ("R20",), reason, judged=judged)
             return None
         if not is_running:
             if has_fault:
-                why = f"its PodGroup is {job.group.phase or 'new'}, not Running or Unknown"
-                self._decide(job, Action.NONE, "D1", ("R21",), why, judged=judged)
+                reason = f"its PodGroup is {job.group.phase or 'new'}, not Running or Unknown"
+                self._decide(job, Action.NONE, "D1", ("R21",), reason, judged=judged)
             return None
         if not has_fault:
             self._gate(job, judged)
             return None
         self.cached[job.key] = cached_jobs.remembered(job, self._value(job), judged, self._now)
-        for one in judged:
-            if one.type is FaultType.SEPARATE:
-                self.link_down.add(one.pod.node)
+        for judged_pod in judged:
+            if judged_pod.type is FaultType.SEPARATE:
+                self.link_down.add(judged_pod.pod.node)
         return judged
 
     def _leave_to_others(self, job: SchedulerJob, *, is_running: bool) -> None:
@@ -385,33 +385,37 @@ class Rescheduling:
             return
         if self._is_off(job):
             row, rules = "D2", ("R20",)
-            why = "fault-scheduling is absent or off: the job is not evaluated"
+            reason = "fault-scheduling is absent or off: the job is not evaluated"
         elif not is_running:
             row, rules = "D1", ("R21",)
-            why = f"its PodGroup is {job.group.phase or 'new'}, not Running or Unknown"
+            reason = f"its PodGroup is {job.group.phase or 'new'}, not Running or Unknown"
         elif not job.retry_times:
             row, rules = "D8", ("R27",)
-            why = (
+            reason = (
                 "fault-retry-times is absent or not above 0: Volcano leaves failed processes alone"
             )
         else:
             row, rules = "D8", ("R22",)
-            why = "Volcano does nothing: the pod has not failed, or its restart was judged before"
-        self._decide(job, Action.NONE, row, rules, why, failed=failed)
+            reason = (
+                "Volcano does nothing: the pod has not failed, or its restart was judged before"
+            )
+        self._decide(job, Action.NONE, row, rules, reason, failed=failed)
 
     def _evaluate_again(self, job: SchedulerJob) -> tuple[JudgedPod, ...] | None:
         """Judge a cached job anew: pods that became faulty since join it (R42)."""
         cached = self.cached[job.key]
-        known = {pod.uid: pod.type for pod in cached.pods if pod.type}
+        types = {pod.uid: pod.type for pod in cached.pods if pod.type}
         gone = set(cached.deleted)
         fresh = {
-            one.pod.uid: one
-            for one in self._judge.job(job)
-            if one.type is not None and one.pod.uid not in gone
+            judged_pod.pod.uid: judged_pod
+            for judged_pod in self._judge.job(job)
+            if judged_pod.type is not None and judged_pod.pod.uid not in gone
         }
-        if all(known.get(uid) == one.type for uid, one in fresh.items()):
+        if all(types.get(uid) == judged_pod.type for uid, judged_pod in fresh.items()):
             return None
-        before = {one.pod.uid: one for one in cached_jobs.judged_again(cached, job)}
+        before = {
+            judged_pod.pod.uid: judged_pod for judged_pod in cached_jobs.judged_again(cached, job)
+        }
         merged = tuple({**before, **fresh}.values())
         self._diverges(6, job, "a fault that follows is acted on while the job is cached")
         self.cached[job.key] = msgspec.structs.replace(
@@ -444,8 +448,8 @@ class Rescheduling:
         pods = tuple(pod for pod in selection.pods if pod.uid and pod.uid not in cached.deleted)
         limit = self._options.max_delete_per_tick
         if limit is not None and self._deleted + len(pods) > limit:
-            why = f"at most {counted(limit, 'pod')} can be deleted at a time"
-            self._decide(job, Action.NONE, selection.row, ("R30",), why, judged=judged)
+            reason = f"at most {counted(limit, 'pod')} can be deleted at a time"
+            self._decide(job, Action.NONE, selection.row, ("R30",), reason, judged=judged)
             return
         self._deleted += len(pods)
         guess = _guess(job) if master_rule else ""
@@ -502,7 +506,7 @@ class Rescheduling:
         """Return the open gate of a job; a closed one is decided here (consumers#2.5)."""
         cached = self.cached.get(job.key)
         value = cached.value if cached else self._value(job)
-        found = gate(
+        decided = gate(
             job,
             value,
             judged,
@@ -510,19 +514,19 @@ class Rescheduling:
             retries_left=self.retries.get(job.key, 0),
             corrected=self._corrected,
         )
-        if found.action is None:
-            return found
+        if decided.action is None:
+            return decided
         patch = None
-        if found.action is Action.ANNOTATE:
-            patch = (scheduling.POD_STATUS, f"Unhealthy-{found.reason}")
+        if decided.action is Action.ANNOTATE:
+            patch = (scheduling.POD_STATUS, f"Unhealthy-{decided.reason}")
             if cached is not None:
                 self.cached[job.key] = msgspec.structs.replace(cached, is_executed=True)
         self._decide(
             job,
-            found.action,
-            found.row,
-            found.rules,
-            found.why,
+            decided.action,
+            decided.row,
+            decided.rules,
+            decided.why,
             judged=judged,
             deadline_ms=None if cached is None else self._deadline_ms(cached),
             patch=patch,
@@ -542,10 +546,10 @@ class Rescheduling:
         """Note the restarts of containers for which retries were used (R22)."""
         if not self._corrected:
             return
-        for one in judged:
-            if one.type is FaultType.POD_FAILED:
-                for container in one.pod.containers:
-                    self.judged[judged_key(one.pod, container.name)] = container.restarts
+        for judged_pod in judged:
+            if judged_pod.type is FaultType.POD_FAILED:
+                for container in judged_pod.pod.containers:
+                    self.judged[judged_key(judged_pod.pod, container.name)] = container.restarts
 
     def _diverges(self, section: int, job: SchedulerJob, text: str) -> None:
         self._findings.setdefault(job.key, []).append(
@@ -558,7 +562,7 @@ class Rescheduling:
         action: Action,
         row: str,
         rules: tuple[str, ...],
-        why: str,
+        reason: str,
         *,
         judged: Sequence[JudgedPod] = (),
         scope: Scope | None = None,
@@ -571,14 +575,16 @@ class Rescheduling:
     ) -> None:
         """``failed`` are pods that are not at fault for Volcano, and whose processes failed."""
         kind = workload_of(job)
-        faults = [one.report() for one in judged if one.type is not None]
+        faults = [judged_pod.report() for judged_pod in judged if judged_pod.type is not None]
         faults += [_as_fault(pod) for pod in failed]
         follows = FollowUp("")
         if pods:
-            is_fault = any(one.type != FaultType.POD_FAILED for one in faults)
+            is_fault = any(fault.type != FaultType.POD_FAILED for fault in faults)
             follows = follow_up(kind, job, pods, self._index, is_fault=is_fault)
         elif action is Action.NONE:
-            ended = failed or [one.pod for one in judged if one.type is FaultType.POD_FAILED]
+            ended = failed or [
+                judged_pod.pod for judged_pod in judged if judged_pod.type is FaultType.POD_FAILED
+            ]
             follows = after_failure(ended, job.pods, self._index)
         self.decisions[job.key] = JobDecision(
             namespace=job.group.namespace,
@@ -587,7 +593,7 @@ class Rescheduling:
             action=action,
             row=row,
             rules=rules,
-            why=why,
+            why=reason,
             scope=scope,
             pods=pods,
             deadline_ms=deadline_ms,
@@ -636,5 +642,5 @@ def _graceful_exit(
 
 
 def _is_sub_health_only(judged: Iterable[JudgedPod]) -> bool:
-    types = {one.type for one in judged if one.type is not None}
+    types = {judged_pod.type for judged_pod in judged if judged_pod.type is not None}
     return types == {FaultType.SUB_HEALTH}

@@ -31,10 +31,10 @@ _base_cards = msgspec.json.Decoder(dict[str, _Card | None])
 @lru_cache(maxsize=32768)
 def base_devices(text: str | None) -> BaseDevices | None:
     """Return the cards of the annotation; ``None`` where it is missing or no JSON."""
-    found = None if text is None else _cards(text)
-    if found is None:
+    cards = None if text is None else _cards(text)
+    if cards is None:
         return None
-    names, has_ids = found
+    names, has_ids = cards
     has_virtual = any(name.count("-") > 1 for name in names)
     return BaseDevices(
         _shared(tuple(name for name in names if name.count("-") == 1)), has_virtual, has_ids
@@ -46,8 +46,8 @@ def without_addresses(text: str) -> str:
 
     What a node has of its own are addresses, which ``base_devices`` does not read.
     """
-    found = _cards(text)
-    return "" if found is None else _text(*found)
+    cards = _cards(text)
+    return "" if cards is None else _text(*cards)
 
 
 def _cards(text: str) -> tuple[tuple[str, ...], bool] | None:

@@ -87,30 +87,30 @@ class DecodedDocuments:
         self._found: dict[str, _Decoded[Any]] = {}
         self._heads: dict[int, Head] = {}
 
-    def read(self, form: EntryForm[E], one: StoredConfigMap) -> _Decoded[E]:
+    def read(self, form: EntryForm[E], config_map: StoredConfigMap) -> _Decoded[E]:
         """Return a document. An entry that did not change is the same object as before.
 
         Raises ``DocumentError``.
 
         Source: docs/spec/consumers.md#1.2.
         """
-        text = _value(one, one.name)
-        known: _Decoded[E] | None = self._found.get(one.name)
-        if known is None:
-            known = self._found[one.name] = _Decoded()
-        known.update(form, text, one.name)
-        return known
+        text = _value(config_map, config_map.name)
+        decoded: _Decoded[E] | None = self._found.get(config_map.name)
+        if decoded is None:
+            decoded = self._found[config_map.name] = _Decoded()
+        decoded.update(form, text, config_map.name)
+        return decoded
 
-    def head(self, one: StoredConfigMap) -> Head:
+    def head(self, config_map: StoredConfigMap) -> Head:
         """Return what distinguishes this ConfigMap from others."""
-        known = self._heads.get(id(one))
-        if known is None:
-            known = self._heads[id(one)] = _head(one)
-        return known
+        cached = self._heads.get(id(config_map))
+        if cached is None:
+            cached = self._heads[id(config_map)] = _head(config_map)
+        return cached
 
     def keep(self, configmaps: Collection[StoredConfigMap]) -> None:
         """Forget the documents that are not there any more."""
-        there = {one.name for one in configmaps}
+        there = {config_map.name for config_map in configmaps}
         for name in [name for name in self._found if name not in there]:
             del self._found[name]
         if len(self._heads) > len(configmaps):
@@ -119,31 +119,35 @@ class DecodedDocuments:
                 del self._heads[key]
 
 
-def _head(one: StoredConfigMap) -> Head:
+def _head(config_map: StoredConfigMap) -> Head:
     """Return the head of a ConfigMap; namespace, name and label decide which informer has it.
 
     Source: docs/spec/consumers.md#1.2.
     """
     label, value = names.CLUSTER_LABEL
-    is_named_for_cluster = one.name == names.CLUSTER_NODE_NAME or one.name.startswith(
+    is_named_for_cluster = config_map.name == names.CLUSTER_NODE_NAME or config_map.name.startswith(
         (names.CLUSTER_DEVICE_PREFIX, names.CLUSTER_SWITCH_PREFIX)
     )
     is_of_cluster = (
         is_named_for_cluster
-        and one.namespace == names.CLUSTER_NAMESPACE
-        and one.labels.get(label) == value
+        and config_map.namespace == names.CLUSTER_NAMESPACE
+        and config_map.labels.get(label) == value
     )
     label, value = names.REPORT_LABEL
-    is_of_device = one.name.startswith(names.DEVICE_INFO_PREFIX)
-    is_of_host = one.name.startswith(names.NODE_INFO_PREFIX)
-    is_of_agent = one.labels.get(label) == value and (
-        (is_of_device and one.namespace == names.DEVICE_INFO_NAMESPACE)
-        or (is_of_host and one.namespace == names.NODE_INFO_NAMESPACE)
+    is_of_device = config_map.name.startswith(names.DEVICE_INFO_PREFIX)
+    is_of_host = config_map.name.startswith(names.NODE_INFO_PREFIX)
+    is_of_agent = config_map.labels.get(label) == value and (
+        (is_of_device and config_map.namespace == names.DEVICE_INFO_NAMESPACE)
+        or (is_of_host and config_map.namespace == names.NODE_INFO_NAMESPACE)
     )
-    version = f"{one.uid}:{one.resource_version}" if one.resource_version else _digest(one)
+    version = (
+        f"{config_map.uid}:{config_map.resource_version}"
+        if config_map.resource_version
+        else _digest(config_map)
+    )
     return Head(
-        one,
-        _key(one),
+        config_map,
+        _key(config_map),
         version,
         is_of_cluster,
         is_of_agent,
@@ -174,7 +178,7 @@ class ClusterCache:
 
     def read(self, configmaps: Iterable[StoredConfigMap]) -> None:
         """Read the ConfigMaps of a session in the order of their writes, deletions first."""
-        heads = [self._documents.head(one) for one in configmaps]
+        heads = [self._documents.head(config_map) for config_map in configmaps]
         there = {head.key for head in heads if self._is_visible(head)}
         for key in sorted(self.seen.keys() - there):
             self._delete(key)
@@ -203,9 +207,9 @@ class ClusterCache:
     def _is_visible(self, head: Head) -> bool:
         return head.is_of_cluster if self._cluster else head.is_of_agent
 
-    def _write(self, key: str, version: str, one: StoredConfigMap) -> None:
+    def _write(self, key: str, version: str, config_map: StoredConfigMap) -> None:
         try:
-            found, event_at_ms = self._take(one)
+            nodes, event_at_ms = self._take(config_map)
         except DocumentError as error:
             before = self.seen.get(key)
             self.seen[key] = SeenConfigMap(
@@ -220,73 +224,79 @@ class ClusterCache:
                 f"The scheduler skips it and keeps what it had before: {error.where}: {error.what}",
             )
             return
-        known = self.seen.get(key)
-        if known is not None and known.nodes == found:
-            found = known.nodes
-        self.seen[key] = SeenConfigMap(version, found, event_at_ms=event_at_ms)
+        seen = self.seen.get(key)
+        if seen is not None and seen.nodes == nodes:
+            nodes = seen.nodes
+        self.seen[key] = SeenConfigMap(version, nodes, event_at_ms=event_at_ms)
 
-    def _take(self, one: StoredConfigMap) -> tuple[tuple[str, ...], int]:
+    def _take(self, config_map: StoredConfigMap) -> tuple[tuple[str, ...], int]:
         """Return the nodes of a ConfigMap and its last event, having taken over its entries."""
-        if one.name == names.CLUSTER_NODE_NAME:
-            hosts = self._documents.read(document_entries.NODES, one)
+        if config_map.name == names.CLUSTER_NODE_NAME:
+            hosts = self._documents.read(document_entries.NODES, config_map)
             self._note(self.nodes, hosts.by_node)
             self._note(hosts.by_node, self.nodes)
             self.nodes = layered(hosts.by_node)
-            return hosts.nodes, _touched_ms(one)
-        if one.name.startswith(names.CLUSTER_DEVICE_PREFIX):
-            devices = self._documents.read(document_entries.DEVICES, one)
-            self._merge(self.devices, one, devices)
-            return devices.nodes, _touched_ms(one) or _newest_ms(devices.by_node.values())
-        if one.name.startswith(names.CLUSTER_SWITCH_PREFIX):
-            switches = self._documents.read(document_entries.SWITCHES, one)
-            self._merge(self.switches, one, switches)
-            return switches.nodes, _touched_ms(one) or _newest_ms(switches.by_node.values())
-        if one.name.startswith(names.NODE_INFO_PREFIX):
-            node = one.name.removeprefix(names.NODE_INFO_PREFIX)
+            return hosts.nodes, _touched_ms(config_map)
+        if config_map.name.startswith(names.CLUSTER_DEVICE_PREFIX):
+            devices = self._documents.read(document_entries.DEVICES, config_map)
+            self._merge(self.devices, config_map, devices)
+            return devices.nodes, _touched_ms(config_map) or _newest_ms(devices.by_node.values())
+        if config_map.name.startswith(names.CLUSTER_SWITCH_PREFIX):
+            switches = self._documents.read(document_entries.SWITCHES, config_map)
+            self._merge(self.switches, config_map, switches)
+            return switches.nodes, _touched_ms(config_map) or _newest_ms(switches.by_node.values())
+        if config_map.name.startswith(names.NODE_INFO_PREFIX):
+            node = config_map.name.removeprefix(names.NODE_INFO_PREFIX)
             self.changed.add(node)
-            host = document_entries.read_node_info(_value(one, NODE_INFO_KEY), one.name)
+            host = document_entries.read_node_info(
+                _value(config_map, NODE_INFO_KEY), config_map.name
+            )
             self.nodes[node] = host
-            return (node,), _touched_ms(one)
-        return self._take_device_info(one)
+            return (node,), _touched_ms(config_map)
+        return self._take_device_info(config_map)
 
-    def _take_device_info(self, one: StoredConfigMap) -> tuple[tuple[str, ...], int]:
+    def _take_device_info(self, config_map: StoredConfigMap) -> tuple[tuple[str, ...], int]:
         """Take over a device-info document (direct mode); an empty text ends the scheduler."""
-        node = one.name.removeprefix(names.DEVICE_INFO_PREFIX)
-        text = _value(one, DEVICE_INFO_KEY)
+        node = config_map.name.removeprefix(names.DEVICE_INFO_PREFIX)
+        text = _value(config_map, DEVICE_INFO_KEY)
         if not text:
             if self._corrected:
                 text = "an empty DeviceInfoCfg is skipped as any other that cannot be read"
-                self.findings.append(Finding.divergence(f"ConfigMap {_key(one)}", text, 2))
+                self.findings.append(Finding.divergence(f"ConfigMap {_key(config_map)}", text, 2))
             else:
-                self.crashed_by = _key(one)
-            raise DocumentError(one.name, DEVICE_INFO_KEY, "is empty; the scheduler crashes on it")
-        device = document_entries.read_device_info(text, one.name)
-        switch = one.data.get(SWITCH_INFO_KEY)
+                self.crashed_by = _key(config_map)
+            raise DocumentError(
+                config_map.name, DEVICE_INFO_KEY, "is empty; the scheduler crashes on it"
+            )
+        device = document_entries.read_device_info(text, config_map.name)
+        switch = config_map.data.get(SWITCH_INFO_KEY)
         if switch:
-            self.switches[node] = document_entries.read_switch_info(switch, one.name)
+            self.switches[node] = document_entries.read_switch_info(switch, config_map.name)
         self.changed.add(node)
         self.devices[node] = device
-        return (node,), _touched_ms(one) or device.UpdateTime * 1000
+        return (node,), _touched_ms(config_map) or device.UpdateTime * 1000
 
-    def _merge(self, cache: LayeredDict[E], one: StoredConfigMap, document: _Decoded[E]) -> None:
+    def _merge(
+        self, cache: LayeredDict[E], config_map: StoredConfigMap, document: _Decoded[E]
+    ) -> None:
         """Take the entries of a document into a cache.
 
         Those that left their document are dropped; upstream keeps them (consumers#8-1).
         """
         entries = document.by_node
         others = cache.others(entries)
-        omitted = list(self._omitted(one, entries)) if self._corrected else []
+        omitted = list(self._omitted(config_map, entries)) if self._corrected else []
         self._note(others, cache)
         cache.update(others)
         for node in omitted:
             cache.pop(node, None)
             self.changed.add(node)
-            text = f"its entry has left {one.name}: it does not count any more"
+            text = f"its entry has left {config_map.name}: it does not count any more"
             self.findings.append(Finding.divergence(f"Node {node}", text, 1))
 
-    def _omitted(self, one: StoredConfigMap, now: Container[str]) -> Iterator[str]:
+    def _omitted(self, config_map: StoredConfigMap, now: Container[str]) -> Iterator[str]:
         """Return the nodes that a document had, and that no document has any more."""
-        key = _key(one)
+        key = _key(config_map)
         before = self.seen.get(key)
         for node in () if before is None else before.nodes:
             if node not in now and not self._is_elsewhere(node, key):
@@ -342,24 +352,24 @@ def has(key: str, kind: str) -> bool:
     return kind_of(key) == kind or (of_agent and kind == "switch")
 
 
-def _key(one: StoredConfigMap) -> str:
-    return f"{one.namespace}/{one.name}"
+def _key(config_map: StoredConfigMap) -> str:
+    return f"{config_map.namespace}/{config_map.name}"
 
 
-def _digest(one: StoredConfigMap) -> str:
+def _digest(config_map: StoredConfigMap) -> str:
     """Return what distinguishes this content from another, where the object has no version."""
     digest = hashlib.sha256()
-    for texts in (one.labels, one.annotations, one.data):
+    for texts in (config_map.labels, config_map.annotations, config_map.data):
         for key in sorted(texts):
             digest.update(f"{len(key)}:{key}{len(texts[key])}:".encode("utf-8", "replace"))
             digest.update(texts[key].encode("utf-8", "replace"))
     return digest.hexdigest()
 
 
-def _value(one: StoredConfigMap, key: str) -> str:
-    text = one.data.get(key)
+def _value(config_map: StoredConfigMap, key: str) -> str:
+    text = config_map.data.get(key)
     if text is None:
-        raise DocumentError(one.name, key, "is missing")
+        raise DocumentError(config_map.name, key, "is missing")
     return text
 
 
@@ -367,10 +377,10 @@ def _newest_ms(entries: Iterable[VolcanoDeviceEntry | VolcanoSwitchEntry]) -> in
     return max((entry.UpdateTime for entry in entries), default=0) * 1000
 
 
-def _touched_ms(one: StoredConfigMap) -> int:
+def _touched_ms(config_map: StoredConfigMap) -> int:
     """Return when a document of ours was touched, in Unix milliseconds; 0 where it was not."""
     try:
-        touched = datetime.fromisoformat(one.annotations.get(TOUCHED, ""))
+        touched = datetime.fromisoformat(config_map.annotations.get(TOUCHED, ""))
         return int(touched.timestamp() * 1000) if touched.tzinfo is not None else 0
     except (ValueError, OverflowError):
         return 0

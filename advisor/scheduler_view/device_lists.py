@@ -98,22 +98,26 @@ class DeviceLists:
             stamp = max(stamp, entry.UpdateTime)
         if listed is not None and listed is not entry:
             self.is_steady = self.is_steady and stamp == now
-            found = NodeMemory(None if stamp == now else stamp, kept, uids, before.link_down_at)
+            memory = NodeMemory(None if stamp == now else stamp, kept, uids, before.link_down_at)
         else:
-            found = NodeMemory(stamp, kept, uids, before.link_down_at)
+            memory = NodeMemory(stamp, kept, uids, before.link_down_at)
         lists = None if listed is None else listed.DeviceList
-        self.is_derived = not found.link_down_at and kept == (lists or {})
+        self.is_derived = not memory.link_down_at and kept == (lists or {})
         if lists is not None and listed is not None:
             self.is_derived = self.is_derived and stamp == listed.UpdateTime
-        return before if found == self.before else found
+        return before if memory == self.before else memory
 
     def _merged(
-        self, listed: VolcanoDeviceEntry, found: Mapping[str, str], kept: dict[str, str], stamp: int
+        self,
+        listed: VolcanoDeviceEntry,
+        values: Mapping[str, str],
+        kept: dict[str, str],
+        stamp: int,
     ) -> dict[str, str]:
         """Return the lists after an entry has passed the gate."""
         merged = dict(kept)
         is_quick = listed.UpdateTime - stamp <= FORCE_UPDATE_SECONDS
-        for key, text in found.items():
+        for key, text in values.items():
             if "-" not in key and is_quick:
                 merged[key] = self._limited(key, kept, text)
             elif self.corrected and key.endswith(FAULT) and _is_worse(kept.get(key), text):
@@ -129,27 +133,29 @@ class DeviceLists:
         for suffix in ("", UNHEALTHY, FAULT, *network):
             key = f"{scheduling.RESOURCE_DOMAIN}{kind}{suffix}"
             if key not in listed:
-                what = "its last value stays in force" if key in kept else "it was never there"
-                self.problems.append(("KEY_OMITTED", f"{key} is not in the entry: {what}"))
+                consequence = (
+                    "its last value stays in force" if key in kept else "it was never there"
+                )
+                self.problems.append(("KEY_OMITTED", f"{key} is not in the entry: {consequence}"))
 
-    def _without_new_pods(self, kept: dict[str, str], known: frozenset[str]) -> dict[str, str]:
+    def _without_new_pods(self, kept: dict[str, str], before: frozenset[str]) -> dict[str, str]:
         """Return ``kept`` without the cards of pods placed since the session before.
 
         Source: docs/spec/consumers.md#1.6.
         """
-        found = dict(kept)
+        lists = dict(kept)
         for pod in self.pods:
-            if pod.uid in known:
+            if pod.uid in before:
                 continue
             for key in kept:
                 cards = pod.annotations.get(key) if "-" not in key else None
                 if cards:
                     taken = set(cards.split(","))
                     left = [
-                        name for name in document_entries.names(found[key]) if name not in taken
+                        name for name in document_entries.names(lists[key]) if name not in taken
                     ]
-                    found[key] = ",".join(left)
-        return found
+                    lists[key] = ",".join(left)
+        return lists
 
     def _maintained(self, entry: VolcanoDeviceEntry | None, now: int) -> VolcanoDeviceEntry | None:
         """Return ``entry`` with the free list that the scheduler makes itself (consumers#1.6)."""

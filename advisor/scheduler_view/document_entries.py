@@ -117,12 +117,12 @@ E = TypeVar("E")
 _NOT_FAST = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 
-def _device(one: _FastDevice) -> VolcanoDeviceEntry:
-    return VolcanoDeviceEntry(one.DeviceList, one.UpdateTime, one.SuperPodID, one.RackID)
+def _device(entry: _FastDevice) -> VolcanoDeviceEntry:
+    return VolcanoDeviceEntry(entry.DeviceList, entry.UpdateTime, entry.SuperPodID, entry.RackID)
 
 
-def _switch(one: _FastSwitch) -> VolcanoSwitchEntry:
-    return VolcanoSwitchEntry(one.FaultCode, one.FaultLevel, one.UpdateTime, one.NodeStatus)
+def _switch(entry: _FastSwitch) -> VolcanoSwitchEntry:
+    return VolcanoSwitchEntry(entry.FaultCode, entry.FaultLevel, entry.UpdateTime, entry.NodeStatus)
 
 
 class EntryForm(NamedTuple, Generic[E]):
@@ -161,24 +161,24 @@ def read_entries(text: str, document: str, form: EntryForm[E], before: Entries[E
 
     An entry that is equal is the same object. Raises ``DocumentError`` for what Go refuses.
     """
-    known, texts = before
+    entries, texts = before
     pieces: dict[str, msgspec.Raw] | None
     try:
         pieces = _pieces.decode(text or "{}")
         if texts is not None and list(pieces) == list(texts):
             others = [key for key, piece in pieces.items() if texts[key] != piece]
-            found = known | {key: form.read_entry(pieces[key]) for key in others}
+            merged = entries | {key: form.read_entry(pieces[key]) for key in others}
         else:
-            found = {key: form.read_entry(piece) for key, piece in pieces.items()}
-            others = list(found)
+            merged = {key: form.read_entry(piece) for key, piece in pieces.items()}
+            others = list(merged)
     except _NOT_FAST:
-        pieces, found = None, decode(text, form.whole, document)
-        others = list(found)
+        pieces, merged = None, decode(text, form.whole, document)
+        others = list(merged)
     for key in others:
-        old = known.get(key)
-        if old == found[key]:
-            found[key] = old
-    return Entries(found, pieces)
+        old = entries.get(key)
+        if old == merged[key]:
+            merged[key] = old
+    return Entries(merged, pieces)
 
 
 def read_device_info(text: str, document: str) -> VolcanoDeviceEntry:
@@ -213,14 +213,14 @@ def read_faults(text: str) -> tuple[CardFault, ...] | None:
         return None
     return tuple(
         CardFault(
-            one.fault_type,
-            one.npu_name,
-            one.large_model_fault_level,
-            one.fault_level,
-            one.fault_handling,
-            one.fault_code,
+            element.fault_type,
+            element.npu_name,
+            element.large_model_fault_level,
+            element.fault_level,
+            element.fault_handling,
+            element.fault_code,
         )
-        for one in elements
+        for element in elements
     )
 
 
@@ -252,7 +252,7 @@ def device_type(keys: Mapping[str, Any]) -> str:
 def _device_type(keys: tuple[str, ...]) -> str:
     if any(key.startswith("huawei.com/npu") for key in keys):
         return "npu"
-    for found in ("Ascend910", "Ascend310P", "Ascend310"):
-        if any(found in key for key in keys):
-            return found
+    for candidate in ("Ascend910", "Ascend310P", "Ascend310"):
+        if any(candidate in key for key in keys):
+            return candidate
     return "Ascend910"

@@ -217,7 +217,7 @@ class _Builder:
         state, source, switch_sub, card_sub = NodeHealthState.HEALTHY, "", False, False
         is_in_table = bool(resource) or not is_npu
         if is_in_map and is_in_table:
-            card_sub = any(one.fault_handling == SUB_HEALTH_HANDLING for one in faults)
+            card_sub = any(fault.fault_handling == SUB_HEALTH_HANDLING for fault in faults)
             source = self._node_fault(host_status, switch_status, snapshot)
             if source:
                 state = NodeHealthState.NODE
@@ -286,12 +286,12 @@ class _Builder:
     def _faults(self, text: str | None) -> tuple[CardFault, ...]:
         if not text or text == "[]":
             return ()
-        found = document_entries.read_faults(text)
-        if found is None:
-            why = "Its -Fault text cannot be read: levels are not known"
-            self.lists.problems.append(("FAULT_LIST_UNREADABLE", why))
+        faults = document_entries.read_faults(text)
+        if faults is None:
+            reason = "Its -Fault text cannot be read: levels are not known"
+            self.lists.problems.append(("FAULT_LIST_UNREADABLE", reason))
             return ()
-        return found
+        return faults
 
 
 def _idle(node: SchedulerNode, pods: Sequence[SchedulerPod]) -> Amounts:

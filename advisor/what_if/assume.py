@@ -54,12 +54,12 @@ def assume(
 ) -> ClusterSnapshot:
     """Return ``snapshot`` as it would be; raise ``ConfigurationError`` for what is not in it."""
     assumed = _Assumed(snapshot, cluster=options.use_cluster_info)
-    for one in assumptions:
+    for assumption in assumptions:
         try:
-            assumed.take(one)
+            assumed.take(assumption)
         except (LookupError, DocumentError) as error:
-            what = str(error.args[0]) if isinstance(error, LookupError) else str(error)
-            raise ConfigurationError("--what-if", [Problem(_text(one), what)]) from None
+            problem = str(error.args[0]) if isinstance(error, LookupError) else str(error)
+            raise ConfigurationError("--what-if", [Problem(_text(assumption), problem)]) from None
     return assumed.snapshot
 
 
@@ -150,8 +150,8 @@ class _Assumed:
         chip = f"{record.chip_type}-{number}"
         chips = record.chips | used
         if chip not in chips:
-            known = ", ".join(sorted(chips)) or "none"
-            raise LookupError(f"{node} has no {chip}, its chips are {known}")
+            shown_chips = ", ".join(sorted(chips)) or "none"
+            raise LookupError(f"{node} has no {chip}, its chips are {shown_chips}")
         kind = CARD_NETWORK_UNHEALTHY if is_network(code) else CARD_UNHEALTHY
         now_ms = -1 if level is _MANUAL else self._before.now_ms
         faults = {*record.faults, CodeFault(kind, chip, level, code, now_ms, level)}
@@ -245,12 +245,14 @@ def code_at(level: ChipLevel) -> str:
     if level is _MANUAL:
         return level.value
     levels = shipped().chip_levels
-    return min(code for code, one in levels.items() if one is level and not is_network(code))
+    return min(
+        code for code, code_level in levels.items() if code_level is level and not is_network(code)
+    )
 
 
 @cache
 def _code_of_node(level: NodeLevel) -> str:
-    return min(code for code, one in shipped().node_levels.items() if one is level)
+    return min(code for code, code_level in shipped().node_levels.items() if code_level is level)
 
 
 def _ended(pod: SchedulerPod, code: int) -> SchedulerPod:
@@ -258,11 +260,13 @@ def _ended(pod: SchedulerPod, code: int) -> SchedulerPod:
     stays = pod.restart_policy == "Never" or (pod.restart_policy == "OnFailure" and code == 0)
     containers = pod.containers or (Container(""),)
     if stays:
-        ended = tuple(msgspec.structs.replace(one, exit_code=code) for one in containers)
+        ended = tuple(
+            msgspec.structs.replace(container, exit_code=code) for container in containers
+        )
         phase = "Succeeded" if code == 0 else "Failed"
         return msgspec.structs.replace(pod, phase=phase, containers=ended)
     return msgspec.structs.replace(
-        pod, containers=tuple(_restarted(one, code) for one in containers)
+        pod, containers=tuple(_restarted(container, code) for container in containers)
     )
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NODE_WORDS = ("UnHealthy", "PreSeparate", "NotReady", "silent", "gone")
 SWITCH_WORDS = ("UnHealthy", "SubHealthy", "PreSeparate")
 CHIP_LEVELS = tuple(level for level in ChipLevel if level is not ChipLevel.NORMAL_NPU)
-_MOST_EXIT = 255
+_MAX_EXIT_CODE = 255
 FORMS = (
     "chip NUMBER of NODE LEVEL",
     "code CODE on chip NUMBER of NODE",
@@ -79,15 +79,15 @@ Assumption: TypeAlias = ChipAtLevel | ChipHasCode | NodeIs | SwitchIs | NodeHeal
 
 def parse_all(texts: Sequence[str]) -> tuple[Assumption, ...]:
     """Return what ``texts`` assume; raise ``ConfigurationError`` with all that is wrong."""
-    found, problems = [], []
+    parsed, problems = [], []
     for text in texts:
         try:
-            found.append(parse(text))
+            parsed.append(parse(text))
         except ValueError as error:
             problems.append(Problem(f"{text[:100]!r}", str(error)))
     if problems:
         raise ConfigurationError("--what-if", problems)
-    return tuple(found)
+    return tuple(parsed)
 
 
 def parse(text: str) -> Assumption:
@@ -109,7 +109,7 @@ def _node(name: str) -> str:
 
 def _chip(number: str) -> int:
     if len(number) > 4:
-        raise ValueError(f"chip {number[:20]} is no physical id of a chip")
+        raise ValueError(f"chip {number[:20]} is not the physical id of a chip")
     return int(number)
 
 
@@ -128,8 +128,8 @@ def _chip_has_code(code: str, chip: str, node: str) -> Assumption:
 
 
 def _pod_exits(namespace: str, name: str, code: str) -> Assumption:
-    if len(code) > 3 or int(code) > _MOST_EXIT:
-        raise ValueError(f"{code[:20]} is no exit code: 0 to {_MOST_EXIT}")
+    if len(code) > 3 or int(code) > _MAX_EXIT_CODE:
+        raise ValueError(f"{code[:20]} is not a valid exit code: 0 to {_MAX_EXIT_CODE}")
     return PodExits(namespace, name, int(code))
 
 

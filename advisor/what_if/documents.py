@@ -65,10 +65,12 @@ class AssumedDocuments:
         self._now_ms = snapshot.now_ms
         self._cluster = cluster
         self._maps: dict[_Key, StoredConfigMap] = {}
-        for one in snapshot.configmaps:
-            self._maps.pop((one.namespace, one.name), None)
-            self._maps[one.namespace, one.name] = one
-        numbers = (go_integer(one.resource_version) or 0 for one in snapshot.configmaps)
+        for config_map in snapshot.configmaps:
+            self._maps.pop((config_map.namespace, config_map.name), None)
+            self._maps[config_map.namespace, config_map.name] = config_map
+        numbers = (
+            go_integer(config_map.resource_version) or 0 for config_map in snapshot.configmaps
+        )
         self._version = max(numbers, default=0)
 
     @property
@@ -82,10 +84,10 @@ class AssumedDocuments:
         Raises ``DocumentError`` for what cannot be read.
         """
         if not self._cluster:
-            found = self._maps.get((DEVICE_INFO_NAMESPACE, device_info_name(node)))
-            if found is None or DEVICE_INFO_KEY not in found.data:
+            config_map = self._maps.get((DEVICE_INFO_NAMESPACE, device_info_name(node)))
+            if config_map is None or DEVICE_INFO_KEY not in config_map.data:
                 return None
-            return device_record(device_info.decode(found.data, found.name))
+            return device_record(device_info.decode(config_map.data, config_map.name))
         place = self._place(CLUSTER_DEVICE_PREFIX, device_info_name(node))
         if place is None:
             return None
@@ -100,9 +102,9 @@ class AssumedDocuments:
             self._put_member(CLUSTER_DEVICE_PREFIX, device_info_name(node), text)
             return
         key = (DEVICE_INFO_NAMESPACE, device_info_name(node))
-        found = self._maps[key]
+        config_map = self._maps[key]
         info = msgspec.structs.replace(
-            device_info.decode(found.data, found.name),
+            device_info.decode(config_map.data, config_map.name),
             free=record.available,
             unhealthy=record.unhealthy,
             network_unhealthy=record.network_unhealthy,
@@ -111,13 +113,15 @@ class AssumedDocuments:
             update_time=stamp,
         )
         data = device_info.encode(info, _family(record))
-        self._write(key, {**found.data, DEVICE_INFO_KEY: data[DEVICE_INFO_KEY]}, REPORT_LABEL)
+        self._write(key, {**config_map.data, DEVICE_INFO_KEY: data[DEVICE_INFO_KEY]}, REPORT_LABEL)
 
     def switch(self, node: str) -> SwitchRecord | None:
         """Return what is published of the switches of ``node``; ``None`` where nothing is."""
         if not self._cluster:
-            found = self._maps.get((DEVICE_INFO_NAMESPACE, device_info_name(node)))
-            return None if found is None else decode_switch_info(found.name, found.data)
+            config_map = self._maps.get((DEVICE_INFO_NAMESPACE, device_info_name(node)))
+            return (
+                None if config_map is None else decode_switch_info(config_map.name, config_map.data)
+            )
         place = self._place(CLUSTER_SWITCH_PREFIX, switch_info_name(node))
         if place is None:
             return None
@@ -139,8 +143,10 @@ class AssumedDocuments:
     def server(self, node: str) -> NodeRecord | None:
         """Return what is published of the host of ``node``; ``None`` where nothing is."""
         if not self._cluster:
-            found = self._maps.get((NODE_INFO_NAMESPACE, node_info_name(node)))
-            return None if found is None else decode_node_info(found.name, found.data)
+            config_map = self._maps.get((NODE_INFO_NAMESPACE, node_info_name(node)))
+            return (
+                None if config_map is None else decode_node_info(config_map.name, config_map.data)
+            )
         place = self._place(CLUSTER_NODE_NAME, node_info_name(node))
         if place is None:
             return None
@@ -159,8 +165,8 @@ class AssumedDocuments:
         self._write((NODE_INFO_NAMESPACE, node_info_name(node)), data, REPORT_LABEL)
 
     def _entries(self, name: str) -> dict[str, str]:
-        found = self._maps.get((CLUSTER_NAMESPACE, name))
-        text = "" if found is None else found.data.get(name, "")
+        config_map = self._maps.get((CLUSTER_NAMESPACE, name))
+        text = "" if config_map is None else config_map.data.get(name, "")
         try:
             return entry_texts(text, name)
         except DocumentError:
@@ -186,7 +192,7 @@ class AssumedDocuments:
         first = prefix if prefix == CLUSTER_NODE_NAME else f"{prefix}0"
         name = min(self._names(prefix), default=first) if place is None else place[0]
         entries = {**self._entries(name), key: text}
-        value = value_of(member(one, entries[one]) for one in sorted(entries))
+        value = value_of(member(entry, entries[entry]) for entry in sorted(entries))
         self._write((CLUSTER_NAMESPACE, name), {name: value}, CLUSTER_LABEL)
 
     def _write(self, key: _Key, data: Mapping[str, str], label: tuple[str, str]) -> None:
@@ -210,4 +216,4 @@ def _faults_in(entry: str, chip_type: str) -> tuple[DeviceFault, ...]:
 
 def _family(record: DeviceRecord) -> Family:
     """Return a family that writes its chips as ``record`` has them; nothing else of it is used."""
-    return next(one for one in FAMILIES.values() if one.device_type == record.chip_type)
+    return next(family for family in FAMILIES.values() if family.device_type == record.chip_type)

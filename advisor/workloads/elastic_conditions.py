@@ -76,7 +76,7 @@ def original_of(job: VcJob) -> Size | None:
 
 
 def min_replicas(job: VcJob) -> int:
-    """Return ``minReplicas``, 1 where it is no number."""
+    """Return ``minReplicas``, 1 where it is not a number."""
     return go_integer(job.annotations.get(scheduling.MIN_REPLICAS, "")) or 1
 
 
@@ -87,8 +87,8 @@ def fewest_pods(job: VcJob) -> int:
 
 def unmet(job: VcJob) -> tuple[Unmet, ...]:
     """Return all conditions that do not hold, in the order of the table."""
-    found = ((one.name, one.problem(job)) for one in CONDITIONS)
-    return tuple(Unmet(name, text) for name, text in found if text is not None)
+    problems = ((condition.name, condition.problem(job)) for condition in CONDITIONS)
+    return tuple(Unmet(name, text) for name, text in problems if text is not None)
 
 
 def _kept(job: VcJob) -> str | None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _FAILED_EVENTS = frozenset({"PodFailed", "*"})
 _KILLING = frozenset({"RestartJob", "TerminateJob", "AbortJob", "CompleteJob"})
 """Actions of a policy with which the controller of vcjobs ends all pods of the job."""
-_MOST_NAMES = 3
+_MAX_NAMES = 3
 
 
 def has_failed_process(pod: SchedulerPod) -> bool:
@@ -36,12 +36,14 @@ def has_failed_process(pod: SchedulerPod) -> bool:
 
 
 def _is_restarted(pod: SchedulerPod) -> bool:
-    return any(one.last_exit_code for one in pod.containers)
+    return any(container.last_exit_code for container in pod.containers)
 
 
 def _has_ended_container(pod: SchedulerPod) -> bool:
     """Whether a container has failed for good, and others of its pod may still run."""
-    return pod.restart_policy == "Never" and any(one.exit_code for one in pod.containers)
+    return pod.restart_policy == "Never" and any(
+        container.exit_code for container in pod.containers
+    )
 
 
 def after_failure(
@@ -51,29 +53,31 @@ def after_failure(
 
     ``members`` are all pods of the PodGroup.
     """
-    found: list[FollowUp] = []
+    follow_ups: list[FollowUp] = []
     partly = [pod for pod in pods if pod.phase != "Failed" and _has_ended_container(pod)]
     if partly:
         text = f"a container of {_names(partly)} has ended and is not started again"
-        found.append(FollowUp(f"{text} (restartPolicy Never), others of the pod still run"))
+        follow_ups.append(FollowUp(f"{text} (restartPolicy Never), others of the pod still run"))
     restarted = [pod for pod in pods if pod.phase != "Failed" and _is_restarted(pod)]
     if restarted:
         policies = sorted({pod.restart_policy for pod in restarted})
         text = f"the kubelet restarts the container of {_names(restarted)} in place"
-        found.append(FollowUp(f"{text} (restartPolicy {', '.join(policies)})"))
+        follow_ups.append(FollowUp(f"{text} (restartPolicy {', '.join(policies)})"))
         of_lws = [pod for pod in restarted if scheduling.LWS_NAME in pod.labels]
         if of_lws:
-            found.append(after_lws(of_lws, index))
+            follow_ups.append(after_lws(of_lws, index))
     makers: dict[tuple[str, str], list[SchedulerPod]] = {}
     for pod in pods:
         if pod.phase == "Failed":
             key = ("", "") if pod.owner is None else (pod.owner.kind, pod.owner.name)
             makers.setdefault(key, []).append(pod)
-    found += [_ended(kind, name, ended, members, index) for (kind, name), ended in makers.items()]
+    follow_ups += [
+        _ended(kind, name, ended, members, index) for (kind, name), ended in makers.items()
+    ]
     return FollowUp(
-        "; ".join(one.text for one in found),
-        tuple(dict.fromkeys(pod for one in found for pod in one.deleted)),
-        "; ".join(dict.fromkeys(one.gap for one in found if one.gap)),
+        "; ".join(follow_up.text for follow_up in follow_ups),
+        tuple(dict.fromkeys(pod for follow_up in follow_ups for pod in follow_up.deleted)),
+        "; ".join(dict.fromkeys(follow_up.gap for follow_up in follow_ups if follow_up.gap)),
     )
 
 
@@ -96,11 +100,11 @@ def lone_failures(
         return []
     index = SnapshotIndex()
     index.update(snapshot)
-    found = []
+    failures = []
     for pod in failed:
         follows = after_failure([pod], [pod], index)
         fault = FaultPod(pod.namespace, pod.name, pod.uid, FaultType.POD_FAILED.value, pod.node)
-        found.append(
+        failures.append(
             JobDecision(
                 namespace=pod.namespace,
                 job=f"{pod.namespace}/{pod.name}",
@@ -115,7 +119,7 @@ def lone_failures(
                 gap=follows.gap,
             )
         )
-    return found
+    return failures
 
 
 def _ended(
@@ -174,26 +178,28 @@ def _ended_of_pod_set(
     index: SnapshotIndex,
 ) -> FollowUp:
     # A StormService gives its PodSets no recoveryPolicy, so one that is not there has the default.
-    found = index.workloads.get(("PodSet", pods[0].namespace, name))
-    policy = scheduling.POD_SET_REPLACE if found is None else found.policy
-    why = "AIBrix makes no pod while one of its name is there"
+    pod_set = index.workloads.get(("PodSet", pods[0].namespace, name))
+    policy = scheduling.POD_SET_REPLACE if pod_set is None else pod_set.policy
+    reason = "AIBrix makes no pod while one of its name is there"
     if policy != scheduling.POD_SET_RECREATE:
-        return FollowUp(f"{stays}: {why}")
+        return FollowUp(f"{stays}: {reason}")
     mine = pods[0].owner
     others = [pod for pod in members if pod.is_live and pod.owner == mine]
     if not others:
-        return FollowUp(f"{stays}: {why}")
+        return FollowUp(f"{stays}: {reason}")
     text = f"the PodSet controller of AIBrix deletes {_names(others)} and makes them anew"
-    return FollowUp(f"{text} (recoveryPolicy Recreate); {stays}: {why}", _refs(others))
+    return FollowUp(f"{text} (recoveryPolicy Recreate); {stays}: {reason}", _refs(others))
 
 
 def _ended_of_vcjob(job: VcJob, stays: str, members: Sequence[SchedulerPod]) -> FollowUp:
     """Return what the controller of vcjobs does; policies of a task go before those of the job."""
-    policies = [*(one for task in job.tasks for one in task.policies), *job.policies]
-    if any(not one.events for one in policies):
+    policies = [*(policy for task in job.tasks for policy in task.policies), *job.policies]
+    if any(not policy.events for policy in policies):
         called = f"Job {job.key} has a policy for an exit code"
         return FollowUp(f"not known: {called}", gap=f"{called}, which is not read")
-    action = next((one.action for one in policies if _FAILED_EVENTS.intersection(one.events)), "")
+    action = next(
+        (policy.action for policy in policies if _FAILED_EVENTS.intersection(policy.events)), ""
+    )
     if not action:
         end = "the job ends when all its pods have ended"
         return FollowUp(f"{stays}: the vcjob has no policy for PodFailed; {end}")
@@ -208,8 +214,8 @@ def _ended_of_vcjob(job: VcJob, stays: str, members: Sequence[SchedulerPod]) -> 
 
 def _names(pods: Sequence[SchedulerPod]) -> str:
     names = [pod.name for pod in pods]
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f"{', '.join(names[:_MOST_NAMES])}{more}"
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return f"{', '.join(names[:_MAX_NAMES])}{more}"
 
 
 def _refs(pods: Iterable[SchedulerPod]) -> tuple[PodRef, ...]:

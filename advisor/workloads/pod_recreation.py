@@ -63,8 +63,8 @@ def _follow_up(
     match kind:
         case WorkloadKind.VCJOB:
             owner = job.group.owner or next((pod.owner for pod in job.pods if pod.owner), None)
-            found = index.vcjobs.get((job.group.namespace, owner.name)) if owner else None
-            return follow_up_of_vcjob(found, pods, is_fault=is_fault)
+            vcjob = index.vcjobs.get((job.group.namespace, owner.name)) if owner else None
+            return follow_up_of_vcjob(vcjob, pods, is_fault=is_fault)
         case WorkloadKind.OME_DEPLOYMENT:
             replacements = counted(len(pods), "replacement")
             return f"the ReplicaSet controller makes {replacements} with new names"
@@ -92,11 +92,11 @@ def after_lws(
     groups = {
         pod.labels.get(scheduling.LWS_GROUP_INDEX, ""): index.group_of_lws(pod) for pod in pods
     }
-    found = [_after_lws(group, index, gone) for group in groups.values()]
+    follow_ups = [_after_lws(group, index, gone) for group in groups.values()]
     return FollowUp(
-        "; ".join(one.text for one in found),
-        tuple(pod for one in found for pod in one.deleted),
-        "; ".join(dict.fromkeys(one.gap for one in found if one.gap)),
+        "; ".join(step.text for step in follow_ups),
+        tuple(pod for step in follow_ups for pod in step.deleted),
+        "; ".join(dict.fromkeys(step.gap for step in follow_ups if step.gap)),
     )
 
 
@@ -116,9 +116,9 @@ def _after_lws(
         return FollowUp(whole, deleted)
     alone = "makes the pod anew, others of its group stay" if gone else "does nothing more"
     if owner is None:
-        why = f"not known: {called} is not there, and so its restartPolicy"
+        reason = f"not known: {called} is not there, and so its restartPolicy"
         default = scheduling.LWS_RECREATE_ON_RESTART
-        text = f"{why}. With {default}, the default, {whole}; with None no other pod goes"
+        text = f"{reason}. With {default}, the default, {whole}; with None no other pod goes"
         return FollowUp(text, gap=f"{called} is not there: what LWS does about its group")
     if owner.policy == scheduling.LWS_RECREATE_AFTER_START and (short := _pending(group, owner)):
         return FollowUp(f"{called} has restartPolicy {owner.policy}, and {short}: it {alone}")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.episodes")
 
 LARGEST_ROW = 2 << 20
-"""Bytes: a larger row fits into no batch (``stores.mqtt.channel_codec``) and is reported as
+"""Bytes: a larger row fits into no batch (``stores.mqtt.channel``) and is reported as
 lost.
 """
 

@@ -13,13 +13,12 @@ import logging
 import sqlite3
 from typing import TYPE_CHECKING, NoReturn
 
-import msgspec
-
 from agent.history_forwarding.ack_window import AckWindow, Sent
 from agent.history_forwarding.batch import batch_of
 from agent.journal.file import FILE_NAME
 from agent.journal.unacknowledged import read_behind, read_unacknowledged
 from contract.errors import StoreError
+from contract.pages.agent_status import HistoryForwarderStatus
 from pacing.waiting import is_set_within, now_seconds
 from service.log.trouble import Trouble
 from stores.base import HistoryAck, HistoryBatch
@@ -40,23 +39,6 @@ _BYTES = 64 << 10
 _SEND_SECONDS = 10.0
 _AGAIN_SECONDS = 1.0
 _TROUBLE = (sqlite3.Error, OSError)
-
-
-class HistoryForwarderStatus(msgspec.Struct, frozen=True):
-    """How far the aggregator is behind the journal.
-
-    ``behind``: unacknowledged rows of changes, the oldest of them from ``since_ms``.
-    ``acknowledged``: the sequence up to which the aggregator has everything, ``None`` until it
-    acknowledged one to this process. ``sent`` batches were sent, and ``repeats`` times sending
-    began again.
-    """
-
-    behind: int
-    since_ms: int | None
-    acknowledged: int | None
-    sent: int
-    repeats: int
-    trouble: str | None
 
 
 class HistoryForwarder:

@@ -16,14 +16,13 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from agent.journal.file import FILE_NAME, JournalFile, moved_aside, sync_to_disk
 from agent.journal.retention import MAX_AGE_MS, MAX_BYTES
 from agent.journal.rows import JournalRow, RowKind, body_of
 from agent.journal.slow_commits import SlowCommits
 from contract.counted import counted
 from contract.errors import JournalError
+from contract.pages.agent_status import JournalStatus
 from service.log.trouble import Trouble
 
 if TYPE_CHECKING:
@@ -39,23 +38,6 @@ _PRUNE_SECONDS = 60.0
 _CLOSE_SECONDS = 2.0
 _ROW_BYTES = 64
 _TROUBLE = (sqlite3.Error, OSError, JournalError)
-
-
-class JournalStatus(msgspec.Struct, frozen=True):
-    """The state of the journal, for metrics and the API. ``trouble`` is ``None`` while it works.
-
-    ``changes_unacknowledged``: rows of changes that retention deleted before an aggregator
-    acknowledged them.
-    """
-
-    trouble: str | None
-    trouble_since_ms: int | None
-    gaps: int
-    rows_written: int
-    rows_held: int
-    rows_dropped: int
-    unsynced: str | None
-    changes_unacknowledged: int = 0
 
 
 class Journal:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from agent.policy.state import Upgrade
+from contract.pages.agent_status import Upgrade
 from pacing.token_bucket import TokenBucket
 from stores.base import KubernetesEvent
 

@@ -12,14 +12,13 @@ import logging
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NoReturn
 
-import msgspec
-
 from agent.journal.rows import RowKind, body_of, changes_of, decoded, inputs_of
 from agent.kubernetes_events.correlator import EventCorrelator, Item, Other
 from agent.kubernetes_events.event_rules import EventRules
 from agent.kubernetes_events.text import Reporter, event_of, releases
 from agent.policy.step import PolicyCall
 from contract.errors import JournalError, StoreError, StoreForbidden, StoreRefused
+from contract.pages.agent_status import EventsStatus
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
 from service.log.trouble import Trouble
@@ -48,19 +47,6 @@ _RIGHTS_SECONDS = 5.0
 _DOCUMENT_FIRST_SECONDS = 0.05
 """How long Events wait for the document of the same change: schedulers wait for that one."""
 _INPUTS_PER_MARK = 256
-
-
-class EventsStatus(msgspec.Struct, frozen=True):
-    """The state of the Events, for metrics and pages.
-
-    ``trouble`` is ``None`` while they are accepted.
-    """
-
-    sent: int
-    merged: int
-    waiting: int
-    refused: int
-    trouble: str | None
 
 
 def reporter_of(node: str, environment: Mapping[str, str]) -> Reporter:

@@ -14,11 +14,10 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-import msgspec
-
 from agent.node.labels import ANNOTATION, LABEL
 from agent.node.serial_number import ANNOTATION as SERIAL_NUMBER
 from contract.errors import StoreConflict, StoreError, StoreRefused
+from contract.pages.agent_status import NodeObjectStatus
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
 from service.log.trouble import Trouble
@@ -42,18 +41,6 @@ _AGAIN_SECONDS = 1.0
 _REFUSED_SECONDS = 60.0
 _SHOWN_SECONDS = 5.0
 """How long a watch may take to show what was written."""
-
-
-class NodeObjectStatus(msgspec.Struct, frozen=True):
-    """The state of the writer, for metrics and pages.
-
-    ``conflicts``: keys that another program writes.
-    """
-
-    writes: int
-    foreign_writes: int
-    conflicts: tuple[str, ...]
-    trouble: str | None
 
 
 class NodeObjectWriter:

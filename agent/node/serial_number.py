@@ -11,10 +11,9 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-import msgspec
-
 from collectors.bmc import BmcSection
 from contract.errors import BmcError, ToolError
+from contract.pages.agent_status import SerialNumberStatus
 from dcmi_shim.ipmi.bmc import Ipmi
 from dcmi_shim.library.discovery import VendorPaths
 from service.log.trouble import Trouble
@@ -28,13 +27,6 @@ log = logging.getLogger("agent.serial_number")
 
 ANNOTATION = "product-serial-number"
 _MAX_PAUSE_SECONDS = 60.0
-
-
-class SerialNumberStatus(msgspec.Struct, frozen=True):
-    """The serial number for pages; ``None`` until the BMC has returned one."""
-
-    number: str | None
-    trouble: str | None
 
 
 class SerialNumber:

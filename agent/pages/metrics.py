@@ -20,14 +20,18 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from agent.history_forwarding.forwarder import HistoryForwarderStatus
-    from agent.kubernetes_events.sender import EventsStatus
-    from agent.node.node_object import NodeObjectStatus
     from agent.pages.npu_exporter import Cards
-    from agent.pages.status import AgentStatus, HeldFaultStatus, PublicationStatus
-    from agent.publishing.fault_service import FaultServiceStatus
     from agent.publishing.publication import Publication
-    from agent.shadow.difference_log import ShadowStatus
+    from contract.pages.agent_status import (
+        AgentStatus,
+        EventsStatus,
+        FaultServiceStatus,
+        HeldFaultStatus,
+        HistoryForwarderStatus,
+        NodeObjectStatus,
+        PublicationStatus,
+        ShadowStatus,
+    )
 
 _BOUNDS = [*map(str, BUCKETS_SECONDS), "+Inf"]
 

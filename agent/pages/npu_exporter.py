@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from agent.pages.status import HeldFaultStatus
     from contract.observation import Subject
+    from contract.pages.agent_status import HeldFaultStatus
     from dcmi_shim.driver import Driver
     from dcmi_shim.values import Chip, Inventory
     from stores.base import PodUsage

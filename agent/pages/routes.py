@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.pages import metrics
-from agent.pages.status import AgentStatus, fault_row, isolation_rows
+from agent.pages.status import fault_row, isolation_rows
+from contract.pages.agent_status import AgentStatus
 from contract.pages.changes import BlindChange, FaultChange
 from service.pages import daemon_pages, event_stream, fault_page, history_page, operations
 from service.pages.operations import Operation

@@ -8,19 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from agent.chip_allocation import AllocationStatus
 from agent.chip_removal import is_answering
-from agent.history_forwarding.forwarder import HistoryForwarderStatus
-from agent.journal.journal import JournalStatus
-from agent.kubernetes_events.sender import EventsStatus
-from agent.node.node_object import NodeObjectStatus
-from agent.node.serial_number import SerialNumberStatus
-from agent.policy.state import Upgrade
 from agent.publishing import vigil_key
-from agent.publishing.fault_service import FaultServiceStatus
-from agent.shadow.difference_log import ShadowStatus
 from collectors.chip_faults.collector import HEALTH
 from collectors.links.collector import LINK_UP
 from collectors.registry import GAUGES
@@ -28,6 +17,18 @@ from contract.codes.levels import ChipLevel
 from contract.codes.policies import AUTOFILL_CODE
 from contract.observation import Subject, chip_subject
 from contract.operator_rules.fault_configuration import DOCUMENTS
+from contract.pages.agent_status import (
+    ChipStatus,
+    DriverStatus,
+    FaultConfigurationStatus,
+    FaultDocumentStatus,
+    FaultProblemStatus,
+    HeartbeatStatus,
+    HeldFaultStatus,
+    OldHeartbeatStatus,
+    PublicationStatus,
+    ShadowStatus,
+)
 from contract.pages.blind import BlindStatus
 from contract.pages.faults import FaultStatus, names_of
 from contract.pages.subjects import subject_name
@@ -46,221 +47,6 @@ if TYPE_CHECKING:
 
 _PROBLEMS_SHOWN = 100
 _WATCH_FAILS_MS = 30_000
-
-
-class ChipStatus(msgspec.Struct, frozen=True):
-    """One chip: its level and whether anything is known about it.
-
-    ``health`` is the driver's word (0 healthy, 1 minor, 2 major, 3 critical), ``link_up`` what the
-    tool shows; ``None`` where there is no answer. ``upgrades`` are the rules that raise a code of
-    it, whether the code holds or not. Without ``was_read`` the driver never listed its codes, and
-    the level is that of other sources. ``listed``: the driver lists the chip; ``answers``: its last
-    calls were answered. A chip that is not listed is known from before.
-    """
-
-    chip: int
-    device: str
-    health: int | None
-    link_up: bool | None
-    was_read: bool
-    level: str
-    faults: int
-    upgrades: tuple[Upgrade, ...]
-    blind: tuple[BlindStatus, ...]
-    listed: bool = True
-    answers: bool = True
-
-
-class HeldFaultStatus(msgspec.Struct, frozen=True):
-    """One fault that holds now. ``severity`` is ``None`` where it is not known.
-
-    ``subject`` is ``chip 3``, ``switch 2`` or ``host 1``; ``part`` the port of a switch
-    (``port/peer device/peer port``) or what the BMC calls the part of the server (``Fan``).
-    ``source`` reported it first, ``reported_by`` do so now; none while it may be over.
-    ``chip`` and ``device`` are ``None`` for what is no chip. ``level`` is empty for a code in no
-    table: it is in no document.
-    """
-
-    chip: int | None
-    device: str | None
-    subject: str
-    part: str
-    code: str
-    level: str
-    severity: str | None
-    device_fault: bool
-    since_ms: int
-    episode: str
-    reason: str
-    source: str
-    reported_by: tuple[str, ...]
-    once: bool
-
-
-class DriverStatus(msgspec.Struct, frozen=True):
-    """The driver; its identity is ``None`` until it has answered.
-
-    ``trouble`` is why it does not answer, or which chips it does not show and why.
-    ``polling_reason`` is why no events arrive; ``gaps`` counts the times some may have been lost.
-    ``virtual_chips`` are cut into virtual devices: with one of them device-info is not written.
-    """
-
-    root: str
-    library: str | None
-    version: str | None
-    family: str | None
-    chip_name: str | None
-    trouble: str | None
-    polling_reason: str | None
-    gaps: int
-    stuck_calls: tuple[str, ...]
-    virtual_chips: tuple[int, ...]
-
-
-class PublicationStatus(msgspec.Struct, frozen=True):
-    """One document on its way to the store; ``kind`` is ``device-info`` or ``node-info``.
-
-    ``acknowledged_stamp`` is ``None`` also when what was acknowledged is that there is none.
-    """
-
-    kind: str
-    document: str
-    store: str
-    acknowledged_at_ms: int | None
-    acknowledged_stamp: int | None
-    acknowledged_revision: int | None
-    waiting_since_ms: int | None
-    trouble: str | None
-    trouble_since_ms: int | None
-    conflict_since_ms: int | None
-    conflict: str | None
-    conflict_writer: str | None
-    left_to: str | None
-    left_to_writer: str | None
-    watch_trouble: str | None
-    watch_trouble_since_ms: int | None
-    foreign_writes: int
-
-
-class FaultDocumentStatus(msgspec.Struct, frozen=True):
-    """One document of the fault configuration.
-
-    ``source`` is where the text in force was found: ``configmap``, ``file`` or ``shipped``.
-    ``kept``: what is there now cannot be used, or it is not known what is there.
-    """
-
-    document: str
-    source: str
-    kept: bool
-
-
-class FaultProblemStatus(msgspec.Struct, frozen=True):
-    """A part of a document, at the path ``where``, that has not the effect it seems to have."""
-
-    document: str
-    source: str
-    where: str
-    what: str
-
-
-class FaultConfigurationStatus(msgspec.Struct, frozen=True):
-    """The fault configuration in force. ``digest`` names it in the journal.
-
-    ``problem_counts`` are by document, and ``problems`` the first hundred of all. ``trouble`` is
-    why a change would not be noticed now.
-    """
-
-    digest: str
-    documents: tuple[FaultDocumentStatus, ...]
-    problem_counts: dict[str, int]
-    problems: tuple[FaultProblemStatus, ...]
-    trouble: str | None
-
-
-class OldHeartbeatStatus(msgspec.Struct, frozen=True):
-    """The heartbeat for readers of old releases.
-
-    ``label`` is the problem of the label that they need. ``beaten_seconds`` and ``trouble`` are
-    those of the heartbeat on the Node; that in node-info is in the publication of node-info.
-    """
-
-    generation: str
-    label: str | None
-    beaten_seconds: int | None
-    trouble: str | None
-
-
-class HeartbeatStatus(msgspec.Struct, frozen=True):
-    """The heartbeat. ``standing`` is the claim of the node name; ``conflict`` names its rival.
-
-    ``withheld`` names the stalled task that keeps the agent from beating. ``old`` is what is sent
-    beside it for readers of old releases.
-    """
-
-    holder: str
-    interval_seconds: float
-    standing: str
-    conflict: str | None
-    beats: int
-    failures: int
-    beaten_at_ms: int | None
-    trouble: str | None
-    withheld: str | None
-    old: OldHeartbeatStatus | None = None
-
-
-class AgentStatus(msgspec.Struct, frozen=True):
-    """The status of an agent and its node.
-
-    ``not_ready`` has the reasons why the agent is not ready; empty when it is. ``answered`` and
-    ``blind`` are the sources about the node as a whole, such as its BMC and the store for its pods.
-
-    These are ``None`` where the agent does not do what they are about: ``usage`` of chips by pods,
-    Kubernetes ``events``, ``node_object`` (labels and annotations of the Node), the
-    ``serial_number`` of the server, ``shadow`` (its comparison), ``fault_service`` (storage faults
-    sent to ClusterD over gRPC) and ``episodes`` (history acknowledged by an aggregator).
-
-    ``own_node_only``: whether the API server refuses writes of this agent to other nodes, ``None``
-    where that is not known. ``bmc_failed_readings`` counts unusable lists of the BMC, ``None``
-    where it is not asked. ``list_period_seconds`` is the period of code lists of chips, ``None``
-    before the first. ``kernel_log_gaps`` counts losses of kernel log records; ``kernel_log_pipe``
-    is the pipe that is read in place of the kernel's device, else ``None``. ``missed_changes``
-    of the store were found by a listing and shown by no event, ``None`` where nothing lists.
-    ``stream`` is the id of the newest event that this status contains. ``gauges`` are the readings
-    that collectors declare, by name and chip.
-    """
-
-    node: str
-    version: str
-    at_ms: int
-    started_at_ms: int
-    revision: int
-    not_ready: tuple[str, ...]
-    stalled: dict[str, float]
-    chips: tuple[ChipStatus, ...]
-    faults: tuple[HeldFaultStatus, ...]
-    answered: tuple[str, ...]
-    blind: tuple[BlindStatus, ...]
-    driver: DriverStatus
-    publications: tuple[PublicationStatus, ...]
-    fault_configuration: FaultConfigurationStatus
-    heartbeat: HeartbeatStatus
-    journal: JournalStatus
-    usage: AllocationStatus | None
-    events: EventsStatus | None = None
-    node_object: NodeObjectStatus | None = None
-    own_node_only: bool | None = None
-    serial_number: SerialNumberStatus | None = None
-    shadow: ShadowStatus | None = None
-    fault_service: FaultServiceStatus | None = None
-    list_period_seconds: float | None = None
-    bmc_failed_readings: float | None = None
-    kernel_log_gaps: int = 0
-    kernel_log_pipe: str | None = None
-    episodes: HistoryForwarderStatus | None = None
-    missed_changes: int | None = None
-    stream: str = ""
-    gauges: dict[str, dict[str, float]] = {}
 
 
 def gauges_of(readings: Mapping[tuple[Subject, str], float]) -> dict[str, dict[str, float]]:

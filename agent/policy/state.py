@@ -17,6 +17,7 @@ from contract.codes.levels import ChipLevel, Severity, is_device_fault, most_ser
 from contract.documents.isolation_request import IsolationRequest
 from contract.listed_chips import ListedChip
 from contract.observation import NODE, Observation, Subject, chip_subject
+from contract.pages.agent_status import Upgrade as Upgrade  # pages show it; exported for policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -108,25 +109,6 @@ class Counter(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     occurred_ms: tuple[int, ...] = ()
     last_ms: int = 0
     recovered_ms: int = 0
-
-
-class Upgrade(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A reason why a code of a chip is at ``level``, whether it holds or not.
-
-    ``kind`` is the type of the rule as on the wire (``FaultDuration``). ``gone_since_ms``: the code
-    does not hold since then, and the rule waits for the end of the reason. ``request`` is an
-    operator's, which no rule ends.
-    """
-
-    code: str
-    kind: str
-    level: ChipLevel
-    upgraded_at_ms: int
-    because: str
-    episode: str
-    severity: Severity | None = None
-    gone_since_ms: int | None = None
-    request: IsolationRequest | None = None
 
 
 class SubjectState(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -10,10 +10,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NoReturn
 
-import msgspec
-
 from agent.publishing.unacknowledged_faults import HOLD_SECONDS, message_of
 from contract.codes.storage_faults import resource_of
+from contract.pages.agent_status import FaultServiceStatus
 from pacing.backoff import Backoff
 from pacing.waiting import TICK_SECONDS, is_set_within, now_seconds
 from service.log.trouble import Trouble
@@ -36,16 +35,6 @@ _MARK_SECONDS = 10.0
 _STALL_SECONDS = 30.0
 _PERMISSION_SECONDS = 0.5
 _TAKEN, _INVALID = 0, 409
-
-
-class FaultServiceStatus(msgspec.Struct, frozen=True):
-    """The state of the client. ``refused`` are changes that ClusterD called invalid: our error."""
-
-    clusterd: str
-    waiting: int
-    acknowledged: int
-    refused: int
-    trouble: str | None
 
 
 class FaultServiceClient:

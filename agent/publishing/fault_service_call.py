@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import grpc
 import grpc.aio
 
+from contract.documents import public_fault_protobuf
 from contract.wire import pubfault_pb2 as wire
 
 if TYPE_CHECKING:
@@ -35,40 +36,12 @@ async def answer(
                 request_serializer=wire.PublicFaultRequest.SerializeToString,
                 response_deserializer=wire.RespStatus.FromString,
             )
-            response = await call(request_of(message), timeout=deadline_seconds)
+            response = await call(public_fault_protobuf.encode(message), timeout=deadline_seconds)
     except grpc.aio.AioRpcError as error:
         return None, f"{address.target}: {error.code().name}: {error.details()}"
     except OSError as error:
         return None, f"{error.filename}: {error.strerror}"
     return response.code, f"{address.target}: {response.code} {response.info}".rstrip()
-
-
-def request_of(message: PublicFault) -> wire.PublicFaultRequest:
-    """Return ``message`` as protobuf."""
-    return wire.PublicFaultRequest(
-        id=message.id,
-        timestamp=message.timestamp,
-        version=message.version,
-        resource=message.resource,
-        faults=[
-            wire.Fault(
-                faultId=fault.fault_id,
-                faultType=fault.fault_type,
-                faultCode=fault.fault_code,
-                faultTime=fault.fault_time,
-                assertion=fault.assertion,
-                faultLocation=fault.fault_location,
-                influence=[
-                    wire.PubFaultInfo(
-                        nodeName=about.node_name, nodeSN=about.node_sn, deviceIds=about.device_ids
-                    )
-                    for about in fault.influence or ()
-                ],
-                description=fault.description,
-            )
-            for fault in message.faults or ()
-        ],
-    )
 
 
 def _channel(address: FaultServiceAddress) -> grpc.aio.Channel:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,6 @@ from agent.shadow.difference import (
     DocumentDifference,
     Fact,
     Facts,
-    Field,
     Groups,
     differences,
     facts_of,
@@ -32,6 +30,7 @@ from agent.shadow.difference import (
     unreadable,
 )
 from contract.errors import DocumentError
+from contract.pages.agent_status import Field, WriteResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,19 +70,6 @@ _ONLY_REFRESHED = frozenset(
 """Changes of these alone do not make it write (device-plugin#1.7)."""
 _ABSENT = DocumentDifference(Fact(Field.DOCUMENT), None, "written")
 _OLD = DocumentDifference(Fact(Field.UPDATE_TIME), "older than 5 min", "written every 5 min")
-
-
-class WriteResult(StrEnum):
-    """The result of a write, or of a write that did not come.
-
-    The values are those of the label ``result`` of the metrics.
-    """
-
-    SAME = "same"
-    DIFFERENT = "different"
-    UNREADABLE = "unreadable"
-    DELETED = "deleted"
-    NOT_WRITTEN = "not_written"
 
 
 @dataclass(frozen=True)

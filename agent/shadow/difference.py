@@ -9,7 +9,6 @@ of a chip. The check code must belong to the content. Source: ``docs/spec/device
 from __future__ import annotations
 
 from collections import Counter
-from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
@@ -29,45 +28,12 @@ from contract.documents.separation import UpgradeReason
 from contract.documents.switch_info import SwitchEvent, decode_switch_info
 from contract.errors import CheckCodeMismatch, DocumentError
 from contract.go.decode import decode as decode_json
+from contract.pages.agent_status import Field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from stores.base import Document
-
-
-class Field(StrEnum):
-    """What a fact is about; causes before their effects, which is the order of a report.
-
-    The values are those of the label ``field`` of the metrics.
-    """
-
-    DOCUMENT = "document"
-    CHECK_CODE = "check_code"
-    UPDATE_TIME = "update_time"
-    DEVICE_TYPE = "device_type"
-    FAULT_CODE = "fault_code"
-    CODE_LEVEL = "code_level"
-    FAULT_LEVEL = "fault_level"
-    FAULT_HANDLING = "fault_handling"
-    LARGE_MODEL_FAULT_LEVEL = "large_model_fault_level"
-    UNHEALTHY = "unhealthy"
-    NETWORK_UNHEALTHY = "network_unhealthy"
-    FREE = "free"
-    RECOVERING = "recovering"
-    MANUALLY_SEPARATED = "manually_separated"
-    UPGRADE_REASON = "upgrade_reason"
-    SWITCH_FAULT = "switch_fault"
-    SWITCH_CODE_LEVEL = "switch_code_level"
-    SWITCH_LEVEL = "switch_level"
-    SWITCH_STATUS = "switch_status"
-    SUPER_POD_ID = "super_pod_id"
-    SERVER_INDEX = "server_index"
-    RACK_ID = "rack_id"
-    ORDER = "order"
-    KEYS = "keys"
-    LABELS = "labels"
-    DESCRIPTION = "description"
 
 
 _RANK = {field: rank for rank, field in enumerate(Field)}

@@ -12,61 +12,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.shadow.comparison import WriteResult
-from agent.shadow.difference import DocumentDifference, Fact, Field
+from contract.pages.agent_status import Field, ReportedDifference, ShadowStatus, WriteResult
 from service.log.shortened import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from agent.shadow.comparison import ComparisonResult
-    from agent.shadow.difference import Facts
+    from agent.shadow.difference import DocumentDifference, Fact, Facts
 
 log = logging.getLogger("agent.shadow")
 
 _KEPT = 200
 """Distinct differences that are kept; the oldest that is over is removed first."""
 _ALSO = 8
-
-
-class ReportedDifference(msgspec.Struct, frozen=True):
-    """A difference of one device, or of the node where ``device`` is empty, for people.
-
-    ``place`` and ``field`` are the first field that differs, ``also`` the places of more fields of
-    that device. ``theirs`` is what the Device Plugin wrote, ``ours`` what we would have written,
-    ``None`` where one has nothing. It was seen from ``since_ms`` on in ``seen`` writes or missing
-    writes, last at ``last_ms``, and is over since ``over_at_ms``. Times are epoch milliseconds.
-    ``defect`` is the id of the known defect of the Device Plugin that explains it, if one does.
-    """
-
-    result: WriteResult
-    device: str
-    field: Field
-    place: str
-    theirs: str | None
-    ours: str | None
-    reported: str
-    also: tuple[str, ...]
-    since_ms: int
-    last_ms: int
-    seen: int = 1
-    over_at_ms: int | None = None
-    defect: str | None = None
-
-
-class ShadowStatus(msgspec.Struct, frozen=True):
-    """What the shadow compared. ``writes`` and ``differences`` are counts by result and by field.
-
-    ``trouble`` is why the document cannot be watched. ``last_write_ms`` is the time of the last
-    write that was judged.
-    """
-
-    document: str
-    trouble: str | None
-    last_write_ms: int | None
-    writes: dict[WriteResult, int]
-    differences: dict[Field, int]
-    reported: tuple[ReportedDifference, ...]
 
 
 class DifferenceLog:

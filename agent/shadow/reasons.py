@@ -8,13 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent.shadow.difference import DocumentDifference, Facts, Field
 from contract.codes.chip_codes import LINK_DOWN
 from contract.codes.levels import ChipLevel, most_serious
 from contract.codes.policies import AUTOFILL_CODE
+from contract.pages.agent_status import Field
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from agent.shadow.difference import DocumentDifference, Facts
 
 
 @dataclass(frozen=True)

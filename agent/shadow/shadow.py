@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from agent.shadow.comparison import ShadowComparison
-from agent.shadow.difference_log import DifferenceLog, ShadowStatus
+from agent.shadow.difference_log import DifferenceLog
 from agent.shadow.reasons import defect_of
 from contract.documents.device_info import DEVICE_INFO_KEY
 from pacing.waiting import is_set_within
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agent.publishing.publisher import DesiredDocument
-    from agent.shadow.difference_log import ReportedDifference
     from agent.shadow.reasons import Background
+    from contract.pages.agent_status import ReportedDifference, ShadowStatus
     from stores.base import Document, Store, WatchEvent
 
 log = logging.getLogger("agent.shadow")

@@ -18,19 +18,19 @@ from contract.documents.forget_record import (
 )
 from contract.errors import DocumentError, StoreError, StoreRefused
 from stores.base import Changed, Document, DocumentsListed, Selection
-from stores.interruption import ASK_AGAIN_SECONDS
+from stores.interruption import RETRY_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from aggregator.absence.rules import Absence
+    from aggregator.absence.ended_documents import Absence
     from service.clock import Clock
     from stores.base import Store
 
 _log = logging.getLogger(__name__)
 
 RECORDS = Selection(namespace=FORGET_NAMESPACE, has_label=FORGET_LABEL[0])
-_FEW = 50
+_MAX_SINGLE_READS = 50
 """Most heartbeats that are read singly; heartbeats of more nodes come with the next listing."""
 _TICK_SECONDS = 1.0
 
@@ -80,7 +80,7 @@ class ForgetRequests:
         are too many.
         """
         requested = self._absence.pop_heartbeats_to_read(self._clock())
-        if requested and len(requested) <= _FEW:
+        if requested and len(requested) <= _MAX_SINGLE_READS:
             self._requested |= requested
             self._is_requested.set()
 
@@ -108,7 +108,7 @@ class ForgetRequests:
                 raise StoreError(f"the watch of {self._store.url} ended")
             except StoreRefused as error:
                 _log.warning("records of vigil forget cannot be read: %s", error)
-            await asyncio.sleep(ASK_AGAIN_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
 
     def _observe_records(self, documents: Iterable[Document]) -> None:
         for document in documents:
@@ -116,7 +116,9 @@ class ForgetRequests:
                 record = decode_forget_record(document.name, document.data)
             except DocumentError as error:
                 _log.warning(
-                    "%s is ignored, it is no record of vigil forget: %s", document.name, error
+                    "%s is ignored, it is not a valid record of vigil forget: %s",
+                    document.name,
+                    error,
                 )
                 continue
             if self._absence.records.get(record.node) != record:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from aggregator.liveness.rules import ObservedHeartbeat
+    from aggregator.liveness.lost_nodes import ObservedHeartbeat
     from service.clock import Clock
 
 FILE_NAME = "last-known.sqlite"
@@ -105,7 +105,7 @@ class KnownFile:
 _log = logging.getLogger(__name__)
 
 _GATHER_SECONDS = 0.5
-_MOST_BYTES = 256 << 20
+_MAX_BYTES = 256 << 20
 _TROUBLE = (sqlite3.Error, OSError)
 
 DOCUMENT, BEAT, COMPLETE = "document", "beat", "complete"
@@ -139,7 +139,7 @@ _beat = msgspec.msgpack.Decoder(KnownBeat)
 class LastKnown:
     """The rows of all stores in a file below ``directory``."""
 
-    def __init__(self, directory: Path, clock: Clock, most_bytes: int = _MOST_BYTES) -> None:
+    def __init__(self, directory: Path, clock: Clock, most_bytes: int = _MAX_BYTES) -> None:
         self.trouble: str | None = None
         """Why nothing can be written now."""
         self._path = directory / FILE_NAME

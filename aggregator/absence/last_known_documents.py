@@ -2,7 +2,7 @@
 
 A broker without persistence restarts empty, a directory is unmounted or replaced. So what such a
 store lacks keeps its last state. It ends only when its agent, an operator or an explicit deletion
-ends it (``rules.py``, ``docs/decisions/021``).
+ends it (``ended_documents.py``, ``docs/decisions/021``).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from typing_extensions import override
 
 from aggregator.inputs.node_documents import DocumentWatch
 from contract.errors import DocumentError
@@ -27,7 +28,7 @@ _SHOWN_AFTER_MS = 8000
 class AbsentDocument(msgspec.Struct, frozen=True):
     """A known document that its store lacks.
 
-    ``since_ms`` is wall time. ``stands_at_ms``: steady time from which the absence is no passing
+    ``since_ms`` is wall time. ``stands_at_ms``: steady time from which the absence is not a passing
     state; the owner of an immutable document deletes and creates it. ``is_reported``: the store
     reported a deletion.
     """
@@ -73,7 +74,7 @@ class LastingDocumentWatch(DocumentWatch):
         self._keep = keep
         self._has_agent = has_agent
 
-    def restore(self, document: Document, now_ms: int) -> None:
+    def restore_document(self, document: Document, now_ms: int) -> None:
         """Restore a document of an earlier run, before the store has shown anything."""
         super()._take(document, now_ms)
 
@@ -86,10 +87,11 @@ class LastingDocumentWatch(DocumentWatch):
         self.absent[node] = absent
         self.absences += 1
 
+    @override
     def has(self, node: str) -> bool:
-        """See ``DocumentWatch``."""
         return node in self.present and node not in self.absent
 
+    @override
     def read(self, node: str, document: Document | None, now_ms: int) -> frozenset[str]:
         """See ``DocumentWatch``. A document that is not there is absent, and not deleted."""
         if document is None or not self.selection.fits(document.labels):
@@ -139,6 +141,7 @@ class LastingDocumentWatch(DocumentWatch):
                 self._keep(document.namespace, document.name, document)
         return changed
 
+    @override
     def _is_set_back(self, node: str, document: Document) -> bool:
         """See ``DocumentWatch``. After a store was set back to an older state, its agent writes
         again.

@@ -12,10 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aggregator.absence.directory_mark import DirectoryMarks
+from aggregator.absence.ended_documents import Absence
 from aggregator.absence.forget_requests import ForgetRequests
 from aggregator.absence.last_known import LastKnown, LastKnownStore
 from aggregator.absence.last_known_documents import LastingDocumentWatch
-from aggregator.absence.rules import Absence
 from aggregator.inputs.node_documents import DocumentSource
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class LastingStores:
-    """The stores, of ``stores`` by URL, whose absence of a document is no deletion.
+    """The stores, of ``stores`` by URL, whose absence of a document is not a deletion.
 
     ``changed`` is called when a step has something to do.
     """
@@ -90,16 +90,16 @@ class LastingStores:
                 changed=self._changed,
             )
 
-    def restore(self, kept: Mapping[str, LastKnownStore], monitor: HeartbeatMonitor) -> bool:
+    def restore_stores(self, kept: Mapping[str, LastKnownStore], monitor: HeartbeatMonitor) -> bool:
         """Restore what an earlier run has read; return whether that was all of every store."""
         now_ms = self._clock().wall_ms
         for url, absence in self.absences.items():
             store = kept.get(url, LastKnownStore())
             for document in store.documents.values():
                 for watch in absence.watches:
-                    watch.restore(document, now_ms)
+                    watch.restore_document(document, now_ms)
             for node, beat in store.beats.items():
-                monitor.restore(url, node, beat.holder, beat.interval_ms)
+                monitor.restore_beat(url, node, beat.holder, beat.interval_ms)
         return all(url in kept and kept[url].is_complete for url in self.absences)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
@@ -119,7 +119,7 @@ class LastingStores:
         absence = self.absences.get(url)
         if absence is None:
             return False
-        absence.observe(beats)
+        absence.observe_beats(beats)
         return bool(absence.over) or any(watch.absent for watch in absence.watches)
 
     def end_absent(self, monitor: HeartbeatMonitor, now: Instant) -> frozenset[str]:
@@ -128,10 +128,12 @@ class LastingStores:
         """
         ended: set[str] = set()
         for url, absence in self.absences.items():
+            # First: nothing may end while the directory is another one.
             absence.hold(self.marks.problem(url) is not None)
             if not absence.is_due(now):
                 continue
             ended |= absence.step(partial(monitor.beats, url), now)
+            # A node whose heartbeat is still there would be lost at once if it were forgotten.
             gone = frozenset(node for node in absence.over if not absence.has_beat(node))
             monitor.forget(url, gone)
             absence.over -= gone

@@ -41,10 +41,10 @@ _IDLE_SHARE = 4
 """Pause after a computation, in times of what that took: at most a fifth of one core."""
 
 _CATCH_UP_MS = 2000
-_LOOK_AGAIN_SECONDS = 0.01
+_POLL_SECONDS = 0.01
 """A watch is behind by milliseconds, unless it is broken."""
 
-_AFTER_A_PROBLEM = 5.0
+_RETRY_SECONDS = 5.0
 """Seconds: the same objects raise the same problem."""
 
 
@@ -151,10 +151,10 @@ class Advising:
         """Restore the pods of jobs; what cannot be read is tried again."""
         while not self._are_pods_restored:
             try:
-                self._pods.restore(await past.history.runs())
+                self._pods.restore_runs(await past.history.runs())
             except StoreError as error:
                 _log.warning("the pods of ended jobs are not known: %s", error)
-                await asyncio.sleep(_AFTER_A_PROBLEM)
+                await asyncio.sleep(_RETRY_SECONDS)
             else:
                 self._are_pods_restored = True
                 self._keep_pods()
@@ -175,15 +175,15 @@ class Advising:
         while self._objects.are_older("documents", stored):
             if self._clock().steady_ms > until_ms:
                 return f"{kind.name}: what is followed is older than what is stored"
-            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
         return ""
 
     async def _follow(self, name: str, kind: ObjectKind[Any]) -> None:
         async for event in followed(partial(self._cluster.objects, kind)):
             now_ms = self._clock().wall_ms
-            self._pods.observe(name, event, now_ms)
+            self._pods.observe_pods(name, event, now_ms)
             self._keep_pods()
-            if self._objects.observe(name, event, now_ms):
+            if self._objects.observe_objects(name, event, now_ms):
                 self._changed.set()
                 if name == "ascendjobs":
                     self._jobs_changed.set()
@@ -205,7 +205,7 @@ class Advising:
         raise AssertionError("the tasks never end")
 
     def _restore(self, states: Mapping[Profile, SchedulerState]) -> None:
-        self._sessions.restore(states)
+        self._sessions.restore_states(states)
         self._is_restored.set()
 
     async def _advise(self) -> NoReturn:
@@ -229,7 +229,7 @@ class Advising:
                 self._problem = f"{type(error).__name__}: {error}"
             self._advised_at_ms = now_ms
             self._send(changes_of(self._sessions.reports, before, now_ms))
-            await asyncio.sleep(_AFTER_A_PROBLEM if self._problem else self._seconds * _IDLE_SHARE)
+            await asyncio.sleep(_RETRY_SECONDS if self._problem else self._seconds * _IDLE_SHARE)
 
     def _look(self, snapshot: ClusterSnapshot, watched: Watched) -> tuple[float, Mapping[str, str]]:
         """Advise in a thread; return the CPU seconds, and the texts of state that changed."""

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
     from advisor.snapshot import AscendJob
 
-_MOST_GRACES = 50_000
+_MAX_GRACES = 50_000
 """Pods that begin to end between two computations; of more the grace is not compared."""
 
-_MOST_RULE_NAMESPACES = 100
+_MAX_RULE_NAMESPACES = 100
 """Each one costs a watch."""
 
-_LONGEST_ANNOTATION = 4096
+_MAX_ANNOTATION_CHARACTERS = 4096
 """Of a pod: what decisions read is shorter."""
 _POD_ANNOTATIONS = frozenset(
     {
@@ -66,7 +66,7 @@ def pod_as_decided(pod: SchedulerPod) -> SchedulerPod:
         key: text
         for key, text in pod.annotations.items()
         if (key in _POD_ANNOTATIONS or key.startswith(scheduling.RESOURCE_DOMAIN))
-        and len(text) <= _LONGEST_ANNOTATION
+        and len(text) <= _MAX_ANNOTATION_CHARACTERS
     }
     return msgspec.structs.replace(pod, annotations=kept)
 
@@ -199,7 +199,7 @@ class AdvisedObjects:
             for job in self._all("ascendjobs")
             if scheduling.SCALING_RULE in job.labels and not job.is_over
         }
-        wanted = frozenset(sorted(named)[:_MOST_RULE_NAMESPACES])
+        wanted = frozenset(sorted(named)[:_MAX_RULE_NAMESPACES])
         names = {rules_in(namespace)[0]: namespace for namespace in named}
         for name in [rule for rule in self._found if rule.startswith(_RULES) and rule not in names]:
             del self._found[name]
@@ -208,11 +208,11 @@ class AdvisedObjects:
         for name, namespace in names.items():
             if name not in self._found:
                 self._found[name] = {}
-                too_many = f"more than {_MOST_RULE_NAMESPACES} namespaces have some"
+                too_many = f"more than {_MAX_RULE_NAMESPACES} namespaces have some"
                 self._unknown[name] = "it was not listed yet" if namespace in wanted else too_many
         return wanted
 
-    def observe(
+    def observe_objects(
         self,
         name: str,
         event: Listed[Any] | Update[Any] | KindUnavailable | Interrupted,
@@ -275,7 +275,7 @@ class AdvisedObjects:
         for uid, pod in now.items():
             if pod.is_terminating and uid in before and not before[uid].is_terminating:
                 self._graces[uid] = pod.deletion_grace_seconds
-        while len(self._graces) > _MOST_GRACES:
+        while len(self._graces) > _MAX_GRACES:
             del self._graces[next(iter(self._graces))]
 
     def are_older(self, name: str, versions: Mapping[str, str]) -> bool:

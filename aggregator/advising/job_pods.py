@@ -62,7 +62,7 @@ class JobPods:
         self._present: dict[str, tuple[int, int]] = {}
         """The present run of each elastic job, by uid."""
 
-    def restore(self, runs: Mapping[str, str]) -> None:
+    def restore_runs(self, runs: Mapping[str, str]) -> None:
         """Restore what an earlier process has kept, by uid; what cannot be read is left out."""
         for uid, text in runs.items():
             try:
@@ -81,7 +81,7 @@ class JobPods:
             for uid in changed
         }
 
-    def observe(self, name: str, event: object, now_ms: int) -> None:
+    def observe_pods(self, name: str, event: object, now_ms: int) -> None:
         """Observe an event of a kind of objects; ``now_ms`` is the wall clock."""
         match name:
             case "pods":

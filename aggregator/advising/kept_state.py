@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from typing_extensions import override
 
 from advisor.options import Profile
 from advisor.rescheduling.fault_pods import pod_of
@@ -19,6 +20,7 @@ from advisor.rescheduling.selection import JOB_STAGE
 from advisor.scheduler_view.cluster_cache import has
 from advisor.scheduler_view.document_entries import VolcanoDeviceEntry, VolcanoSwitchEntry
 from advisor.scheduler_view.state import CachedJob, NodeMemory, SchedulerState, SeenConfigMap
+from aggregator.plugin import Persistent
 from aggregator.state_buckets import ChangedBuckets, bucket_of
 from contract.counted import counted
 from contract.validation_texts import decode_text
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _BUCKETS = 32
-_LARGEST_BYTES = 800 * 1024
+_MAX_BYTES = 800 * 1024
 """Of one bucket; a document takes 900 KB. A cached job of 8 pods has about 1.5 KB."""
 _VERSION = 1
 _HEAD = "last-head"
@@ -70,7 +72,7 @@ _bucket = msgspec.json.Decoder(dict[Profile, _Part])
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
-class KeptState:
+class KeptState(Persistent):
     """The states of both profiles as a ``Persistent`` plugin.
 
     ``changed`` is called when state has to be stored, ``restored`` receives the restored states.
@@ -131,14 +133,14 @@ class KeptState:
         text = _encoder.encode(
             {profile: part for profile, part in parts.items() if part != _Part()}
         )
-        if len(text) <= _LARGEST_BYTES:
+        if len(text) <= _MAX_BYTES:
             self._large.discard(bucket)
             return text.decode()
         if not self._large:
             _log.error(
                 "what the scheduler has in memory is not kept for the next leader:"
                 " a document would have %d bytes, at most %d are written",
-                *(len(text), _LARGEST_BYTES),
+                *(len(text), _MAX_BYTES),
             )
         self._large.add(bucket)
         return "{}"
@@ -200,14 +202,15 @@ class KeptState:
             self._changed.add(*texts)
             self._on_changed()
 
+    @override
     def pop_changed(self) -> frozenset[str]:
-        """See ``Persistent``."""
         return self._changed.pop()
 
+    @override
     def text(self, bucket: str) -> str | None:
-        """See ``Persistent``."""
         return self._texts.get(bucket)
 
+    @override
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
         """See ``Persistent``. A replica that has computed sessions itself ignores the texts."""
         if self._has_begun:

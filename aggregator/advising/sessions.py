@@ -123,7 +123,7 @@ class Sessions:
         self.missed = tuple(self._outcomes.missed)
         self.reports = tuple(reports)
 
-    def restore(self, states: Mapping[Profile, SchedulerState]) -> None:
+    def restore_states(self, states: Mapping[Profile, SchedulerState]) -> None:
         """Restore the states of an earlier run."""
         self.states = dict(states)
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from advisor.what_if.assumptions import Assumption
     from aggregator.advising.cluster_objects import AdvisedObjects
 
-MOST_ASSUMPTIONS = 20
-LONGEST_ASSUMPTION = 400
+MAX_ASSUMPTIONS = 20
+MAX_ASSUMPTION_CHARACTERS = 400
 """Characters: two names of nodes or pods fit."""
 
 _IDLE_SHARE = 3
@@ -49,7 +49,7 @@ class UnknownObject(Exception):
 
 
 class WrongAssumption(Exception):
-    """A text is no assumption, too long, or about an object that does not exist."""
+    """A text is not a valid assumption, too long, or about an object that does not exist."""
 
 
 class WhatIf:
@@ -109,10 +109,10 @@ class WhatIf:
 
 def _assumptions(texts: Sequence[str]) -> tuple[Assumption, ...]:
     """Decode assumptions. No error repeats their text: a page is shown in browsers, too."""
-    if len(texts) > MOST_ASSUMPTIONS:
-        raise WrongAssumption(f"what_if is given more than {MOST_ASSUMPTIONS} times")
-    if any(len(text) > LONGEST_ASSUMPTION for text in texts):
-        raise WrongAssumption(f"a what_if has more than {LONGEST_ASSUMPTION} characters")
+    if len(texts) > MAX_ASSUMPTIONS:
+        raise WrongAssumption(f"what_if is given more than {MAX_ASSUMPTIONS} times")
+    if any(len(text) > MAX_ASSUMPTION_CHARACTERS for text in texts):
+        raise WrongAssumption(f"a what_if has more than {MAX_ASSUMPTION_CHARACTERS} characters")
     try:
         return parse_all(texts)
     except ConfigurationError:

@@ -21,7 +21,7 @@ from contract.counted import counted
 from contract.documents.cluster_device import pre_separates
 from contract.documents.separation import chip_of
 from contract.documents.switch_info import event_key, leveled
-from contract.pages.blind import BlindStatus
+from contract.pages.explanation import ExplainedChip, ExplainedEvent, ExplainedFault
 from contract.pages.faults import names_of
 from service.clock import shown_time
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from aggregator.public_faults.values import ActivePublicFault
     from contract.documents.cluster_device import CodeFault, DeviceRecord
     from contract.documents.switch_info import SwitchRecord
+    from contract.pages.blind import BlindStatus
 
 _MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
 _PRE_SEPARATE = ChipLevel.PRE_SEPARATE_NPU.value
@@ -45,62 +46,6 @@ _WORDS = {
     "recovering": "recovering",
 }
 _LISTS = ("available", "unhealthy", "network_unhealthy", "recovering")
-
-
-class ExplainedCode(msgspec.Struct, frozen=True, kw_only=True):
-    """A code on a part of a node, and why it is published or not.
-
-    ``reported`` (by the node) and ``published`` are its levels, ``null`` where there is none.
-    ``since_ms``: when it began as its source reports it, else ``received_at_ms``; that is since
-    when an aggregator has it. ``until_ms``: when what ``because`` names ends by time alone. Times
-    are epoch milliseconds, ``null`` where there is none. The names are those of ``FaultStatus``.
-    """
-
-    code: str
-    reported: str | None
-    published: str | None
-    since_ms: int | None
-    until_ms: int | None
-    because: str
-    received_at_ms: int | None = None
-    name: str | None = None
-    name_zh: str | None = None
-    summary: str = ""
-
-
-class ExplainedFault(ExplainedCode, frozen=True, kw_only=True):
-    """A code on a chip. ``severity``, ``device_fault`` and ``severity_source`` are those of
-    ``FaultStatus``.
-    """
-
-    severity: str | None
-    device_fault: bool | None
-    severity_source: str
-    fault_type: str
-
-
-class ExplainedEvent(ExplainedCode, frozen=True, kw_only=True):
-    """A code on a port of an on-board switch."""
-
-    switch: int
-    port: int
-
-
-class ExplainedChip(msgspec.Struct, frozen=True):
-    """A chip. ``reported`` and ``published``: the list it is in (``available``, ``unhealthy``,
-    ``network_unhealthy``, ``recovering``; several with a comma between, ``none`` where it is in
-    none). ``pods`` use it, as ``namespace/name``. ``blind``: the sources that give the node's agent
-    no answer about it.
-    """
-
-    chip: str
-    reported: str
-    published: str
-    used_by_pod: bool | None
-    pods: tuple[str, ...]
-    faults: tuple[ExplainedFault, ...]
-    because: tuple[str, ...]
-    blind: tuple[BlindStatus, ...] = ()
 
 
 def blind_text(status: BlindStatus) -> str:

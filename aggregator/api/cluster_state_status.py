@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from contract.pages.aggregator_status import ClusterStateStatus, ObjectsStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -12,40 +12,12 @@ if TYPE_CHECKING:
     from aggregator.inputs.cluster_state import ClusterState
     from aggregator.inputs.multi_store_cache import StoreCache
 
-_MOST_SHARED = 1000
-
-
-class ObjectsStatus(msgspec.Struct, frozen=True):
-    """One ``kind`` of objects in one store: ``Nodes``, ``PodGroups``, or ``pods`` that use chips or
-    belong to a job.
-
-    ``followed``: the store has this kind at all. ``known``: all objects were listed once; known
-    ones are kept during an interruption. ``interrupted``: why no changes arrive now. ``absent``:
-    why the store has no such kind.
-    """
-
-    store: str
-    kind: str
-    followed: bool
-    known: bool
-    objects: int
-    interrupted: str | None
-    absent: str | None
-
-
-class ClusterStateStatus(msgspec.Struct, frozen=True):
-    """The known Nodes, pods and PodGroups. ``shared_serial_numbers`` name no node, because several
-    have them (the first thousand, with the names of those nodes).
-    """
-
-    objects: tuple[ObjectsStatus, ...]
-    jobs: int
-    shared_serial_numbers: dict[str, tuple[str, ...]]
+_MAX_SHARED = 1000
 
 
 def cluster_state_status(cluster_state: ClusterState, stores: Iterable[str]) -> ClusterStateStatus:
     """Return the status now; ``stores`` are URLs in their order."""
-    shared = sorted(cluster_state.shared_serial_numbers.items())[:_MOST_SHARED]
+    shared = sorted(cluster_state.shared_serial_numbers.items())[:_MAX_SHARED]
     return ClusterStateStatus(
         objects=tuple(_objects(cluster_state, stores)),
         jobs=len(cluster_state.jobs()),

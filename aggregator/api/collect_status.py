@@ -18,11 +18,8 @@ from aggregator.api.fault_status import fault_statuses
 from aggregator.api.operations import (
     AdviceOutcomes,
     AdvicePage,
-    ClusterStatePage,
     DocumentsPage,
     EndedJobsPage,
-    LeaderPage,
-    LivenessPage,
     PublicFaultsPage,
     SeparationPage,
     ServicesPage,
@@ -30,7 +27,6 @@ from aggregator.api.operations import (
 from aggregator.api.rejections import refused_statuses, rejected_counts
 from aggregator.api.separation_status import all_counted, all_separated, separation_status
 from aggregator.api.status import (
-    MissedWritesStatus,
     ServicesStatus,
     document_statuses,
     leader_status,
@@ -40,6 +36,12 @@ from aggregator.api.status import (
     node_statuses,
     source_statuses,
 )
+from contract.pages.aggregator_status import (
+    ClusterStatePage,
+    LeaderPage,
+    LivenessPage,
+    MissedWritesStatus,
+)
 from pacing.cooperative import all_of
 from service.pages.page_rows import SLICE_ROWS
 
@@ -47,20 +49,19 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from aggregator.absence.directory_mark import DirectoryMarks
-    from aggregator.absence.rules import Absence
+    from aggregator.absence.ended_documents import Absence
     from aggregator.advising.advice import Advising
     from aggregator.advising.status import AdviceStatus
-    from aggregator.api.cluster_state_status import ClusterStateStatus
     from aggregator.api.explanation import Explanation
     from aggregator.api.readiness import Readiness
     from aggregator.api.separation_status import SeparationStatus
-    from aggregator.api.status import LivenessStatus, MissingCount, NodeStatus, ProbeStatus
+    from aggregator.api.status import ProbeStatus
     from aggregator.dpu_faults.documents import DpuStatus
     from aggregator.dpu_faults.plugin import DpuFaults
     from aggregator.failover.takeover import Takeover
     from aggregator.inputs.cluster_state import ClusterState
     from aggregator.jobs.job_view import JobView
-    from aggregator.jobs.status import HitJob, JobStatus
+    from aggregator.jobs.status import JobStatus
     from aggregator.liveness.monitor import HeartbeatMonitor
     from aggregator.merge.pipeline import Pipeline
     from aggregator.missed_writes.reader import MissedWrites
@@ -69,6 +70,13 @@ if TYPE_CHECKING:
     from aggregator.public_faults.status import PublicFaultStatus
     from aggregator.publish.publisher import StorePublisher
     from aggregator.rank_tables.plugin import RankTables
+    from contract.pages.aggregator_status import (
+        ClusterStateStatus,
+        HitJob,
+        LivenessStatus,
+        MissingCount,
+        NodeStatus,
+    )
     from contract.pages.faults import FaultStatus
     from service.clock import Clock
     from service.election.leadership import Leadership

@@ -11,25 +11,23 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.advising.status import AdviceAbout
-from aggregator.api.chip_explanation import (
-    ExplainedChip,
-    ExplainedEvent,
-    blind_text,
-    explained_chips,
-    explained_events,
-    job_name,
-)
+from aggregator.api.chip_explanation import blind_text, explained_chips, explained_events, job_name
 from aggregator.api.fault_status import faults_of_server
-from aggregator.api.status import NodeStatus
 from aggregator.inputs.node_context import JobState, NodeContext
 from aggregator.inputs.node_documents import newest
 from aggregator.jobs.messages import Health, NodeImpact
-from aggregator.jobs.status import RelationStatus
 from aggregator.public_faults.values import ActivePublicFault
 from contract.counted import counted
 from contract.documents.dpu_info import DpuFault
 from contract.documents.node_info import NodeRecord, render_node_entry
-from contract.pages.faults import FaultStatus, names_of
+from contract.pages.aggregator_status import NodeStatus, RelationStatus
+from contract.pages.explanation import (
+    ExplainedDpuFault,
+    ExplainedJob,
+    ExplainedNode,
+    ExplainedPublicFault,
+)
+from contract.pages.faults import names_of
 from service.clock import shown_time
 
 if TYPE_CHECKING:
@@ -41,61 +39,7 @@ if TYPE_CHECKING:
 _PRE_SEPARATE = "PreSeparate"
 
 
-class ExplainedPublicFault(msgspec.Struct, frozen=True):
-    """A public fault that holds on the node. ``devices`` are physical ids, ``since_ms`` when it was
-    accepted, ``until_ms`` when it ends by itself (epoch milliseconds). The names are those of
-    ``FaultStatus``.
-    """
-
-    resource: str
-    fault_id: str
-    code: str
-    level: str
-    devices: tuple[int, ...]
-    since_ms: int
-    until_ms: int | None
-    because: str
-    name: str | None = None
-    name_zh: str | None = None
-    summary: str = ""
-
-
-class ExplainedDpuFault(msgspec.Struct, frozen=True):
-    """A fault of an RDMA NIC or DPU of the node, as its plugin reports it.
-
-    ``since_ms`` is when the plugin saw it first, 0 where it names no time. ``because`` is what
-    follows from it. The names are those of ``FaultStatus``.
-    """
-
-    subject: str
-    code: str
-    level: str
-    since_ms: int
-    description: str
-    because: str
-    name: str | None = None
-    name_zh: str | None = None
-    summary: str = ""
-
-
-class ExplainedJob(msgspec.Struct, frozen=True):
-    """A job with pods on the node (``namespace/name``), and what the node does to it.
-
-    ``health`` is what follows for the job from this node, ``since_ms`` since when (epoch
-    milliseconds, ``null`` where nothing here hits it).
-    """
-
-    job: str
-    namespace: str
-    name: str
-    pods: tuple[str, ...]
-    health: str
-    since_ms: int | None
-    relations: tuple[RelationStatus, ...]
-    because: tuple[str, ...]
-
-
-class Explanation(msgspec.Struct, frozen=True):
+class Explanation(ExplainedNode[AdviceAbout], frozen=True):
     """Why a node, its chips and its jobs are in their published states.
 
     ``reported_status`` is the status in the node's own node-info, ``reported_switch_status`` that
@@ -104,20 +48,6 @@ class Explanation(msgspec.Struct, frozen=True):
     ``chips``: all that are known. ``stream`` is that of ``FaultsPage``. ``advice``: what the
     scheduler will do about it, ``null`` where that is not computed.
     """
-
-    node: NodeStatus
-    reported_status: str | None
-    reported_switch_status: str | None
-    documents: dict[str, bool]
-    because: tuple[str, ...]
-    chips: tuple[ExplainedChip, ...]
-    switch_events: tuple[ExplainedEvent, ...]
-    server_faults: tuple[FaultStatus, ...]
-    public_faults: tuple[ExplainedPublicFault, ...]
-    jobs: tuple[ExplainedJob, ...]
-    dpu_faults: tuple[ExplainedDpuFault, ...] = ()
-    advice: AdviceAbout | None = None
-    stream: str = ""
 
 
 class ExplanationContext(msgspec.Struct, frozen=True):

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from aggregator.advising.status import AdviceStatus
-    from aggregator.api.cluster_state_status import ClusterStateStatus
     from aggregator.api.collect_status import AggregatorStatus
     from aggregator.api.separation_status import SeparationStatus
     from aggregator.grpc.status import GrpcStatus
     from aggregator.notify.history import HistoryStatus
     from aggregator.public_faults.status import PublicFaultStatus
+    from contract.pages.aggregator_status import ClusterStateStatus
 
 HEALTHS = ("Healthy", "SubHealthy", "UnHealthy")
 OTHER = "other"
@@ -73,7 +73,7 @@ def metrics_of_parts(status: AggregatorStatus) -> Iterator[Metric]:
 
 
 def _advice(advice: AdviceStatus) -> Iterator[Metric]:
-    # The namespaces of users are no labels.
+    # The namespaces of users are not labels.
     unknown = Counter(kind.partition(" ")[0] for kind in advice.not_known)
     jobs = Counter(
         (report.profile.value, decision.action.value, decision.row)
@@ -172,7 +172,7 @@ def _public_faults(public: PublicFaultStatus) -> Iterator[Metric]:
 
 def _dpu_faults(status: AggregatorStatus) -> Iterator[Metric]:
     dpus = status.dpu_faults
-    # Codes and levels come from documents, so unknown ones are no labels.
+    # Codes and levels come from documents, so unknown ones are not labels.
     levels = Counter(
         (
             fault.code if fault.code in DPU_CODES else OTHER,

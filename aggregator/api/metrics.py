@@ -9,8 +9,8 @@ from prometheus_client import generate_latest
 from prometheus_client.registry import Collector
 
 from aggregator.api.feature_metrics import metrics_of_parts
-from aggregator.api.status import HEARTBEATS, STATES
 from aggregator.merge.stale_documents import DEVICE_INFO, NODE_INFO
+from contract.pages.aggregator_status import HEARTBEATS, STATES
 from service.log.setup import dropped_lines
 from service.metric_families import counter, gauge, single_counter, single_gauge
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BLIND_STATES = ("blind", "none", "unknown")
 
-MOST_BLIND = 2000
+MAX_BLIND = 2000
 """Most blind sources with series of their own; all are counted."""
 
 OLDEST_HEARTBEATS = 1000
@@ -174,15 +174,15 @@ def _blind(status: AggregatorStatus) -> Iterator[Metric]:
     yield gauge(
         "npu_vigil_cluster_blind",
         "1 for a source that gives a node's agent no answer about a chip, or about the node where "
-        f"chip is empty; {MOST_BLIND} at most.",
+        f"chip is empty; {MAX_BLIND} at most.",
         labels,
-        ((values, 1.0) for values, _ in blind[:MOST_BLIND]),
+        ((values, 1.0) for values, _ in blind[:MAX_BLIND]),
     )
     yield gauge(
         "npu_vigil_cluster_blind_since_timestamp_seconds",
         "Since when such a source gives no answer (Unix time of the node's clock).",
         labels,
-        ((values, ms / 1000) for values, ms in blind[:MOST_BLIND] if ms is not None),
+        ((values, ms / 1000) for values, ms in blind[:MAX_BLIND] if ms is not None),
     )
     yield single_gauge(
         "npu_vigil_cluster_blind_sources",

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from advisor.checks.ended_vcjobs import EndedJobs
 from aggregator.advising.outcomes import Missed
 from aggregator.advising.status import AdviceChange, AdviceOfJob, AdviceStatus, AssumedAdvice
-from aggregator.api.cluster_state_status import ClusterStateStatus
 from aggregator.api.explanation import Explanation
 from aggregator.api.rejections import RefusedStatus, RejectedCount
 from aggregator.api.separation_status import SeparationStatus
-from aggregator.api.status import (
+from aggregator.api.status import ServicesStatus
+from aggregator.dpu_faults.documents import DpuStatus
+from aggregator.jobs.status import JobStatus
+from aggregator.public_faults.status import PublicFaultStatus
+from contract.pages.aggregator_status import (
     HEARTBEATS,
     STATES,
+    ClusterStatePage,
     DocumentStatus,
-    LeaderStatus,
-    LivenessStatus,
-    NodeStatus,
-    ServicesStatus,
+    JobsPage,
+    LeaderPage,
+    LivenessPage,
+    NodesPage,
+    Page,
     SourceStatus,
 )
-from aggregator.dpu_faults.documents import DpuStatus
-from aggregator.failover.persistent_state import PersistentStateStatus
-from aggregator.jobs.status import HitJob, JobStatus
-from aggregator.public_faults.status import PublicFaultStatus
 from contract.pages.changes import BlindChange, FaultChange, JobChange, LeaderChange
 from service.pages import event_stream, fault_page, history_page
 from service.pages.operations import Operation
@@ -35,27 +34,6 @@ ADVICE_PATH = "/api/v1/advice"
 ADVICE_OUTCOMES_PATH = f"{ADVICE_PATH}/outcomes"
 ADVICE_WHAT_IF_PATH = f"{ADVICE_PATH}/what-if"
 ADVICE_JOB_PATH = f"{ADVICE_PATH}/{{namespace}}/{{podgroup}}"
-
-
-class Page(msgspec.Struct, frozen=True):
-    """``at_ms`` is when the page, or its first row, was made (epoch milliseconds)."""
-
-    at_ms: int
-
-
-class NodesPage(Page, frozen=True):
-    """Every node. ``stream`` and ``continue`` are those of ``FaultsPage``."""
-
-    stream: str
-    nodes: tuple[NodeStatus, ...]
-    more: str | None = msgspec.field(default=None, name="continue")
-
-
-class LivenessPage(Page, frozen=True):
-    """The nodes that fell silent."""
-
-    liveness: LivenessStatus
-    stream: str = ""
 
 
 class AdvicePage(Page, frozen=True):
@@ -97,22 +75,6 @@ class DocumentsPage(Page, frozen=True):
     rejected: tuple[RejectedCount, ...]
 
 
-class LeaderPage(Page, frozen=True):
-    """Which of several aggregators writes, and the state that the next one will find."""
-
-    leader: LeaderStatus
-    kept: tuple[PersistentStateStatus, ...]
-    stream: str = ""
-
-
-class JobsPage(Page, frozen=True):
-    """The jobs that are hit."""
-
-    stream: str
-    jobs: tuple[HitJob, ...]
-    more: str | None = msgspec.field(default=None, name="continue")
-
-
 class PublicFaultsPage(Page, frozen=True):
     """The state of public faults, and of the documents of RDMA plugins."""
 
@@ -124,12 +86,6 @@ class SeparationPage(Page, frozen=True):
     """The state of manual separation."""
 
     separation: SeparationStatus
-
-
-class ClusterStatePage(Page, frozen=True):
-    """What stores have of Nodes, pods and PodGroups."""
-
-    cluster_state: ClusterStateStatus
 
 
 class ServicesPage(Page, frozen=True):

@@ -12,7 +12,7 @@ from contract.counted import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from aggregator.absence.rules import Absence
+    from aggregator.absence.ended_documents import Absence
     from aggregator.failover.takeover import Takeover
     from aggregator.liveness.unread_heartbeats import Unread
     from aggregator.merge.pipeline import Pipeline

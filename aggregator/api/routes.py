@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from aggregator.api.collect_status import StatusQueries
-    from aggregator.api.status import NodeStatus
-    from aggregator.jobs.status import HitJob
+    from contract.pages.aggregator_status import HitJob, NodeStatus
 
 _NODE_ROWS: PageRows[NodeStatus] = PageRows(
     "nodes",
@@ -201,7 +200,9 @@ def _ended_jobs(queries: StatusQueries) -> Callable[[web.Request], Awaitable[web
         for name in ("sized", "judged"):
             jobs = [text.partition("/") for text in request.query.get(name, "").split(",") if text]
             if any(not namespace or not job or "/" in job for namespace, _, job in jobs):
-                return daemon_pages.json_response({"error": f"{name} is no NAMESPACE/NAME"}, 400)
+                return daemon_pages.json_response(
+                    {"error": f"{name} is not a valid NAMESPACE/NAME"}, 400
+                )
             asked.append([(namespace, job) for namespace, _, job in jobs])
         chosen = {}
         for name in ("running", "hit"):

@@ -6,29 +6,39 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from aggregator.absence.ended_documents import DOCUMENTS
 from aggregator.absence.last_known_documents import LastingDocumentWatch
-from aggregator.absence.rules import DOCUMENTS
 from aggregator.agent_reports.blindness import blind_statuses, record_of
 from aggregator.grpc.status import GrpcStatus
 from aggregator.inputs.node_documents import newest
 from aggregator.liveness import clock_skew
-from aggregator.merge.stale_documents import StaleDocument, stale_documents
+from aggregator.merge.stale_documents import stale_documents
 from aggregator.notify.history import HistoryStatus
 from aggregator.notify.leader_events import role_of
 from aggregator.rank_tables.plugin import RankTablesStatus
 from contract.documents.cluster_info import cluster_device_name
-from contract.pages.blind import BlindStatus
+from contract.pages.aggregator_status import (
+    DocumentStatus,
+    LeaderStatus,
+    LivenessStatus,
+    MissingCount,
+    MissingStatus,
+    NodeStatus,
+    RejectedStatus,
+    SourceStatus,
+    StaleDocument,
+)
 from service.pages.event_stream import StreamStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from aggregator.absence.directory_mark import DirectoryMarks
-    from aggregator.absence.rules import Absence
+    from aggregator.absence.ended_documents import Absence
     from aggregator.inputs.cluster_state import ClusterState
     from aggregator.inputs.node_documents import NodeReport
+    from aggregator.liveness.lost_nodes import HeartbeatListing, ObservedHeartbeat
     from aggregator.liveness.monitor import HeartbeatMonitor
-    from aggregator.liveness.rules import HeartbeatListing, ObservedHeartbeat
     from aggregator.liveness.unread_heartbeats import Unread
     from aggregator.merge.pipeline import Pipeline
     from aggregator.publish.publisher import StorePublisher
@@ -36,177 +46,6 @@ if TYPE_CHECKING:
     from service.clock import Instant
     from service.election.leadership import Leadership
     from stores.base import Store
-
-
-STATES = ("reported", "kept", "missing", "rejected", "earlier", "deleted", "unreported")
-HEARTBEATS = ("alive", "silent", "lost", "unknown")
-
-
-class RejectedStatus(msgspec.Struct, frozen=True):
-    """A node's newest document of this kind was refused, in this store, for this reason."""
-
-    store: str
-    kind: str
-    since_ms: int
-    reason: str
-
-
-class MissingStatus(msgspec.Struct, frozen=True):
-    """A document of a node that this store had and lacks; its last state stays.
-
-    ``deleted``: its deletion was shown; otherwise a list lacks it.
-    """
-
-    store: str
-    document: str
-    since_ms: int
-    deleted: bool
-
-
-class MissingCount(msgspec.Struct, frozen=True):
-    """Of how many nodes a store lacks this document; ``held``: so many deletions are held back."""
-
-    store: str
-    document: str
-    nodes: int
-    held: int
-
-
-class NodeStatus(msgspec.Struct, frozen=True):
-    """One node.
-
-    ``state``: ``reported`` (its newest document counts), ``kept`` (an older good one counts, the
-    newest was refused), ``missing`` (the last one counts, and its store lacks it), ``rejected``
-    (never a good one), ``earlier`` (published by an earlier run, not read yet), ``deleted``
-    (published healthy, dropped soon), ``unreported`` (there is none). ``update_time`` is the
-    published stamp in epoch seconds, ``reported_update_time`` the node's own. All that is about its
-    device-info.
-
-    ``heartbeat``: ``alive``, ``lost`` (silent for more than 3 intervals), ``silent`` (the same,
-    held back by the silence alarm) or ``unknown``: it has none, or ``heartbeat_problem`` is since
-    when and why it is not read. Its age is how long ago it changed. ``clock_skew_seconds`` is by
-    how much its clock is ahead of the aggregator's, at least (or behind), as far as heartbeats in
-    the store show.
-
-    ``stale``: documents that are older than two of their periods while the node beats. They count
-    as they were last known.
-
-    ``switch_status`` and ``node_status`` are published words, ``null`` where there is no
-    entry.
-
-    ``blind``: the sources that give the node's agent no answer, about a chip or about the node;
-    what is published of these is the last that was known. ``null``: not known, since the agent
-    is of an earlier release, or there is none. ``blind_left_out`` counts those that the agent had
-    no room for.
-    """
-
-    node: str
-    state: str
-    document: str | None
-    update_time: int | None
-    reported_update_time: int | None
-    report_age_seconds: float | None
-    faults: int
-    faults_problem: str | None
-    heartbeat: str
-    heartbeat_age_seconds: float | None
-    heartbeat_interval_seconds: float | None
-    clock_skew_seconds: float | None
-    switch_status: str | None
-    node_status: str | None
-    rejected: tuple[RejectedStatus, ...]
-    blind: tuple[BlindStatus, ...] | None = None
-    blind_left_out: int = 0
-    heartbeat_problem: str | None = None
-    stale: tuple[StaleDocument, ...] = ()
-    missing: tuple[MissingStatus, ...] = ()
-
-
-class SourceStatus(msgspec.Struct, frozen=True):
-    """A store that is read.
-
-    ``nodes`` that have a good device-info, ``switches`` that have a good switch part in it,
-    ``servers`` that have a good node-info; ``pods`` that use chips, ``null`` where not known.
-    ``missed_changes`` were found by a listing and shown by no event, ``null`` where nothing lists.
-    ``replaced``: why the directory that is there is not the known one.
-    """
-
-    store: str
-    listed: bool
-    interrupted: str | None
-    interruptions: int
-    nodes: int
-    switches: int
-    servers: int
-    rejected_nodes: int
-    rejected_documents: int
-    pods: int | None
-    pods_interrupted: str | None
-    missed_changes: int | None
-    replaced: str | None = None
-
-
-class DocumentStatus(msgspec.Struct, frozen=True):
-    """A document in a store that is published to."""
-
-    store: str
-    document: str
-    nodes: int
-    bytes: int
-    published: bool
-    writes: int
-    touches: int
-    left_out_nodes: int
-    foreign_writes: int
-    refused_writes: int
-    conflict: bool
-    conflict_writer: str | None
-    error: str | None
-    lag_seconds: float
-
-
-class LivenessStatus(msgspec.Struct, frozen=True):
-    """The nodes that fell silent.
-
-    ``alarm``: too many fell silent at once; ``held`` are those, and they are not published lost.
-    ``problems``: where heartbeats, or the nodes with those of old releases, cannot be listed, and
-    why; ``listed_seconds_ago``: when they were listed, by place. ``alive`` does not count nodes
-    whose heartbeats were not read for long. ``wrong_clocks``: nodes whose clock is more than 2 s
-    off.
-    """
-
-    alarm: bool
-    published: bool
-    alive: int
-    lost: tuple[str, ...]
-    held: tuple[str, ...]
-    problems: dict[str, str]
-    wrong_clocks: tuple[str, ...] = ()
-    listed_seconds_ago: dict[str, float] = {}
-
-
-class LeaderStatus(msgspec.Struct, frozen=True):
-    """Which replica writes. ``role`` is ``leader``, ``follower of HOLDER``, or ``follower`` while
-    none leads. ``elected_by``: the store with the election, ``null`` where there is none.
-    ``taken``: how often this process began to lead.
-    """
-
-    role: str
-    leads: bool
-    holder: str
-    elected_by: str | None
-    taken: int
-
-
-class MissedWritesStatus(msgspec.Struct, frozen=True):
-    """Documents of nodes of a store that were read by name, because of a heartbeat, by result.
-
-    ``unreadable`` is how many nodes have a key about writes that cannot be read.
-    """
-
-    store: str
-    read: dict[str, int]
-    unreadable: int
 
 
 class ProbeStatus(msgspec.Struct, frozen=True):

@@ -97,7 +97,9 @@ def _read_device(document: Document) -> DecodedReport[DeviceRecord]:
 def _take_over_device(key: str, text: str, document: str) -> tuple[str, ClusterEntry[DeviceRecord]]:
     node, entry = cluster_info.read_device_entry(key, text, document)
     if entry.UpdateTime > _LATEST_STAMP:
-        raise DocumentError(document, f"$.{key}.UpdateTime", f"is no time: {entry.UpdateTime}")
+        raise DocumentError(
+            document, f"$.{key}.UpdateTime", f"is not a valid time: {entry.UpdateTime}"
+        )
     record, stamp = cluster_info.record_of(entry), entry.UpdateTime
     if not _is_ours(key, text, document, cluster_info.verify_device_value):
         text = render_device_entry(node, record, stamp)

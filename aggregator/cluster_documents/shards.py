@@ -1,5 +1,11 @@
 """Divides the nodes of a cluster document into shards. Pure: texts in, values out.
 
+Invariant: at each moment, the documents that a store has acknowledged contain every node that is
+not deleted. A move therefore has two writes: ``_move`` puts the node into its new shard and notes
+in the old one which revision of the new one has it (``leaving``); ``acknowledged`` takes it out of
+the old one once every store has that revision. Between the two, readers see the node twice, with
+the same or an older entry.
+
 A node keeps its shard for as long as it fits (defect B8), also across restarts. One that grows
 beyond it is written to another shard first and leaves the old one when that was acknowledged, so no
 reader ever misses it. A shard that became empty stays and has the empty value (B6, M9). Shards of
@@ -26,7 +32,7 @@ push a node out of it. Chosen by measurement: ``docs/decisions/009``.
 
 _AROUND_BYTES = 2048
 """Of a document beside its text: names, labels and annotations."""
-_LEAST_BYTES = 1024
+_MIN_BYTES = 1024
 
 
 def text_limit(largest: int) -> int:
@@ -34,7 +40,7 @@ def text_limit(largest: int) -> int:
 
     It is JSON within JSON there: each quote and each backslash takes twice the room.
     """
-    return max(_LEAST_BYTES, min(VALUE_LIMIT, (largest - _AROUND_BYTES) // 2))
+    return max(_MIN_BYTES, min(VALUE_LIMIT, (largest - _AROUND_BYTES) // 2))
 
 
 class Value(msgspec.Struct, frozen=True):
@@ -125,7 +131,11 @@ class ShardedDocument:
             staying = {
                 node: shard.sizes[node] for node in shard.texts.keys() - shard.leaving.keys()
             }
+            # A node that is leaving already needs no room here: it goes when its new shard is
+            # stored.
             room = self._limit - 1 - sum(staying.values())
+            # The first node stays whatever its size: alone in a document it has nowhere better to
+            # go.
             for node in sorted(staying, reverse=True)[:-1]:
                 if room >= 0:
                     break
@@ -144,6 +154,7 @@ class ShardedDocument:
         for node, text in texts.items():
             shard.put(node, text, self._size(node, text))
             self._home[node] = index
+        # What was restored is what the store has: nothing of it is to be written.
         shard.revision = 0
 
     def clear(self) -> None:
@@ -163,6 +174,7 @@ class ShardedDocument:
         if index is not None:
             shard = self._shards[index]
             grown = shard.bytes - shard.sizes[node] + size
+            # A node that is alone has no better shard, so it may exceed the limit.
             if grown <= self._limit or len(shard.texts) == 1:
                 if grown < shard.bytes:
                     self._full = 0
@@ -184,6 +196,8 @@ class ShardedDocument:
         self._shards[target].leaving.pop(node, None)
         self._home[node] = target
         if index is not None:
+            # The old shard keeps the node until the new one is stored: a reader sees it twice,
+            # never not at all.
             self._shards[index].leaving[node] = (target, self._shards[target].revision)
         return frozenset({target})
 
@@ -191,11 +205,14 @@ class ShardedDocument:
         """Return the lowest number that has room for ``size`` bytes, so that the numbers have no
         gap.
         """
+        # Shards known to be full are skipped: ten thousand new nodes would otherwise look at each
+        # of them.
         begin = self._full if without is None and size >= self._full_for else 0
         index = begin
         while (shard := self._shards.get(index)) is not None:
             # A shard that the node is still leaving may take it back.
             rest = shard.bytes - shard.sizes.get(node, 0)
+            # New nodes fill a shard to FILL only, so that those in it can grow and stay.
             if index != without and (rest + size <= self._fill or not shard.texts):
                 break
             index += 1
@@ -222,6 +239,8 @@ class ShardedDocument:
         changed = set()
         for old, shard in self._shards.items():
             for node, (target, needed) in tuple(shard.leaving.items()):
+                # A later revision has the node as well: the store may have skipped the one that
+                # moved it.
                 if target == index and needed <= revision:
                     shard.drop(node)
                     self._full = 0

@@ -119,7 +119,7 @@ class DpuStatus(msgspec.Struct, frozen=True):
     problems: dict[str, str]
 
 
-_MOST_PROBLEMS = 100
+_MAX_PROBLEMS = 100
 
 
 class DpuDocuments:
@@ -165,7 +165,7 @@ class DpuDocuments:
         newest = self._newest(node)
         return newest is not None and bool(newest.info.faults)
 
-    def observe(self, source: int, event: DpuEvent, now: Instant) -> bool:
+    def observe_event(self, source: int, event: DpuEvent, now: Instant) -> bool:
         """Apply an event of the store with this number; return whether a step is needed."""
         reports, url, due_ms = self._known[source], self._urls[source], self._due_ms
         is_news = False
@@ -299,7 +299,7 @@ class DpuDocuments:
             newest = self._newest(node)
             assert newest is not None
             counts["documents"] += 1
-            if (newest.problem or newest.info.left_out) and len(problems) < _MOST_PROBLEMS:
+            if (newest.problem or newest.info.left_out) and len(problems) < _MAX_PROBLEMS:
                 problems[node] = "; ".join(self.problems(node))
             if not self.has_node(node):
                 counts["without_node"] += 1

@@ -11,8 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
+from typing_extensions import override
 
 from aggregator.dpu_faults.documents import DOCUMENTS, SOURCE, DpuDocuments
+from aggregator.plugin import Timed
 from aggregator.public_faults.values import ActivePublicFault
 from contract.codes.dpu_codes import SEPARATE, public_code
 from contract.codes.levels import ChipLevel
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_LOOK_MS = 1000
+_POLL_MS = 1000
 """Period of checks whether chips of nodes with published faults have changed."""
 _FAULT_TYPE = "Network"
 LEVELS = {
@@ -48,7 +50,7 @@ LEVELS = {
 """By level in the document: the level of the public fault."""
 
 
-class DpuFaults:
+class DpuFaults(Timed):
     """The faults of the documents of all stores (by number) that have ``clusters``.
 
     ``chips`` maps the name of a device to the chips that depend on it (physical ids); it counts
@@ -95,7 +97,7 @@ class DpuFaults:
         trouble = Trouble(_log, "%s cannot be read: %s", "%s can be read again", about)
         async for event in followed(partial(cluster.objects, DOCUMENTS)):
             with stalls.busy(f"read {about}"):
-                if self.documents.observe(number, event, clock()):
+                if self.documents.observe_event(number, event, clock()):
                     wake()
             if isinstance(event, Interrupted):
                 trouble.begin(event.reason)
@@ -103,6 +105,7 @@ class DpuFaults:
                 trouble.end()
         raise AssertionError("it never ends")
 
+    @override
     def step(self, now: Instant) -> frozenset[str]:
         """See ``Timed``. The nodes that change are those of public faults."""
         self.documents.step(now)
@@ -116,7 +119,7 @@ class DpuFaults:
             self._restorations = self._public.restorations
             self._was_listed = self.documents.is_listed
             self._pending |= self.documents.with_faults | self._public.nodes_of(SOURCE)
-        if self._looked_ms + _LOOK_MS <= now.steady_ms:
+        if self._looked_ms + _POLL_MS <= now.steady_ms:
             self._looked_ms = now.steady_ms
             self._pending.update(
                 node for node, chips in self._published.items() if self._chips_of(node) != chips
@@ -128,12 +131,12 @@ class DpuFaults:
                 self._publish(node, now)
         return frozenset()
 
+    @override
     def next_due_ms(self) -> int | None:
-        """See ``Timed``."""
         due_ms = self.documents.next_due_ms()
         if not self._published:
             return due_ms
-        look_ms = self._looked_ms + _LOOK_MS
+        look_ms = self._looked_ms + _POLL_MS
         return look_ms if due_ms is None else min(due_ms, look_ms)
 
     def pop_changed(self) -> frozenset[str]:

@@ -27,6 +27,7 @@ from aggregator.publish.document_writer import compares_versions, ended
 from aggregator.publish.rate_limited_queue import WriteKind
 from contract.errors import StoreConflict, StoreError, StoreUnavailable
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
+from contract.pages.aggregator_status import PersistentStateStatus
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
 from service.log.trouble import Troubles
@@ -48,28 +49,18 @@ _log = logging.getLogger(__name__)
 KEY = "state"
 TAKEN_OVER = "npu-vigil/taken-over"
 """The annotation that fences an earlier leader off."""
-LARGEST_BYTES = 900 * 1024
+MAX_DOCUMENT_BYTES = 900 * 1024
 """The API server's own limit is 1 MiB for the whole object."""
 
 _SPACING_MS = 500
 _SETTLE_SECONDS = 0.05
 """What changes together is written together, and behind what readers wait for."""
-_AT_ONCE = 8
-_ATTEMPTS = 5
-_LAST_SECONDS = 0.5
+_MAX_CONCURRENT = 8
+_MAX_ATTEMPTS = 5
+_LAST_WRITES_TIMEOUT_SECONDS = 0.5
 """Longest time for the last writes of a leader: meanwhile no replica leads."""
 
 _Key = tuple[str, str]
-
-
-class PersistentStateStatus(msgspec.Struct, frozen=True):
-    """The documents of one plugin's state, and problems with reading or writing them."""
-
-    name: str
-    documents: int
-    bytes: int
-    writes: int
-    problems: tuple[str, ...]
 
 
 class PersistentState:
@@ -148,12 +139,12 @@ class PersistentState:
         if self._copies is not None:
             self._copies.record(self._store.url, owned.namespace, owned.name, stored)
 
-    async def restore(self, *, fence: bool) -> None:
+    async def restore_plugins(self, *, fence: bool) -> None:
         """Pass to every plugin the state that was stored last. Raises ``StoreError``.
 
         ``fence``: this replica begins to lead, and an earlier leader may have a write under way.
         """
-        gate = asyncio.Semaphore(_AT_ONCE)
+        gate = asyncio.Semaphore(_MAX_CONCURRENT)
         names = tuple(self._plugins)
         results = await asyncio.gather(*(self._found(name, gate, fence=fence) for name in names))
         # All at once, so that the plugins agree with each other.
@@ -178,6 +169,7 @@ class PersistentState:
 
     def _restore_plugin(self, name: str, documents: tuple[Document, ...]) -> None:
         plugin = self._plugins[name]
+        # What it changed before belongs to the state that is replaced now.
         plugin.pop_changed()
         there = {
             document.name.removeprefix(f"{STATE_PREFIX}{name}-"): document for document in documents
@@ -211,7 +203,7 @@ class PersistentState:
 
     async def _fence(self, document: Document) -> Document | None:
         there: Document | None = document
-        for _ in range(_ATTEMPTS):
+        for _ in range(_MAX_ATTEMPTS):
             if there is None:
                 return None
             annotations = there.annotations | {TAKEN_OVER: touched_now()}
@@ -286,7 +278,7 @@ class PersistentState:
         await ended([task])
         self.poll()
         try:
-            async with asyncio.timeout(_LAST_SECONDS):
+            async with asyncio.timeout(_LAST_WRITES_TIMEOUT_SECONDS):
                 await self._write_last()
         except TimeoutError:
             _log.warning("not all state is stored: %s gives no answer in time", self._store.url)
@@ -295,7 +287,7 @@ class PersistentState:
             await self._end_term()
 
     async def _write_last(self) -> None:
-        gate = asyncio.Semaphore(_AT_ONCE)
+        gate = asyncio.Semaphore(_MAX_CONCURRENT)
 
         async def write(key: _Key) -> None:
             async with gate:
@@ -305,6 +297,7 @@ class PersistentState:
                     if not self._leadership.leads or await self._write(key):
                         return
 
+        # A bucket that marks the others as complete must not be stored before them.
         for is_last in (False, True):
             keys = [key for key in self._dirty if _is_last(key) is is_last]
             await asyncio.gather(*(write(key) for key in keys if not self._must_wait(key)))
@@ -418,9 +411,9 @@ class PersistentState:
             self._keep_copy(owned, None)
         else:
             size = len(text.encode())
-            if size > LARGEST_BYTES:
+            if size > MAX_DOCUMENT_BYTES:
                 self._trouble.begin(
-                    key, f"has {size} bytes, at most {LARGEST_BYTES} fit into a document"
+                    key, f"has {size} bytes, at most {MAX_DOCUMENT_BYTES} fit into a document"
                 )
                 return True  # until it changes
             await owned.check_owners(self._store)

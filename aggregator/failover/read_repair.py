@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_FEW = 200
+_MAX_SINGLE_READS = 200
 """Most documents that are read one by one; those of more nodes are listed."""
 
 
@@ -99,6 +99,7 @@ class ReadRepair:
                 continue
             for watch, documents in zip(source.watches, answer, strict=True):
                 changed = listening[watch]
+                # The watch has shown something newer during the read: that counts, not the answer.
                 moved |= changed & nodes
                 still = {
                     node: document for node, document in documents.items() if node not in changed
@@ -117,7 +118,7 @@ async def _read_store(
     """Return the documents of these nodes in one store, by watch."""
     try:
         return [
-            await read_by_name(store, watch.selection, watch.names_of(nodes), _FEW)
+            await read_by_name(store, watch.selection, watch.names_of(nodes), _MAX_SINGLE_READS)
             for watch in source.watches
         ]
     except StoreError as error:

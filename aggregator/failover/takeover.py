@@ -1,5 +1,11 @@
 """Takes over from another leader, and hands over to the next one.
 
+A term lasts from the election of this replica until another one leads. At its begin everything is
+read once more, then the term is compared: where another replica has led meanwhile, what was read
+counts for nothing. A write of an earlier term that arrives late is refused, because each document
+was marked or replaced since (``persistent_state.py``, ``document_writer.py``). At the end of a term
+the writers stop first, then the last state is stored, then gRPC ends.
+
 A follower reads everything, computes the same values and follows what the leader writes. To take
 over it restores the state of the plugins and reads documents, versions and stamps from the store as
 they are then, whatever its watches have shown so far; only then it writes.
@@ -77,9 +83,9 @@ class Takeover:
         self._changed = asyncio.Event()
         self._views_due_ms = 0
 
-    async def restore(self) -> None:
+    async def restore_state(self) -> None:
         """Restore the state of the plugins before they observe anything; wait for the store."""
-        restore = partial(self.persistent_state.restore, fence=False)
+        restore = partial(self.persistent_state.restore_plugins, fence=False)
         await _until_read(restore, "stored state cannot be read, trying again: %s")
 
     async def run(self, tasks: asyncio.TaskGroup) -> NoReturn:
@@ -90,6 +96,8 @@ class Takeover:
         while True:
             while not self._leadership.leads:
                 await self._wait_for_change()
+            # Leadership may be lost and won again while this waits; then all that was read is too
+            # old.
             term = self._leadership.taken_total
             await self._take_over(tasks, term)
             while self._leadership.leads and self._leadership.taken_total == term:
@@ -109,9 +117,11 @@ class Takeover:
         if not self._leadership.leads or self._leadership.taken_total != term:
             return  # another replica leads, or has led since this was read
         self.leads = True
+        # Before the state is written: the first step may change it.
         self._began()
         self.persistent_state.lead(tasks)
         self.collect(self._clock(), at_once=True)
+        # Last: clients over gRPC must find what was restored.
         await self._plugins.set_leading(True)
 
     async def _read_again(self) -> None:
@@ -121,9 +131,9 @@ class Takeover:
         """
         if self._leadership.elected_by is None or not self._leadership.leads:
             return  # no other replica was there, or another one leads
-        await self.persistent_state.restore(fence=self._leadership.fences)
+        await self.persistent_state.restore_plugins(fence=self._leadership.fences)
         documents = await self._publishers[0].list()
-        self._pipeline.restore(documents, unconfirm=True)
+        self._pipeline.restore_documents(documents, unconfirm=True)
         for problem in self._pipeline.unreadable:
             _log.warning("another leader's document is overwritten: %s", problem)
         self._inherit(self._pipeline.lost)
@@ -143,6 +153,7 @@ class Takeover:
     async def give_up(self) -> None:
         """End: store the state that is left, and let another replica lead at once."""
         try:
+            # Longer than this no replica leads, while another one waits for the lock or the Lease.
             async with asyncio.timeout(_GIVE_UP_SECONDS):
                 await self._hand_over()
         except TimeoutError:
@@ -154,7 +165,7 @@ class Takeover:
         """Pass on an event of a plugin's input in this store, after the plugin has applied it."""
         if self.leads and url in self.views:
             self.collect(self._clock(), at_once=True)
-            self.views[url].observe(selection, event)
+            self.views[url].observe_input(selection, event)
 
     def collect(self, now: Instant, *, at_once: bool = False) -> int | None:
         """Collect the state and views of the plugins; return the steady time of the next call, if
@@ -165,6 +176,7 @@ class Takeover:
             return None
         if now.steady_ms < self._views_due_ms and not at_once:
             return self._views_due_ms
+        # Views are compared as a whole, so not at every step of a storm.
         self._views_due_ms = now.steady_ms + _VIEWS_MS
         wanted = self._plugins.views()
         for views in self.views.values():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pacing.token_bucket import TokenBucket
     from service.clock import Clock
 
-_LONGEST_REFUSAL = 500
+_MAX_REFUSAL_CHARACTERS = 500
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Request = TypeVar("Request", bound=Message)
@@ -28,7 +28,7 @@ Method: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
 
 async def refuse(context: Context, reason: str) -> NoReturn:
     """End the call as upstream refuses one; a text that would not fit into a trailer is cut."""
-    await context.abort(grpc.StatusCode.UNKNOWN, reason[:_LONGEST_REFUSAL])
+    await context.abort(grpc.StatusCode.UNKNOWN, reason[:_MAX_REFUSAL_CHARACTERS])
     raise AssertionError("the call was ended")
 
 
@@ -42,7 +42,9 @@ def with_decoded_request(shape: type[Request], method: Method) -> Method:
         try:
             request = shape.FromString(content)
         except DecodeError:
-            await context.abort(grpc.StatusCode.INTERNAL, f"the request is no {shape.__name__}")
+            await context.abort(
+                grpc.StatusCode.INTERNAL, f"the request is not a valid {shape.__name__}"
+            )
         return await method(request, context)
 
     return call

@@ -135,7 +135,7 @@ def _unusable(files: TlsFiles) -> Iterator[Problem]:
         context.load_cert_chain(files.certificate, files.key, password=b"")
     except (ssl.SSLError, ValueError, OSError) as error:
         reason = getattr(error, "reason", None) or error
-        text = f"{files.certificate} and {files.key} are no certificate (PEM) and its key"
+        text = f"{files.certificate} and {files.key} are not a valid certificate (PEM) and its key"
         yield Problem("grpc.certificate_file", f"{text} without a password: {reason}")
     try:
         context.load_verify_locations(files.client_ca)
@@ -143,5 +143,5 @@ def _unusable(files: TlsFiles) -> Iterator[Problem]:
             raise ValueError("no certificate of an authority is in it")
     except (ssl.SSLError, ValueError, OSError) as error:
         reason = getattr(error, "reason", None) or error
-        text = f"{files.client_ca} is no PEM file of an authority: {reason}"
+        text = f"{files.client_ca} is not a valid PEM file of an authority: {reason}"
         yield Problem("grpc.client_ca_file", text)

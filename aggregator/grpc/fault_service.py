@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from aggregator.grpc.call import Context, end_stream, refuse, streaming, unary
 from aggregator.grpc.fault_messages import CLUSTER, NORMAL
 from aggregator.grpc.subscriber_log import SubscriberLog
-from aggregator.grpc.subscriptions import LONGEST_ID_BYTES, Subscriber, Subscriptions
+from aggregator.grpc.subscriptions import MAX_ID_BYTES, Subscriber, Subscriptions
 from aggregator.grpc.wire_messages import fault_signal, large_fault_signal
 from contract.wire import fault_pb2 as wire
 from pacing.token_bucket import TokenBucket
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from aggregator.grpc.subscriptions import SubscriberWorkqueue
     from service.clock import Clock
 
-FOR_MS = 600_000
+RECOVERIES_KEPT_MS = 600_000
 """Clients whose leader was lost come back within two minutes as a rule."""
 
-MOST = 10_000
+MAX_RECOVERIES = 10_000
 """Beyond that the oldest is forgotten."""
 
 
@@ -55,7 +55,7 @@ class Recoveries:
             if is_job is None or sent:
                 continue
             self._over[job] = now_ms, is_job
-            while len(self._over) > MOST:
+            while len(self._over) > MAX_RECOVERIES:
                 del self._over[next(iter(self._over))]
 
     def of(self, job: str, now_ms: int) -> Iterator[str]:
@@ -72,14 +72,14 @@ class Recoveries:
     def _forget(self, now_ms: int) -> None:
         while self._over:
             oldest = next(iter(self._over))
-            if self._over[oldest][0] + FOR_MS > now_ms:
+            if self._over[oldest][0] + RECOVERIES_KEPT_MS > now_ms:
                 return
             del self._over[oldest]
 
 
 NAME = "fault.Fault"
 _REGISTERED = wire.Status(code=0, info="register success")
-_QUERIES_PER_SECOND, _QUERIES_AT_ONCE, _QUERIES_WAITING = 10, 10, 50
+_QUERIES_PER_SECOND, _QUERY_BURST, _MAX_QUERIES_WAITING = 10, 10, 50
 _ID_BYTES = range(8, 129)
 FOUND = 200
 MANY = 500
@@ -143,7 +143,7 @@ class FaultService:
         self._clock = clock
         self._log = SubscriberLog("faults", clock)
         self._subscriptions_changed = subscriptions_changed
-        self._queries = TokenBucket(_QUERIES_AT_ONCE, _QUERIES_PER_SECOND)
+        self._queries = TokenBucket(_QUERY_BURST, _QUERIES_PER_SECOND)
 
     def methods(self, bucket: TokenBucket) -> dict[str, Any]:
         """Return the methods by name, as gRPC needs them."""
@@ -174,8 +174,8 @@ class FaultService:
             await refuse(context, "the role is empty")
         client = Subscriber(request.jobId or CLUSTER, request.role)
         for name, text in zip(("jobId", "role"), client, strict=True):
-            if len(text.encode()) > LONGEST_ID_BYTES:
-                await refuse(context, f"the {name} is longer than {LONGEST_ID_BYTES} bytes")
+            if len(text.encode()) > MAX_ID_BYTES:
+                await refuse(context, f"the {name} is longer than {MAX_ID_BYTES} bytes")
         return client
 
     async def _register(self, request: wire.ClientInfo, context: Context) -> wire.Status:
@@ -249,7 +249,7 @@ class FaultService:
 
     async def _get(self, request: wire.ClientInfo, context: Context) -> wire.FaultQueryResult:
         now_ms = self._clock().steady_ms
-        if self._queries.wait_ms(now_ms, 1 - _QUERIES_WAITING):
+        if self._queries.wait_ms(now_ms, 1 - _MAX_QUERIES_WAITING):
             await refuse(context, "rate limited: too many requests, try again later")
         wait_ms = self._queries.wait_ms(now_ms)
         # The token is taken before the wait, so that queries are answered in order of arrival.

@@ -21,10 +21,11 @@ from aggregator.grpc.fault_service import NAME as FAULT_SERVICE
 from aggregator.grpc.fault_service import FaultService
 from aggregator.grpc.status import GrpcStatus
 from aggregator.grpc.subscriber_log import SubscriberLog
-from aggregator.grpc.subscriptions import LONGEST_ID_BYTES, Subscriber, Subscriptions
-from aggregator.grpc.wire_messages import public_fault
+from aggregator.grpc.subscriptions import MAX_ID_BYTES, Subscriber, Subscriptions
+from contract.documents.public_fault_protobuf import decode
 from contract.errors import ListenError, StoreError
 from contract.wire import config_pb2, pubfault_pb2
+from pacing.cooperative import in_pieces
 from pacing.token_bucket import TokenBucket
 from pacing.waiting import is_set_within
 from service.log.trouble import Trouble
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from service.clock import Clock
 
 PUBLIC_FAULT_SERVICE = "PubFault"
+_INFLUENCES_OF_A_SLICE = 100
+"""Influences of a public fault after which other tasks have their turn."""
 
 
 def public_fault_methods(send: Send, bucket: TokenBucket, clock: Clock) -> dict[str, Any]:
@@ -46,9 +49,9 @@ def public_fault_methods(send: Send, bucket: TokenBucket, clock: Clock) -> dict[
         request: pubfault_pb2.PublicFaultRequest, context: Context
     ) -> pubfault_pb2.RespStatus:
         try:
-            answer = await send(await public_fault(request))
+            answer = await send(await in_pieces(decode(request), _INFLUENCES_OF_A_SLICE))
         except StoreError as error:
-            # This must be no acknowledgement: the next leader would not have the message.
+            # This must not be an acknowledgement: the next leader would not have the message.
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         return pubfault_pb2.RespStatus(code=answer.code, info=answer.info)
 
@@ -96,8 +99,8 @@ class RankTableService:
         self, request: config_pb2.ClientInfo, context: Context
     ) -> config_pb2.Status:
         client = Subscriber(request.jobId, _ONE)
-        if len(client.job.encode()) > LONGEST_ID_BYTES:
-            await refuse(context, f"the jobId is longer than {LONGEST_ID_BYTES} bytes")
+        if len(client.job.encode()) > MAX_ID_BYTES:
+            await refuse(context, f"the jobId is longer than {MAX_ID_BYTES} bytes")
         now_ms = self._clock().steady_ms
         if not self.subscriptions.has_room(client, now_ms):
             await refuse(context, f"jobId={client.job}: too many are served already")
@@ -127,18 +130,18 @@ class RankTableService:
 
 _log = logging.getLogger(__name__)
 
-MOST_BYTES_RECEIVED = 4 << 20
-MOST_BYTES_SENT = 8 << 20
-MOST_STREAMS = 64
+MAX_BYTES_RECEIVED = 4 << 20
+MAX_BYTES_SENT = 8 << 20
+MAX_STREAMS = 64
 """Of one connection."""
-MOST_CONNECTIONS = 1024
+MAX_CONNECTIONS = 1024
 CALLS_PER_SECOND = 1000
 
 _OPTIONS = [
-    ("grpc.max_receive_message_length", MOST_BYTES_RECEIVED),
-    ("grpc.max_send_message_length", MOST_BYTES_SENT),
-    ("grpc.max_concurrent_streams", MOST_STREAMS),
-    ("grpc.max_allowed_incoming_connections", MOST_CONNECTIONS),
+    ("grpc.max_receive_message_length", MAX_BYTES_RECEIVED),
+    ("grpc.max_send_message_length", MAX_BYTES_SENT),
+    ("grpc.max_concurrent_streams", MAX_STREAMS),
+    ("grpc.max_allowed_incoming_connections", MAX_CONNECTIONS),
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -147,7 +150,7 @@ _OPTIONS = [
     ("grpc.so_reuseport", 0),
 ]
 _GRACE_SECONDS = 0.5
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 _FIRST_SECONDS = 0.5
 
 
@@ -226,7 +229,7 @@ class GrpcServer:
     async def _listen(self, tried: asyncio.Event) -> None:
         while not await self._try():
             tried.set()
-            await asyncio.sleep(_AGAIN_SECONDS)
+            await asyncio.sleep(_RETRY_SECONDS)
         tried.set()
 
     async def _try(self) -> bool:
@@ -309,7 +312,9 @@ async def _check_free(listen: str) -> None:
     except OSError as error:
         raise ListenError(f"cannot serve gRPC on {listen}: {error.strerror}") from None
     except UnicodeError:
-        raise ListenError(f"cannot serve gRPC on {listen}: {host} is no name of a host") from None
+        raise ListenError(
+            f"cannot serve gRPC on {listen}: {host} is not a valid host name"
+        ) from None
 
 
 def _credentials(material: TlsMaterial) -> Any:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-MOST_JOBS = 10_000
-MOST_ROLES = 64
+MAX_JOBS = 10_000
+MAX_ROLES = 64
 """Of one job. Upstream has no such bound; its clients know of about three."""
 
 LEASE_MS = 60_000
-LONGEST_ID_BYTES = 256
+MAX_ID_BYTES = 256
 """Of a job or a role that is registered."""
 
 
@@ -125,8 +125,8 @@ class Subscriptions:
         self._sweep(now_ms)
         roles = self._clients.get(client.job)
         if roles is None:
-            return len(self._clients) < MOST_JOBS
-        return client.role in roles or len(roles) < MOST_ROLES
+            return len(self._clients) < MAX_JOBS
+        return client.role in roles or len(roles) < MAX_ROLES
 
     def register(self, client: Subscriber, now_ms: int) -> None:
         """Register a client, and end the subscription of an earlier one with the same job

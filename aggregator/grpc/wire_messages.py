@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from aggregator.grpc.fault_messages import NORMAL
-from contract.documents.public_fault import (
-    DEVICES_MOST,
-    FAULTS_MOST,
-    INFLUENCE_MOST,
-    LOCATIONS_MOST,
-    Influence,
-    PublicFault,
-    PublicFaultEntry,
-)
-from contract.wire import fault_pb2, pubfault_pb2
+from contract.wire import fault_pb2
 from pacing.cooperative import all_of
 
 if TYPE_CHECKING:
@@ -27,46 +16,7 @@ if TYPE_CHECKING:
 
 
 _MANY = 100
-"""Influences, or nodes, after which others have their turn."""
-
-
-async def public_fault(request: pubfault_pb2.PublicFaultRequest) -> PublicFault:
-    """Return a client's message in the form of one from a ConfigMap; gives way to other tasks.
-
-    Of a message with too many members to be accepted only one more than that is read.
-    """
-    faults = []
-    for fault in request.faults[: FAULTS_MOST + 1]:
-        faults.append(_fault(fault))
-        if len(fault.influence) > _MANY:
-            await asyncio.sleep(0)
-    return PublicFault(
-        id=request.id,
-        timestamp=request.timestamp,
-        version=request.version,
-        resource=request.resource,
-        faults=faults,
-    )
-
-
-def _fault(fault: pubfault_pb2.Fault) -> PublicFaultEntry:
-    return PublicFaultEntry(
-        fault_id=fault.faultId,
-        fault_type=fault.faultType,
-        fault_code=fault.faultCode,
-        fault_time=fault.faultTime,
-        assertion=fault.assertion,
-        fault_location=dict(islice(fault.faultLocation.items(), LOCATIONS_MOST + 1)),
-        influence=[
-            Influence(
-                node_name=about.nodeName,
-                node_sn=about.nodeSN,
-                device_ids=about.deviceIds[: DEVICES_MOST + 1],
-            )
-            for about in fault.influence[: INFLUENCE_MOST + 1]
-        ],
-        description=fault.description,
-    )
+"""Nodes after which others have their turn."""
 
 
 def fault_signal(job_id: str, message: FaultMsgSignal | None) -> fault_pb2.FaultMsgSignal:

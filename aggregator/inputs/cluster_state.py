@@ -89,7 +89,7 @@ class ClusterState:
         """Apply a pod event of the store with this number; return the nodes that changed."""
         was_known = self._pods.caches[source].known
         dirty: set[str] = set()
-        for _, before, after in self._pods.observe(source, event):
+        for _, before, after in self._pods.observe_objects(source, event):
             for pod, by in ((before, -1), (after, 1)):
                 if pod is not None:
                     dirty.add(pod.node)
@@ -106,7 +106,7 @@ class ClusterState:
         """
         was_known = self._nodes.caches[source].known
         dirty: set[str] = set()
-        for _, before, after in self._nodes.observe(source, event):
+        for _, before, after in self._nodes.observe_objects(source, event):
             for node, by in ((before, -1), (after, 1)):
                 if node is not None:
                     dirty.add(node.name)
@@ -117,7 +117,7 @@ class ClusterState:
         """Apply a PodGroup event of the store with this number; return the nodes that changed."""
         was_known = self._groups.caches[source].known
         dirty: set[str] = set()
-        for key, before, after in self._groups.observe(source, event):
+        for key, before, after in self._groups.observe_objects(source, event):
             for job, by in ((before, -1), (after, 1)):
                 if job is not None:
                     self._group(key, job, by)

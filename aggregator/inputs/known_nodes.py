@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_MOST_EQUAL = 256
+_MAX_EQUAL = 256
 
 PATIENCE_MS = 5000
 """Longest wait of public faults of unknown nodes for a store that has not listed its nodes."""
@@ -40,18 +40,19 @@ class KnownNodes:
         self._until_ms: int | None = None
 
     def has_node(self, node: str) -> bool:
-        """See ``NodeLookup``."""
+        """Return whether a Node or a device-info of this name exists."""
         if self._cluster_state.node(node) is not None:
             return True
         return any(node in source.devices.present for source in self._sources)
 
     def chips(self, node: str) -> frozenset[str] | None:
-        """See ``NodeLookup``."""
+        """Return the chips in the node's device-info; ``None`` where they are not known."""
         return self._chips.get(node)
 
     def node_of(self, serial_number: str) -> str | None:
-        """See ``NodeLookup``. No node has the empty number (defect B9), nor one that several Nodes
-        have.
+        """Return the only node with this serial number; ``None`` where there is no such.
+
+        The empty number is of no node (defect B9).
         """
         state = self._cluster_state.node_by_serial_number(serial_number)
         return None if state is None else state.name
@@ -64,7 +65,7 @@ class KnownNodes:
                 before = self._chips.get(node, frozenset())
                 seen = report.record.chips.union(self._cluster_state.node_context(node).used or ())
                 if not seen <= before:
-                    if len(self._equal) >= _MOST_EQUAL:
+                    if len(self._equal) >= _MAX_EQUAL:
                         self._equal.clear()
                     chips = before | seen
                     self._chips[node] = self._equal.setdefault(chips, chips)

@@ -63,7 +63,7 @@ class MultiStoreCache(Generic[V]):
             return iter(self.caches[0].items)
         return iter(dict.fromkeys(key for cache in self.caches for key in cache.items))
 
-    def observe(
+    def observe_objects(
         self, source: int, event: Snapshot[V] | Update[V] | KindUnavailable | Interrupted
     ) -> Iterator[tuple[str, V | None, V | None]]:
         """Apply an event; yield the key of each object that changed, with the object before and

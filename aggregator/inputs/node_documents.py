@@ -72,7 +72,7 @@ class DocumentCache(Generic[R]):
         self.rejected: dict[str, Rejected] = {}
         self.rejected_total = 0
 
-    def apply(self, node: str, document: Document, now_ms: int) -> bool:
+    def apply_document(self, node: str, document: Document, now_ms: int) -> bool:
         """Apply a node's document; return whether that changed anything.
 
         A document without this kind changes nothing here, see ``DocumentWatch``.
@@ -88,7 +88,9 @@ class DocumentCache(Generic[R]):
             return False
         try:
             if document.problem:
-                raise DocumentError(document.name, "$", f"is no document: {document.problem}")
+                raise DocumentError(
+                    document.name, "$", f"is not a valid document: {document.problem}"
+                )
             if problem := node_name_problem(node):
                 raise DocumentError(document.name, "metadata.name", f"the node's name {problem}")
             if before is None and len(self.reports) >= MAX_NODES:
@@ -96,6 +98,7 @@ class DocumentCache(Generic[R]):
             reading = self.kind.read(document)
         except DocumentError as error:
             self.rejected_total += 1
+            # One refusal after the other is one state of the node.
             since_ms = now_ms if rejected is None else rejected.since_ms
             self.rejected[node] = Rejected(since_ms, str(error), digest)
             return True
@@ -113,7 +116,7 @@ class DocumentCache(Generic[R]):
         digest = hashlib.blake2b(digest_size=16)
         for text in texts:
             digest.update(b"none," if text is None else b"%d," % len(text))
-            # A text that is no Unicode is refused when it is read, and needs a digest before.
+            # Text that is not valid Unicode is refused when it is read, and needs a digest before.
             digest.update((text or "").encode(errors="surrogatepass"))
         return digest.digest()
 
@@ -186,7 +189,7 @@ class DocumentWatch:
         Only of a store whose versions are numbers: its watch shows each of them.
         """
 
-    def observe(
+    def observe_event(
         self, event: WatchEvent, now_ms: int, deleted_at_ms: int | None = None
     ) -> frozenset[str]:
         """Apply one event; return the nodes about which something changed.
@@ -257,6 +260,7 @@ class DocumentWatch:
             if self.present.get(node, "").isdecimal():
                 self._ahead[node] = None
             return self._forget(node)
+        # Only numbers can be compared: other stores give no order of versions.
         if document.version.isdecimal() and self.present.get(node) != document.version:
             self._ahead[node] = document.version
         return self._take(document, now_ms)
@@ -265,6 +269,7 @@ class DocumentWatch:
         self, documents: Iterable[Document], now_ms: int, deleted_at_ms: int | None
     ) -> frozenset[str]:
         changed: set[str] = set()
+        # A list is newer than all that was read by name before it.
         self._ahead.clear()
         gone = set(self.present)
         there = set()
@@ -293,14 +298,14 @@ class DocumentWatch:
             # none.
             self._forget(node)
         self.present[node] = document.version
-        changed = [cache.apply(node, document, now_ms) for cache in self.caches]
+        changed = [cache.apply_document(node, document, now_ms) for cache in self.caches]
         is_refused = any(cache.refuses(node, document) for cache in self.caches)
         if not is_refused:
             changed += [cache.ended(node, document) for cache in self.caches]
             self.isolations.pop(node, None)
             if requests := read_requests(document.annotations):
                 self.isolations[node] = requests
-        if self.own_key.apply(node, document, now_ms) or (
+        if self.own_key.apply_document(node, document, now_ms) or (
             not is_refused and self.own_key.ended(node, document)
         ):
             self.own_key_changed.add(node)

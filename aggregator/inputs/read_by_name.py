@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from stores.base import Document, Selection, Store
 
-_AT_ONCE = 8
+_MAX_CONCURRENT = 8
 
 
 async def read_by_name(
@@ -28,7 +28,7 @@ async def read_by_name(
     if len(names) > few:
         listed = {document.name: document for document in await store.list(selection)}
         return {node: listed.get(name) for node, name in names.items()}
-    gate = asyncio.Semaphore(_AT_ONCE)
+    gate = asyncio.Semaphore(_MAX_CONCURRENT)
 
     async def read(name: str) -> Document | None:
         async with gate:

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from aggregator.grpc.fault_messages import FaultMsgSignal, NodeFaultInfo
     from aggregator.inputs.node_context import PodState
     from aggregator.jobs.node_view import ClusterStateLookup
-    from aggregator.jobs.rank_faults import RankFaultDevice
     from aggregator.jobs.relations import FaultPlace, RelationTables, Relevant
-    from aggregator.jobs.status import HitJob, JobStatus, RelationStatus
+    from aggregator.jobs.status import JobStatus
+    from contract.pages.aggregator_status import HitJob, RankFaultDevice, RelationStatus
     from service.clock import Instant
 
 _NO_IMPACTS: dict[str, NodeImpact] = {}
-_MOST_CHANGED = 100_000
+_MAX_CHANGED = 100_000
 
 
 class JobView:
@@ -83,6 +83,7 @@ class JobView:
         self._dirty.update(nodes)
         if self._cluster_state.nodes_known and not self._saw_nodes:
             self._saw_nodes = True
+            # Only now a Node can be missing, which concerns every node seen before.
             self._dirty.update(self._nodes.names)
         if not self._sees_jobs and self._cluster_state.pods_known and self._is_read():
             self._sees_jobs = True
@@ -93,6 +94,7 @@ class JobView:
             if self._sees_jobs:
                 for job, came in self._jobs_to_update(node, quiet=quiet):
                     touched.setdefault(job, {})[node] = came
+        # Before the marks are cleared, and after the index knows who left.
         waiting = self._waiting(self._dirty)
         self._dirty.clear()
         if not self._sees_jobs:
@@ -194,6 +196,7 @@ class JobView:
             nodes |= self._relations.judge(job, relevant.values(), hit, fresh, now)
         if not relevant:
             del self._relevant[job]
+        # A job without pods has no relation faults: the next run of it begins anew.
         if not self._index.nodes_of(job):
             self._relations.forget(job)
         for node in nodes:
@@ -253,7 +256,7 @@ class JobView:
         """Mark messages as changed; the oldest marks are dropped where no server pops them."""
         for job_id in job_ids:
             self._changed[job_id] = None
-        while len(self._changed) > _MOST_CHANGED:
+        while len(self._changed) > _MAX_CHANGED:
             del self._changed[next(iter(self._changed))]
 
     # What is asked

@@ -3,7 +3,7 @@ hits a job on one node (``docs/spec/clusterd.md#6``), from which they are made.
 
 Of a code that a device has twice the worse level counts, in whatever order they come (B26). In the
 message about the cluster are nodes with a device-info on which something is wrong; a healthy switch
-is no fault. ``Health`` is what levels and states mean in the words of these messages.
+is not a fault. ``Health`` is what levels and states mean in the words of these messages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from aggregator.jobs.rank_faults import (
     NPU,
     SWITCH,
     WHOLE,
-    RankFaultDevice,
     device_id_of,
     fault_devices,
     rank_faults,
@@ -34,6 +33,7 @@ from aggregator.jobs.rank_faults import (
 from aggregator.jobs.relations import SEPARATE, SUB_HEALTH, relation_fault_devices
 from contract.codes.levels import ChipLevel
 from contract.documents.switch_info import event_key
+from contract.pages.aggregator_status import RankFaultDevice
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -94,7 +94,7 @@ def health_of_status(status: str) -> Health:
 
 
 _BY_SERIOUSNESS = {level.value: -rank for rank, level in enumerate(ChipLevel)}
-_LEAST = -len(_BY_SERIOUSNESS)
+_LEAST_SERIOUS = -len(_BY_SERIOUSNESS)
 _PRE_SEPARATE = "PreSeparateFault"
 
 
@@ -157,7 +157,9 @@ def worst_levels(faults: Iterable[tuple[str, str]], *, is_chip: bool) -> dict[st
 
 def _is_worse(level: str, other: str, is_chip: bool) -> bool:
     if is_chip:
-        return _BY_SERIOUSNESS.get(level, _LEAST) > _BY_SERIOUSNESS.get(other, _LEAST)
+        return _BY_SERIOUSNESS.get(level, _LEAST_SERIOUS) > _BY_SERIOUSNESS.get(
+            other, _LEAST_SERIOUS
+        )
     return health_of_level(level) >= health_of_level(other)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.cluster_documents.published_node import FILTER
+from contract.pages.aggregator_status import RankFaultDevice
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -25,7 +26,7 @@ NPU = "NPU"
 SWITCH = "Switch"
 NODE = "Node"
 WHOLE = "-1"
-"""The device id of what is no single device."""
+"""The device id of what is not a single device."""
 
 SEPARATE = "SeparateNPU"
 SUB_HEALTH = "SubHealthFault"
@@ -34,22 +35,6 @@ _LATEST_MS = 253_402_300_799_999
 """The end of the year 9999. A node may claim a later time, which is none."""
 _FREE_RESTART = "FreeRestartNPU"
 _BY_SWITCH = {_UNHEALTHY: SEPARATE, "SubHealthy": SUB_HEALTH}
-
-
-class RankFaultDevice(msgspec.Struct, frozen=True):
-    """One fault of one device. ``time_ms`` is when it began by its source's clock.
-
-    The last three are about switches only, ``switch_time`` in the unit that its writer chose.
-    """
-
-    device_id: str
-    device_type: str
-    code: str
-    level: str
-    time_ms: int = 0
-    switch_chip: str = ""
-    switch_port: str = ""
-    switch_time: str = ""
 
 
 class RankFault(msgspec.Struct, frozen=True):

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from aggregator.jobs.rank_faults import NPU, SWITCH, WHOLE, RankFaultDevice, device_id_of
+from aggregator.jobs.rank_faults import NPU, SWITCH, WHOLE, device_id_of
 from contract.documents.switch_info import event_key
+from contract.pages.aggregator_status import RankFaultDevice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

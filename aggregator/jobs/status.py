@@ -14,7 +14,8 @@ import msgspec
 
 from aggregator.advising.status import AdviceOfJob
 from aggregator.jobs.messages import Health
-from aggregator.jobs.rank_faults import RankFaultDevice, device_id_of, rank_faults
+from aggregator.jobs.rank_faults import device_id_of, rank_faults
+from contract.pages.aggregator_status import HitJob, NodeHit, RelationStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 RANK_ANNOTATION = "hccl/rankIndex"
 _LEVELS = {"SubHealth": "SubHealthFault", "Separate": "SeparateFault"}
-_LONGEST_RANK = 9
+_MAX_RANK_DIGITS = 9
 
 
 class RankedChip(NamedTuple):
@@ -71,7 +72,9 @@ def ranked_chips(pods: Iterable[PodState]) -> dict[str, list[RankedChip]]:
 
 def _rank_of(pod: PodState) -> int | None:
     text = pod.annotations.get(RANK_ANNOTATION, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _LONGEST_RANK else None
+    return (
+        int(text) if text.isascii() and text.isdecimal() and len(text) <= _MAX_RANK_DIGITS else None
+    )
 
 
 def _number(chip: str) -> tuple[int, str]:
@@ -108,44 +111,6 @@ def rank_records(
 
 def _record(seat: RankedChip, code: str, level: str, time_ms: int, device_id: str) -> RankRecord:
     return RankRecord(seat.rank, seat.pod_uid, seat.pod_rank, code, level, time_ms, device_id)
-
-
-class NodeHit(msgspec.Struct, frozen=True):
-    """What hits a job on one node. ``health`` is that of its devices, ``since_ms`` wall time."""
-
-    node: str
-    ip: str
-    health: str
-    since_ms: int
-    faults: tuple[RankFaultDevice, ...]
-
-
-class HitJob(msgspec.Struct, frozen=True):
-    """A job, its nodes that are hit, and since when (wall time, ``null`` where none is).
-    ``health`` is upstream's ``HealthyState`` of it.
-    """
-
-    job: str
-    namespace: str
-    name: str
-    health: str
-    since_ms: int | None
-    nodes: tuple[NodeHit, ...]
-
-
-class RelationStatus(msgspec.Struct, frozen=True):
-    """A relation fault: a code on a part of a node that waits for a failure of the job, or that
-    something followed from (``result``: ``SubHealth``, ``Separate`` or nothing yet). ``subject`` is
-    a chip or ``<chip>/<port>`` of a switch; ``closed``: what comes now does not count any more.
-    """
-
-    job: str
-    node: str
-    subject: str
-    code: str
-    since_ms: int
-    result: str
-    closed: bool
 
 
 class JobStatus(HitJob, frozen=True):

@@ -17,7 +17,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from aggregator.liveness.rules import ObservedHeartbeat
+    from aggregator.liveness.lost_nodes import ObservedHeartbeat
     from stores.base import Beat
 
 WARNING_MS = 2000

@@ -48,7 +48,7 @@ class LegacyNodes:
         self.beats: dict[str, NodeBeat | None] = {}
         self.listed = False
 
-    def observe(self, event: NodesEvent) -> None:
+    def observe_nodes(self, event: NodesEvent) -> None:
         """Apply one event of the watch; an interruption changes nothing."""
         match event:
             case Snapshot(nodes):

@@ -8,15 +8,15 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.liveness import legacy_rules
-from aggregator.liveness import rules as liveness
+from aggregator.liveness import lost_nodes as liveness
 from aggregator.liveness.legacy_rules import LegacyNodes, Seen
+from aggregator.liveness.lost_nodes import HeartbeatListing
 from aggregator.liveness.persisted_row import LastSeen, changed_at_seconds, remembered
-from aggregator.liveness.rules import HeartbeatListing
 from contract.errors import StoreError
 from contract.names import HEARTBEAT_LABEL
 from service.log.trouble import Trouble
 from stores.cluster import Snapshot
-from stores.interruption import ASK_AGAIN_SECONDS, Interrupted
+from stores.interruption import RETRY_SECONDS, Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -64,7 +64,7 @@ class LegacyHeartbeatWatch:
         self._began_ms: int | None = None
         self._has_begun = False
 
-    def restore(self, seen: Iterable[LastSeen]) -> None:
+    def restore_seen(self, seen: Iterable[LastSeen]) -> None:
         """Restore what the run before has seen."""
         self.listing = self._remembered = remembered(seen, self._clock())
         self._seen = Seen(proven=frozenset(self.listing.heartbeats))
@@ -88,14 +88,14 @@ class LegacyHeartbeatWatch:
         while True:
             try:
                 async for event in self._objects.watch_nodes(HEARTBEAT_LABEL):
-                    self.observe(event)
+                    self.observe_nodes(event)
             except StoreError as error:
                 self._trouble.begin(str(error))
-            await asyncio.sleep(ASK_AGAIN_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
 
-    def observe(self, event: NodesEvent) -> None:
+    def observe_nodes(self, event: NodesEvent) -> None:
         """Apply one event of the watch."""
-        self.nodes.observe(event)
+        self.nodes.observe_nodes(event)
         if isinstance(event, Interrupted):
             self._trouble.begin(event.reason)
         elif isinstance(event, Snapshot):

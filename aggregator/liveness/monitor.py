@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from aggregator.liveness import clock_skew
-from aggregator.liveness import rules as liveness
+from aggregator.liveness import lost_nodes as liveness
 from aggregator.liveness.clock_skew import Skews
+from aggregator.liveness.lost_nodes import Brake, HeartbeatListing, LostNodes, ProbeResult
 from aggregator.liveness.persisted_row import remembered
-from aggregator.liveness.rules import Brake, HeartbeatListing, LostNodes, ProbeResult
 from aggregator.liveness.unread_heartbeats import Unread, ages_ms, unread
 from contract.errors import StoreError, StoreForbidden, StoreUnavailable
 from service.log.shortened import shortened
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from aggregator.liveness.legacy_watch import LegacyHeartbeatWatch
+    from aggregator.liveness.lost_nodes import ObservedHeartbeat
     from aggregator.liveness.persisted import PersistedHeartbeats
-    from aggregator.liveness.rules import ObservedHeartbeat
     from service.clock import Clock, Instant
     from service.stalls import Stalls
     from stores.base import Beat, Store
 
-_AT_ONCE = 8
+_MAX_CONCURRENT = 8
 
 
 class HeartbeatProbe:
@@ -67,7 +67,8 @@ class HeartbeatProbe:
 
     async def _probe(self, nodes: list[str]) -> None:
         """Make dry runs for some of ``nodes``: the slowest of them counts for all."""
-        sample = random.sample(nodes, min(_AT_ONCE, len(nodes)))
+        # The API server is slow already: a few dry runs show how slow.
+        sample = random.sample(nodes, min(_MAX_CONCURRENT, len(nodes)))
         took = await asyncio.gather(*map(self._took_ms, sample))
         now_ms = self._clock().steady_ms
         answered = [ms for ms in took if ms is not None]
@@ -94,7 +95,7 @@ class HeartbeatProbe:
 
 _log = logging.getLogger(__name__)
 
-_SHORTEST_PAUSE_SECONDS = 0.1
+_MIN_PAUSE_SECONDS = 0.1
 
 
 class HeartbeatMonitor:
@@ -174,7 +175,7 @@ class HeartbeatMonitor:
 
     @property
     def unread_stores(self) -> tuple[Unread, ...]:
-        """The stores whose beats were not listed for long; a missing right is no failure."""
+        """The stores whose beats were not listed for long; a missing right is not a failure."""
         unread_places = self.unread
         return tuple(
             msgspec.structs.replace(unread_places[url], is_long=False)
@@ -184,7 +185,7 @@ class HeartbeatMonitor:
             if url in unread_places
         )
 
-    def restore(self, url: str, node: str, holder: str, interval_ms: int) -> None:
+    def restore_beat(self, url: str, node: str, holder: str, interval_ms: int) -> None:
         """Restore a heartbeat of an earlier run, before the store is listed."""
         now_ms = self._clock().steady_ms
         self._lasting[url][node] = liveness.kept(holder, interval_ms, now_ms)
@@ -269,10 +270,12 @@ class HeartbeatMonitor:
             own = [self._beats[url]]
             if url in self._old:
                 own.append(self._old[url].listing)
+            # A store without heartbeats is listed as often as the others: its first node may beat
+            # there.
             if not any(listing.heartbeats for listing in own):
                 own = list(self.listings.values())
             pause = (liveness.next_ms(own, began_ms) - self._clock().steady_ms) / 1000
-            await asyncio.sleep(max(_SHORTEST_PAUSE_SECONDS, pause))
+            await asyncio.sleep(max(_MIN_PAUSE_SECONDS, pause))
 
     async def _list(self, url: str, store: Store) -> None:
         was, asked = self._beats[url].problem, self._clock()
@@ -286,6 +289,7 @@ class HeartbeatMonitor:
                 self._forbidden.add(url)
             if was is None:
                 _log.warning("heartbeats in %s cannot be listed, no node is late: %s", url, error)
+            # Heartbeats on the Nodes may still be read when those of the store are not.
             self._judge_old(url, self._clock())
             return
         self._forbidden.discard(url)
@@ -300,6 +304,8 @@ class HeartbeatMonitor:
         lasting = None
         if url in self._lasting:
             is_first = before.listed_at_ms is None
+            # Nodes of an earlier run that are not in the first list have fallen silent, as far as
+            # is known.
             lasting = self._restored_heartbeats(url) if is_first else before.heartbeats
         listed = liveness.listed(before, beats, now.steady_ms, lost, took_ms, lasting)
         if lasting is not None:
@@ -309,6 +315,7 @@ class HeartbeatMonitor:
         probes.probe(set(liveness.late(listed)) - lost.keys())
         self._judge_old(url, now)
         self._judge()
+        # After the judgement: what heartbeats end must see which nodes are silent.
         self._on_listing(url, beats)
         self._log_wrong_clocks()
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from typing_extensions import override
 
 from aggregator.liveness.persisted_row import LastSeen, changed_at_seconds
+from aggregator.plugin import Persistent
 from aggregator.state_buckets import ChangedBuckets, bucket_of, decoded
 from contract.names import node_name_problem
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from aggregator.liveness.legacy_watch import LegacyHeartbeatWatch
-    from aggregator.liveness.rules import HeartbeatListing
+    from aggregator.liveness.lost_nodes import HeartbeatListing
     from service.clock import Clock, Instant
 
 _BUCKETS = 16
@@ -42,7 +44,7 @@ def encode(seen: Iterable[LastSeen]) -> str:
     return msgspec.json.encode(sorted(seen, key=lambda row: (row.node, row.holder))).decode()
 
 
-class PersistedHeartbeats:
+class PersistedHeartbeats(Persistent):
     """Persistent state of the heartbeats of all stores (``aggregator.plugin.Persistent``).
 
     ``changed`` is called when there is something to store.
@@ -108,15 +110,16 @@ class PersistedHeartbeats:
             return before
         return row
 
+    @override
     def pop_changed(self) -> frozenset[str]:
-        """See ``Persistent``."""
         return self._changed.pop()
 
+    @override
     def text(self, bucket: str) -> str | None:
-        """See ``Persistent``."""
         return self._texts.get(bucket)
 
-    def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:  # noqa: ARG002
+    @override
+    def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
         """See ``Persistent``. A follower has listened for itself and knows better."""
         if self._has_begun:
             return ()
@@ -125,7 +128,7 @@ class PersistedHeartbeats:
         self._texts = dict(texts)
         self._rows = {(row.node, bool(row.holder)): row for row in seen}
         for watch in self._old:
-            watch.restore(row for row in seen if not row.holder)
+            watch.restore_seen(row for row in seen if not row.holder)
         self.restored = tuple(row for row in seen if row.holder)
         return problems
 

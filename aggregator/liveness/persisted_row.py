@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.liveness.legacy_rules import HOLDER
-from aggregator.liveness.rules import FALLBACK_MS, HeartbeatListing, ObservedHeartbeat
+from aggregator.liveness.lost_nodes import FALLBACK_MS, HeartbeatListing, ObservedHeartbeat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.liveness import rules as liveness
+from aggregator.liveness import lost_nodes as liveness
 from service.clock import shown_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aggregator.liveness.rules import HeartbeatListing
+    from aggregator.liveness.lost_nodes import HeartbeatListing
     from service.clock import Instant
 
 _PERIODS = 2
-SHORTEST_MS = 10_000
+MIN_UNREAD_MS = 10_000
 _LONG_MS = 30_000
 
 
@@ -52,7 +52,7 @@ def unread(
     for place, age_ms in ages_ms(listings, began_ms, now).items():
         listing = listings[place]
         period_ms = liveness.listing_period_ms([listing])
-        patience_ms = max(SHORTEST_MS, _PERIODS * period_ms)
+        patience_ms = max(MIN_UNREAD_MS, _PERIODS * period_ms)
         if age_ms > patience_ms:
             reason = listing.problem or "there is no answer yet"
             text = (

@@ -59,7 +59,7 @@ class EntryTable(Generic[R]):
         self._acknowledged: dict[int, int] = {}
         self._past: dict[str, int] = {}
 
-    def restore(self, documents: Iterable[Document]) -> list[DocumentError]:
+    def restore_entries(self, documents: Iterable[Document]) -> list[DocumentError]:
         """Take over the documents that another leader left, so that nodes keep shard and stamp
         (M7): an earlier run's at the start, and again each time we begin to lead.
 
@@ -77,14 +77,17 @@ class EntryTable(Generic[R]):
         published: dict[str, ClusterEntry[R]] = {}
         for _, entries in sorted(by_index.items()):
             for node, entry in entries.items():
+                # A move that was cut short leaves a node in two documents; the later entry counts.
                 if node not in published or published[node].stamp < entry.stamp:
                     published[node] = entry
+        # Before the layout is cleared: what is forgotten keeps its stamp for a node that returns.
         self._forget_dropped(published)
         self.layout.clear()
         self._acknowledged = dict.fromkeys(by_index, 0)
         for index, entries in sorted(by_index.items()):
             mine = {node: entry.text for node, entry in entries.items() if published[node] is entry}
             self.layout.restore(index, mine)
+        # What a follower computed and no leader has published yet is put behind what is published.
         for node in sorted(self.entries.keys() - published.keys()):
             self.layout.put(node, self.entries[node].text)
         self.entries |= published
@@ -111,6 +114,7 @@ class EntryTable(Generic[R]):
             return {}, [error]
         prefix = self.kind.key("")
         for key, text in texts.items():
+            # Texts are compared before they are decoded: of ten thousand entries few differ.
             current = self.entries.get(key.removeprefix(prefix))
             if current is not None and current.text == text:
                 entries[key.removeprefix(prefix)] = current
@@ -139,6 +143,7 @@ class EntryTable(Generic[R]):
             self.entries[node] = entries[node]
             self.layout.put(node, entries[node].text)
         for node in self.healing.keys() & entries.keys():
+            # Only where the leader's entry is ours: another one is computed from first.
             if node not in changed and self.healing[node] is None:
                 # The leader shows it healthy, and will drop it when this time is over.
                 self.healing[node] = now.steady_ms + self._touch_period_ms
@@ -204,6 +209,8 @@ class EntryTable(Generic[R]):
         )
         if record is not None:
             self.healing.pop(node, None)
+        # Without a report the published entry stays, unless its document was deleted or it stands
+        # for silence alone.
         elif previous is not None and (gone or self._is_over(node, previous)):
             record = self.kind.heal(previous.record)
             if record is None:
@@ -216,9 +223,11 @@ class EntryTable(Generic[R]):
         if isinstance(entry, Wait):
             self._waiting[node] = entry.until_ms
             return frozenset()
+        # The merge returns the same object where nothing changed, so no text is rendered.
         if entry is previous:
             return frozenset()
         self.entries[node] = entry
+        # Only times that are not published differ: readers need no event.
         if previous is not None and entry.text == previous.text:
             return frozenset()
         return self.layout.put(node, entry.text)
@@ -240,10 +249,13 @@ class EntryTable(Generic[R]):
         """Leave out the deleted nodes whose time has come; return the documents that changed."""
         changed: set[int] = set()
         for node, drop_at_ms in tuple(self.healing.items()):
+            # Its healthy entry is not published yet, and readers would keep the faulty one for
+            # ever.
             if node in self._waiting or node in self.unconfirmed:
                 continue
             if drop_at_ms is None:
                 home = self.layout.home(node)
+                # The time runs from the moment at which every store shows the node healthy.
                 if home is not None and self._is_acknowledged(home):
                     self.healing[node] = now.steady_ms + self._touch_period_ms
             elif drop_at_ms <= now.steady_ms:
@@ -257,6 +269,7 @@ class EntryTable(Generic[R]):
 
     def _remember(self, node: str, stamp: int) -> None:
         self._past[node] = stamp
+        # The oldest goes first; a node that returns later than that starts with a new stamp.
         while len(self._past) > _REMEMBERED:
             del self._past[next(iter(self._past))]
 

@@ -1,5 +1,12 @@
 """Merges nodes' documents into cluster documents of three kinds, for changed nodes only.
 
+Everything that concerns a node (an event of a watch, a pod, a lost heartbeat, a public fault) marks
+it in ``_dirty``. ``step`` takes each marked node, and each whose time has come, through the chain
+of its kind (``processors``) and the entry table of its kind (``entry_table.py``), which knows in
+which document the node is; it returns the names of the documents that changed. A report that was
+merged once is not read again, so an idle cluster costs nothing. Invariant: after a step the entry
+of a confirmed node is what its chain makes of its newest report, or what was published last.
+
 No I/O and no clock of its own; the daemon calls ``step`` when something arrived or is due.
 """
 
@@ -112,7 +119,7 @@ class Pipeline:
             table.kind.document(index) for table in self.tables for index in table.layout.indices
         )
 
-    def restore(self, documents: Iterable[Document], *, unconfirm: bool = False) -> None:
+    def restore_documents(self, documents: Iterable[Document], *, unconfirm: bool = False) -> None:
         """Take over the documents of an earlier run, or of another leader as they are now.
 
         What cannot be read is overwritten, not obeyed. ``unconfirm``: the other leader may have
@@ -123,7 +130,9 @@ class Pipeline:
         dirty = frozenset(self._dirty)
         for table in self.tables:
             before = dict(table.entries)
-            self.unreadable += table.restore(documents)
+            self.unreadable += table.restore_entries(documents)
+            # At the first start there is nothing to compare with: every node is judged once it is
+            # listed.
             if before or table.kind.name in self._settled:
                 differ = {n for n, entry in table.entries.items() if before.get(n) is not entry}
                 if unconfirm:
@@ -132,6 +141,7 @@ class Pipeline:
         for document in documents:
             names = lost_of(document)
             if names is not None:
+                # A node that is named but has no entry is not published at all.
                 lost = frozenset(name for name in names if name in self.node.entries)
                 self.processing.lost = lost
                 self._note_lost()
@@ -142,7 +152,7 @@ class Pipeline:
         """Take over a document that another leader wrote.
 
         Return the nodes whose entry in it differs from what was computed here, and all nodes in it.
-        ``unconfirm``: see ``restore``.
+        ``unconfirm``: see ``restore_documents``.
         """
         differ, present = frozenset[str](), frozenset[str]()
         for table in self.tables:
@@ -189,13 +199,13 @@ class Pipeline:
             table.kind.document(index) for table in self.tables for index in table.adopt(documents)
         )
 
-    def observe(self, watch: DocumentWatch, event: WatchEvent, now: Instant) -> None:
+    def observe_event(self, watch: DocumentWatch, event: WatchEvent, now: Instant) -> None:
         """Apply one event of a watch of a store."""
         if isinstance(event, Interrupted):
             watch.reading.failed("watch", event.reason, now.steady_ms)
         else:
             watch.reading.succeeded()
-        self._dirty |= watch.observe(event, now.wall_ms, self._deleted_at_ms(now))
+        self._dirty |= watch.observe_event(event, now.wall_ms, self._deleted_at_ms(now))
 
     def _deleted_at_ms(self, now: Instant) -> int | None:
         return now.steady_ms + self._deleted_after_ms if self._deleted_after_ms else None
@@ -231,6 +241,7 @@ class Pipeline:
 
     def step(self, now: Instant) -> frozenset[str]:
         """Bring the documents up to date; return the names of those that changed."""
+        # First: it marks nodes that are judged below.
         fresh = self._settle()
         self._dirty |= self.processing.advance(now)
         changed: set[str] = set()
@@ -240,6 +251,7 @@ class Pipeline:
             was_all_known = self._knows_all and table.kind.name in fresh
             indices: set[int] = set()
             for node in sorted(self._dirty | table.due(now)):
+                # It stays marked as unconfirmed, and is judged when its documents were read.
                 if not table.is_confirmed(node):
                     continue
                 gone = self._was_deleted(table, node) or (
@@ -247,22 +259,27 @@ class Pipeline:
                     and not self._is_present(table, node)
                     and (was_all_known or not self._lasts(table, node, now))
                 )
+                # A document in another store keeps the state of the chains: windows and counters go
+                # on.
                 if gone and newest(table.caches, node) is None:
                     self.processing.forget(table.kind.name, node)
                 before = table.entries.get(node)
                 indices |= table.update(node, now, gone=gone)
                 if table.entries.get(node) is not before:
                     nodes.add(node)
+            # A copy: dropping changes it, and the nodes that went are part of the change.
             healing = tuple(table.healing)
             indices |= table.drop_healed(now)
             nodes.update(node for node in healing if node not in table.entries)
             if table is self.node:
                 indices |= self._note_lost()
             changed |= {table.kind.document(index) for index in indices}
+        # Last: the new faults of all nodes of this step wait together.
         self.processing.settle(now)
         self._dirty.clear()
         for source in self.sources:
             for watch in source.watches:
+                # Only now: each of the tables had to see it.
                 watch.deleted.clear()
         self.changed = frozenset(nodes | self.processing.altered)
         self.processing.altered.clear()

@@ -11,10 +11,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import msgspec
-
 from aggregator.inputs.node_documents import newest
 from contract.documents import device_info, node_info
+from contract.pages.aggregator_status import StaleDocument
 from service.log.shortened import shortened
 
 if TYPE_CHECKING:
@@ -27,15 +26,8 @@ _log = logging.getLogger(__name__)
 
 DEVICE_INFO, NODE_INFO = "device-info", "node-info"
 _PERIODS = 2
-_LOOK_SECONDS = 60.0
-_SHOWN = 10
-
-
-class StaleDocument(msgspec.Struct, frozen=True):
-    """A document of a node, and its age at the last heartbeat."""
-
-    document: str
-    age_seconds: float
+_POLL_SECONDS = 60.0
+_MAX_SHOWN = 10
 
 
 def stale_documents(pipeline: Pipeline, node: str, beaten_at_ms: int) -> tuple[StaleDocument, ...]:
@@ -68,7 +60,7 @@ class StaleDocuments:
     async def run(self) -> NoReturn:
         """Check until cancelled."""
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
             self.check()
 
     def check(self) -> None:
@@ -83,7 +75,7 @@ class StaleDocuments:
             _log.warning(
                 "documents are older than two of their periods while their nodes beat, and count "
                 "as they were last known: %s. Does a bridge or a broker drop the retain flag?",
-                shortened(sorted(stale), _SHOWN),
+                shortened(sorted(stale), _MAX_SHOWN),
             )
         elif self._known and not now:
             _log.info("no document is older than two of its periods any more")

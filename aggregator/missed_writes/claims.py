@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stores.base import Beat
 
 PATIENCE_MS = 2000
-AGAIN_MS = 5000
+RETRY_MS = 5000
 """Until a document is read again that could not be read."""
 
 
@@ -50,7 +50,7 @@ class Claims:
         self._asked: dict[WriteClaim, int] = {}
         """For which number each was read."""
 
-    def observe(self, beats: Iterable[Beat], now_ms: int) -> None:
+    def observe_beats(self, beats: Iterable[Beat], now_ms: int) -> None:
         """Apply the heartbeats of all nodes. Last wills and beats without the key claim nothing."""
         count = 0
         for beat in beats:
@@ -115,4 +115,4 @@ class Claims:
         for claim in asked:
             waiting = self._waiting.get(claim)
             if waiting is not None:
-                self._waiting[claim] = waiting._replace(due_ms=now_ms + AGAIN_MS)
+                self._waiting[claim] = waiting._replace(due_ms=now_ms + RETRY_MS)

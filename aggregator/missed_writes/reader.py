@@ -12,6 +12,8 @@ from collections import Counter
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
+from typing_extensions import override
+
 from aggregator.inputs.read_by_name import read_by_name
 from aggregator.missed_writes.claims import Claims, WriteClaim
 from contract.codes.storage_faults import RESOURCES
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_FEW = 50
+_MAX_SINGLE_READS = 50
 """Documents of more nodes are listed, not read one by one."""
 _READ_SECONDS = 30.0
 
@@ -63,7 +65,7 @@ class KindDocuments(Protocol):
         """Yield a set to which the watch adds the nodes of its events until the block ends."""
 
 
-class StorageFaults:
+class StorageFaults(KindDocuments):
     """The public faults that agents report of the storage client ``client``.
 
     Each assertion in them has a time, so what a watch shows late undoes nothing.
@@ -76,21 +78,21 @@ class StorageFaults:
         self._faults = faults
         self._source = source
 
+    @override
     def written_at_ms(self, node: str) -> int | None:
-        """See ``KindDocuments``."""
         place = f"{PUBLIC_FAULT_NAMESPACE}/{public_fault_name(node, self._resource)}"
         return self._faults.sent_at_ms(self._source, place)
 
+    @override
     def has(self, node: str) -> bool:
-        """See ``KindDocuments``."""
         return self.written_at_ms(node) is not None
 
+    @override
     def names_of(self, nodes: Iterable[str]) -> dict[str, str]:
-        """See ``KindDocuments``."""
         return {node: public_fault_name(node, self._resource) for node in sorted(nodes)}
 
+    @override
     def listening(self) -> AbstractContextManager[set[str]]:
-        """See ``KindDocuments``."""
         return nullcontext(set())
 
 
@@ -135,9 +137,9 @@ class MissedWrites:
             store.url,
         )
 
-    def observe(self, beats: Iterable[Beat]) -> None:
+    def observe_beats(self, beats: Iterable[Beat]) -> None:
         """Apply the heartbeats of all nodes, as they were listed now."""
-        self.claims.observe(beats, self._clock().steady_ms)
+        self.claims.observe_beats(beats, self._clock().steady_ms)
         if self.claims.next_due_ms() is not None:
             self._wake.set()
         self._log_problems()
@@ -175,7 +177,9 @@ class MissedWrites:
             with documents.listening() as changed:
                 async with answered_within(_READ_SECONDS):
                     names = documents.names_of(numbers)
-                    results = await read_by_name(self._store, documents.selection, names, _FEW)
+                    results = await read_by_name(
+                        self._store, documents.selection, names, _MAX_SINGLE_READS
+                    )
         except StoreError as error:
             self.counts[FAILED] += len(asked)
             self.claims.failed(asked, self._clock().steady_ms)

@@ -58,7 +58,7 @@ class ChangeDetector:
         """Return since when a fault is published; ``None`` for what an earlier run published."""
         return self._began_ms.get(node, {}).get((subject, code))
 
-    def observe(
+    def observe_node(
         self,
         node: str,
         published: PublishedNode,

@@ -52,9 +52,9 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _PRUNE_SECONDS = 60.0
-_HELD_BATCHES = 2_000
-_HELD_EVENTS = 20_000
-_ANSWER_SECONDS = 5.0
+_MAX_HELD_BATCHES = 2_000
+_MAX_HELD_EVENTS = 20_000
+_ANSWER_TIMEOUT_SECONDS = 5.0
 _GATHER_SECONDS = 1.0
 """How long published changes are gathered: each commit waits for the disk, and no reader for this
 one.
@@ -164,7 +164,7 @@ class ClusterHistory:
             )
             return None
 
-    def begin(self, levels: PublishedLevels) -> None:
+    def begin_levels(self, levels: PublishedLevels) -> None:
         """Set what is published now; it counts where the history has no published levels."""
         self._begins_with = levels
         self._came.set()
@@ -179,7 +179,7 @@ class ClusterHistory:
         A process that is killed loses those of the last second.
         """
         for change in changes:
-            if len(self._changes) >= _HELD_EVENTS:
+            if len(self._changes) >= _MAX_HELD_EVENTS:
                 self._status.dropped += 1
             else:
                 self._changes.append(change)
@@ -225,6 +225,7 @@ class ClusterHistory:
         """
         now_ms = self._clock().wall_ms
         spans = await self._read(partial(read_spans, self._path))
+        # A process that dropped changes has gaps, whatever its span is.
         if self._began_ms and not self._status.dropped:
             spans.append((self._began_ms, now_ms))
         at_ms, until_ms = since_ms, min(until_ms, now_ms)
@@ -244,7 +245,8 @@ class ClusterHistory:
             if isinstance(event, Interrupted):
                 continue  # the store logs that; nodes send again
             size = max(1, len(event.events))
-            if len(self._waiting) >= _HELD_BATCHES or self._waiting_events > _HELD_EVENTS:
+            # The node sends again what was not acknowledged, so nothing is lost by this.
+            if len(self._waiting) >= _MAX_HELD_BATCHES or self._waiting_events > _MAX_HELD_EVENTS:
                 self._status.left += 1
                 continue
             self._waiting.append((url, event))
@@ -257,6 +259,7 @@ class ClusterHistory:
         next_prune_ms = 0
         while True:
             await is_set_within(self._came, _PRUNE_SECONDS)
+            # Before the batches are taken: one that arrives during the write starts another round.
             self._came.clear()
             batches = tuple(self._waiting)
             self._waiting.clear()
@@ -293,11 +296,12 @@ class ClusterHistory:
         if self._file is None:
             self._file = HistoryFile(self._path)
         if self._begins_with is not None:
-            self._file.begin(self._begins_with)
+            self._file.begin_levels(self._begins_with)
             self._begins_with = None
         stored = self._file.store_batches(batches, now_ms) if batches else StoredBatches(())
         if changes:
             self._file.store_changes(changes)
+            # Only after the commit: changes that could not be stored stay queued.
             for _ in changes:
                 self._changes.popleft()
             self._status.published += len(changes)
@@ -314,7 +318,7 @@ class ClusterHistory:
         channels = {(batch.node, batch.journal): url for url, batch in batches}
         # A node that does not receive this sends again, and is answered again.
         with contextlib.suppress(StoreError, TimeoutError):
-            async with asyncio.timeout(_ANSWER_SECONDS):
+            async with asyncio.timeout(_ANSWER_TIMEOUT_SECONDS):
                 for ack in acks:
                     await self._channels[channels[ack.node, ack.journal]].acknowledge(ack)
 

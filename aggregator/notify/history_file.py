@@ -30,7 +30,7 @@ SCHEMA_VERSION = 2
 MAX_AGE_MS = 90 * 86_400_000
 MAX_BYTES = 256 << 20
 _PRUNE_ROWS = 2_000
-_JOURNALS_OF_A_NODE = 8
+_MAX_JOURNALS_PER_NODE = 8
 _BUSY_SECONDS = 5.0
 
 _SCHEMA = """
@@ -119,6 +119,7 @@ class HistoryFile:
             for batch in batches:
                 stored, lost_after = self._position(batch)
                 key = batch.node, batch.journal
+                # The newest answer of a journal is the last one: acknowledgements keep their order.
                 acks.pop(key, None)
                 acks[key] = HistoryAck(batch.node, batch.journal, max(stored, batch.upto))
                 if batch.after > stored:
@@ -134,7 +135,7 @@ class HistoryFile:
                     lost += gap
         return StoredBatches(tuple(acks.values()), events, lost, refused)
 
-    def begin(self, levels: PublishedLevels) -> None:
+    def begin_levels(self, levels: PublishedLevels) -> None:
         """Set the levels that are published now, without an event; unless the history has them."""
         if _has_table(self._connection, "standing"):
             return
@@ -158,6 +159,8 @@ class HistoryFile:
                     for change in changes
                 ),
             )
+            # A missing table is a history without levels, which differs from one in which nothing
+            # stands.
             if not _has_table(self._connection, "standing"):
                 self._connection.execute(_STANDING)  # the file before this one was broken
             for change in changes:
@@ -223,7 +226,7 @@ class HistoryFile:
         self._connection.execute(
             "DELETE FROM positions WHERE node = ? AND journal NOT IN (SELECT journal FROM positions"
             " WHERE node = ? ORDER BY received_at_ms DESC, journal = ? DESC LIMIT ?)",
-            (node, node, journal, _JOURNALS_OF_A_NODE),
+            (node, node, journal, _MAX_JOURNALS_PER_NODE),
         )
 
     def prune(self, now_ms: int, *, max_bytes: int = MAX_BYTES) -> bool:

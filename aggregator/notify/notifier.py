@@ -60,7 +60,7 @@ class NodeLog:
             _log, logging.INFO, 1, many="%d documents are good again or gone: %s"
         )
 
-    def begin(
+    def log_standing(
         self, nodes: Iterable[str], standing: Mapping[str, Mapping[tuple[str, str], str]]
     ) -> None:
         """Log the faults that hold on the ``nodes`` when this replica begins to lead."""
@@ -156,13 +156,13 @@ class Notifier:
         if rows is None:
             for node in pipeline.nodes:
                 self._changes.seed(node, pipeline.published(node), self._shown_faults(node))
-            self.history.begin(self._changes.levels)
+            self.history.begin_levels(self._changes.levels)
         else:
             self._changes.take_over(rows)
             unwritten = pipeline.dirty - pipeline.nodes
             for node in sorted((rows.keys() | pipeline.nodes) - unwritten):
                 self._observe(node, now)
-        self._blind.pop_changes(now.wall_ms)  # blind sources of an earlier run are no change
+        self._blind.pop_changes(now.wall_ms)  # blind sources of an earlier run are not a change
         self._is_seeded = True
         self.history.begin_span()
 
@@ -206,12 +206,12 @@ class Notifier:
         self._computed.clear()
         for node in sorted(self._changes.nodes | self.pipeline.nodes):
             self._observe(node, now)
-        self.log.begin(self.pipeline.nodes, self._changes.levels)
+        self.log.log_standing(self.pipeline.nodes, self._changes.levels)
 
     def _observe(self, node: str, now: Instant) -> tuple[FaultChange, ...]:
         published, shown = self.pipeline.published(node), self._shown_faults(node)
         dpu = self.dpu_faults.levels(node)
-        changes = self._changes.observe(node, published, now.wall_ms, shown, dpu)
+        changes = self._changes.observe_node(node, published, now.wall_ms, shown, dpu)
         changes = self._answered(node, changes, published)
         self._send(node, changes)
         return changes

@@ -9,7 +9,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NoReturn
 
+from typing_extensions import override
+
 from aggregator.jobs.relation_state import LABEL
+from aggregator.plugin import Led
 from contract.errors import StoreError, StoreNotFound
 from pacing.backoff import Backoff
 
@@ -22,12 +25,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_AT_ONCE = 8
+_MAX_CONCURRENT = 8
 _SHOWN_SECONDS = 2.0
 """How long the store may take to show a label that was set before it is set again."""
 
 
-class PodLabelWriter:
+class PodLabelWriter(Led):
     """Writes the labels that ``wanted`` returns, while this replica leads
     (``aggregator.plugin.Led``).
     """
@@ -45,8 +48,8 @@ class PodLabelWriter:
         self._has_begun = False
         self._troubled: set[PodLabel] = set()
 
+    @override
     async def set_leading(self, leading: bool) -> None:
-        """See ``Led``."""
         self._has_begun = leading
         self.wake.set()
 
@@ -57,7 +60,7 @@ class PodLabelWriter:
             self.wake.clear()
             wanted = self._wanted() if self._may_write else ()
             self._troubled &= set(wanted)
-            gate = asyncio.Semaphore(_AT_ONCE)
+            gate = asyncio.Semaphore(_MAX_CONCURRENT)
             done = await asyncio.gather(*(self._try(label, gate) for label in wanted))
             if not all(done):
                 await asyncio.sleep(backoff.next_seconds())

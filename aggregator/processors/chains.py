@@ -149,7 +149,7 @@ _PRUNE_MS = 3_600_000
 class PublicFaultProcessor(Protocol):
     """The first processor of the device chain (clusterd#3.2)."""
 
-    def apply(self, node: str, record: DeviceRecord, now: Instant) -> DeviceRecord:
+    def add_public_faults(self, node: str, record: DeviceRecord, now: Instant) -> DeviceRecord:
         """Return ``record`` with the public faults of ``node``; quick where there are none."""
 
 
@@ -199,7 +199,7 @@ class ProcessorEngine:
         if record is None:
             return None
         if self._public is not None:
-            record = self._public.apply(node, record, now)
+            record = self._public.add_public_faults(node, record, now)
         if not record.faults and node not in self.devices and node not in self.separation.chips:
             return record
         state = self.devices.get(node, NO_DEVICE_STATE)
@@ -341,7 +341,7 @@ class ProcessorEngine:
     ) -> frozenset[str]:
         """Apply an event of the store with this number; return nodes to be judged again."""
         was = self.separation.policy
-        nodes = self.documents.observe(source, selection, event, now.wall_ms)
+        nodes = self.documents.observe_document(source, selection, event, now.wall_ms)
         policy = self.separation.policy
         if policy != was:
             self.state.changed.add(POLICY)
@@ -381,7 +381,7 @@ class ProcessorEngine:
         for book in (self.hidden, self.hidden_events, self._due):
             book.clear()
         self._again |= self.nodes | self.separation.chips.keys()
-        problems = self.state.restore(texts, now.wall_ms)
+        problems = self.state.restore_texts(texts, now.wall_ms)
         before, self._restored = self._restored, hash(frozenset(texts.items()))
         self.documents.follow_up(is_news=self._restored != before)
         if self.documents.policy is not None:

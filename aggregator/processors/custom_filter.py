@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CODES = "huawei.com/schedule.filter.faultCode"
 LEVELS = "huawei.com/schedule.filter.faultLevel"
 _DEFAULT_SECONDS = 60
-_MOST_SECONDS = 86_400
+_MAX_SECONDS = 86_400
 _ALIASES = {
     "ResetFault": "Separate",
     "SeparateFault": "Separate",
@@ -82,9 +82,9 @@ def read_filter(text: str) -> dict[str, int]:
 
 
 def _seconds(text: str) -> int:
-    if len(text) > len(str(_MOST_SECONDS)) or not (text.isascii() and text.isdigit()):
+    if len(text) > len(str(_MAX_SECONDS)) or not (text.isascii() and text.isdigit()):
         return _DEFAULT_SECONDS
-    return int(text) if int(text) <= _MOST_SECONDS else _DEFAULT_SECONDS
+    return int(text) if int(text) <= _MAX_SECONDS else _DEFAULT_SECONDS
 
 
 @lru_cache(maxsize=1024)

@@ -36,10 +36,10 @@ _HOUR_MS = 3_600_000
 _AHEAD_MS = 60_000
 """Clocks differ by less; a time further ahead is of a clock that has been set back since."""
 
-_MOST_TIMES = 50
+_MAX_TIMES = 50
 """The greatest threshold there is."""
 
-_MOST_CODES = 1000
+_MAX_CODES = 1000
 """Of one chip: a driver has fewer. Who makes up new ones all the time must not fill the memory."""
 
 _NEVER_COUNT = frozenset({ChipLevel.NOT_HANDLE_FAULT.value, ChipLevel.SUB_HEALTH_FAULT.value})
@@ -149,18 +149,18 @@ class ManualSeparation:
             before = (
                 min(at_ms, occurrence.at_ms + _AHEAD_MS) for at_ms in codes.get(occurrence.code, ())
             )
-            times = tuple(sorted((*before, occurrence.at_ms)))[-_MOST_TIMES:]
+            times = tuple(sorted((*before, occurrence.at_ms)))[-_MAX_TIMES:]
             threshold = self.policy.threshold
             if len(times) < threshold or times[-1] - times[-threshold] >= self.policy.window_ms:
                 codes[occurrence.code] = times
-                if len(codes) > _MOST_CODES:
+                if len(codes) > _MAX_CODES:
                     del codes[min(codes, key=lambda code: codes[code][-1])]
                 continue
             self._forget(occurrence.node, occurrence.chip, occurrence.code)
             chips = self.chips.setdefault(occurrence.node, {})
             current = chips.get(occurrence.chip, Separated({}))
             separated = {**current.codes, occurrence.code: times[-1]}
-            if len(separated) > _MOST_CODES:
+            if len(separated) > _MAX_CODES:
                 del separated[min(separated, key=separated.__getitem__)]
             chips[occurrence.chip] = msgspec.structs.replace(current, codes=separated)
             nodes.add(occurrence.node)

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 POLICY_NAME = "clusterd-config-cm"
 POLICY_KEY = "manually_separate_policy.conf"
-_LONGEST_TEXT = 8 * 1024
-_MOST_BRACKETS = 16
+_MAX_POLICY_CHARACTERS = 8 * 1024
+_MAX_BRACKETS = 16
 """A reader of YAML needs a second for a thousand brackets within each other."""
 
 
@@ -44,12 +44,12 @@ def read_policy(data: Mapping[str, str]) -> SeparationPolicy:
     text = data.get(POLICY_KEY)
     if text is None:
         raise DocumentError(POLICY_NAME, POLICY_KEY, "the data key is missing")
-    if len(text) > _LONGEST_TEXT:
+    if len(text) > _MAX_POLICY_CHARACTERS:
         raise DocumentError(
-            POLICY_NAME, POLICY_KEY, f"has {len(text)} characters, at most {_LONGEST_TEXT}"
+            POLICY_NAME, POLICY_KEY, f"has {len(text)} characters, at most {_MAX_POLICY_CHARACTERS}"
         )
-    if text.count("[") + text.count("{") > _MOST_BRACKETS:
-        raise DocumentError(POLICY_NAME, POLICY_KEY, f"has more than {_MOST_BRACKETS} brackets")
+    if text.count("[") + text.count("{") > _MAX_BRACKETS:
+        raise DocumentError(POLICY_NAME, POLICY_KEY, f"has more than {_MAX_BRACKETS} brackets")
     tree = _section(_parsed(text), POLICY_KEY)
     separate = _section(tree.get("separate"), "separate")
     release = _section(tree.get("release"), "release")
@@ -78,7 +78,7 @@ def _parsed(text: str) -> Any:
         reason = " ".join(str(error).split())
     except Exception as error:  # what the library makes of a tag that does not fit its value
         reason = f"a value does not match its tag: {error!r}"
-    raise DocumentError(POLICY_NAME, POLICY_KEY, f"is no YAML: {reason}")
+    raise DocumentError(POLICY_NAME, POLICY_KEY, f"is not valid YAML: {reason}")
 
 
 def _section(tree: Any, name: str) -> dict[Any, Any]:
@@ -88,7 +88,7 @@ def _section(tree: Any, name: str) -> dict[Any, Any]:
         raise DocumentError(
             POLICY_NAME,
             POLICY_KEY if name == POLICY_KEY else f"{POLICY_KEY}.{name}",
-            "is no mapping",
+            "is not a mapping",
         )
     return tree
 
@@ -98,7 +98,7 @@ def _number(section: dict[Any, Any], name: str, member: str, least: int, most: i
     value = 0 if value is None else value
     where = f"{POLICY_KEY}.{name}.{member}"
     if not isinstance(value, int) or isinstance(value, bool):
-        raise DocumentError(POLICY_NAME, where, "is no whole number")
+        raise DocumentError(POLICY_NAME, where, "is not a whole number")
     if not least <= value <= most:
         raise DocumentError(POLICY_NAME, where, f"is not between {least} and {most}")
     return value
@@ -154,10 +154,10 @@ def render_chips(chips: dict[str, Codes]) -> str:
 
 _log = logging.getLogger(__name__)
 
-_MOST_LEFT = 10_000
+_MAX_RELEASED = 10_000
 """Chips that left a document and are remembered."""
 
-PATIENCE_MS = 30_000
+STORE_TIMEOUT_MS = 30_000
 """How long the list of separated chips waits for a store that does not answer."""
 
 _POLICY = Selection(namespace=NAMESPACE, name=POLICY_NAME)
@@ -195,7 +195,7 @@ class SeparationDocuments:
         """The policy in the document of the first store that has one; ``None`` where none has."""
         return self._policies[min(self._policies)] if self._policies else None
 
-    def observe(
+    def observe_document(
         self, source: int, selection: Selection, event: WatchEvent, now_ms: int
     ) -> frozenset[str]:
         """Apply an event of the store with this number; return nodes to be judged again."""
@@ -254,7 +254,7 @@ class SeparationDocuments:
         released = self._separation.compare(source, reported, unread)
         # What was kept is read again when we begin to lead, and has them still.
         self._left.update(dict.fromkeys(released, now_ms))
-        while len(self._left) > _MOST_LEFT:
+        while len(self._left) > _MAX_RELEASED:
             del self._left[next(iter(self._left))]
         for store, node in tuple(self.problems):
             if store == source and node != POLICY_NAME and node not in unread:
@@ -295,10 +295,10 @@ class SeparationDocuments:
             _log.warning("refused, what was known stays: %s", error)
 
     def advance(self, now_ms: int) -> None:
-        """Set the steady time. ``views`` waits for stores for ``PATIENCE_MS`` from the first on."""
+        """Set the steady time; from the first on, ``views`` waits so long for stores."""
         if self._began_ms is None:
             self._began_ms = now_ms
-        self._waits_for_stores = now_ms < self._began_ms + PATIENCE_MS
+        self._waits_for_stores = now_ms < self._began_ms + STORE_TIMEOUT_MS
 
     def views(self) -> tuple[View, ...]:
         """Return the list of separated chips, once it is known what every store has of it.

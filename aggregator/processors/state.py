@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 
-_FOR_MS = 60_000
+_RECENT_MS = 60_000
 _SAME_MS = 10_000
 """By how much two replicas may have seen the same later than each other."""
 
@@ -109,7 +109,7 @@ def missing(
 
 
 def _is_recent(at_ms: int, now_ms: int) -> bool:
-    return now_ms - _FOR_MS <= at_ms
+    return now_ms - _RECENT_MS <= at_ms
 
 
 BUCKETS = 32
@@ -241,7 +241,7 @@ class ProcessorState:
         text, self.left_out[bucket] = encode_bucket(nodes)
         return text
 
-    def restore(self, texts: Mapping[str, str], now_ms: int) -> list[str]:
+    def restore_texts(self, texts: Mapping[str, str], now_ms: int) -> list[str]:
         """Replace everything by what was kept, completed by what is newer; return what could not be
         read.
         """

@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from aggregator.public_faults.values import Key, NodeLookup, PublicFaultReport, Rows
     from service.clock import Instant
 
-LEAST_MS = 5000
+MIN_HOLD_MS = 5000
 """How long a fault holds at least, and how long a one-off fault holds."""
 
 OVERTAKEN_MS = 60_000
 """How long a message may be on its way."""
 
-MOST_FAULTS = 50_000
-MOST_OF_A_NODE = 5000
+MAX_FAULTS = 50_000
+MAX_FAULTS_PER_NODE = 5000
 """More than ``statistic-fault-info`` shows. One node's faults take no room from all others, and are
 judged within a moment.
 """
 
-_MOST_OVER = 50_000
+_MAX_ENDED = 50_000
 
 
 class ActiveFaults:
@@ -79,13 +79,13 @@ class ActiveFaults:
 
     def full(self, node: str) -> str | None:
         """Return why no further fault of ``node`` may be added; ``None``: there is room for it."""
-        if self.count >= MOST_FAULTS:
-            return f"{MOST_FAULTS} faults stand"
-        if len(self._nodes.get(node, ())) >= MOST_OF_A_NODE:
-            return f"{MOST_OF_A_NODE} faults of node {node!r} stand"
+        if self.count >= MAX_FAULTS:
+            return f"{MAX_FAULTS} faults stand"
+        if len(self._nodes.get(node, ())) >= MAX_FAULTS_PER_NODE:
+            return f"{MAX_FAULTS_PER_NODE} faults of node {node!r} stand"
         return None
 
-    def apply(
+    def apply_report(
         self, report: PublicFaultReport, level: str, now: Instant, *, placed: bool
     ) -> FaultOutcome:
         """Apply a report; ``level`` is that of its code."""
@@ -117,11 +117,11 @@ class ActiveFaults:
                 now.wall_ms,
                 report.reported_at_ms,
                 report.received_at_ms,
-                now.wall_ms + LEAST_MS if ends else None,
+                now.wall_ms + MIN_HOLD_MS if ends else None,
                 placed,
             )
         )
-        self._schedule(key, now.steady_ms + LEAST_MS if ends else None)
+        self._schedule(key, now.steady_ms + MIN_HOLD_MS if ends else None)
         return FaultOutcome.ADDED
 
     def _recover(
@@ -135,8 +135,8 @@ class ActiveFaults:
     def _end(
         self, standing: ActivePublicFault, reported_at_ms: int, received_at_ms: int, now: Instant
     ) -> FaultOutcome:
-        """End a fault that holds, after ``LEAST_MS`` at the earliest."""
-        left_ms = _left_ms(standing.added_at_ms + LEAST_MS, now)
+        """End a fault that holds, after ``MIN_HOLD_MS`` at the earliest."""
+        left_ms = _left_ms(standing.added_at_ms + MIN_HOLD_MS, now)
         if left_ms == 0:
             self._drop(standing.key)
             self._record_end(standing.key, reported_at_ms, received_at_ms, now)
@@ -178,12 +178,12 @@ class ActiveFaults:
     def adopt(self, standing: ActivePublicFault) -> bool:
         """Take over a fault of another program, unless more is known here."""
         newest = self.get(standing.key) or self._over.get(standing.key)
-        if newest is not None or self.count >= MOST_FAULTS:
+        if newest is not None or self.count >= MAX_FAULTS:
             return False
         self._put(standing)
         return True
 
-    def restore(
+    def restore_faults(
         self, faults: Iterable[ActivePublicFault], over: Iterable[EndedFault], now: Instant
     ) -> None:
         """Begin anew with what an earlier run has kept."""
@@ -292,7 +292,7 @@ class ActiveFaults:
         left_ms = received_at_ms + OVERTAKEN_MS - now.wall_ms
         if left_ms <= 0:
             return
-        if len(self._over) >= _MOST_OVER and key not in self._over:
+        if len(self._over) >= _MAX_ENDED and key not in self._over:
             oldest = next(iter(self._over))
             del self._over[oldest], self._due[oldest]
             self._rows.drop("over", oldest)
@@ -319,7 +319,7 @@ def _was_overtaken(report: PublicFaultReport, newest: ActivePublicFault | EndedF
 
 def _left_ms(at_ms: int, now: Instant) -> int:
     """Return how long until a wall time that is 5 s ahead at most: clocks are set back."""
-    return min(max(0, at_ms - now.wall_ms), LEAST_MS)
+    return min(max(0, at_ms - now.wall_ms), MIN_HOLD_MS)
 
 
 def _shown(standing: ActivePublicFault) -> tuple[object, ...]:
@@ -367,7 +367,7 @@ class DeletedNodes:
         """Return the deleted nodes, each with the wall time of the check that missed it."""
         return {node: wall_ms for node, (wall_ms, _) in sorted(self._since.items())}
 
-    def restore(self, away: Mapping[str, int], now: Instant) -> None:
+    def restore_nodes(self, away: Mapping[str, int], now: Instant) -> None:
         """Restore the state of an earlier run."""
         self._since.clear()
         for node, wall_ms in away.items():

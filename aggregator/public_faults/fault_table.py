@@ -14,7 +14,7 @@ import aiofiles
 
 from contract.errors import DocumentError, Problem
 from contract.operator_rules.public_fault_table import (
-    LARGEST_BYTES,
+    MAX_BYTES,
     TABLE_KEY,
     PublicFaultTable,
     read_public_fault_table,
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 NAMESPACE, NAME = "cluster-system", "npu-vigil-public-faults"
 CONFIG_MAP = Selection(namespace=NAMESPACE, name=NAME)
 FILE, SHIPPED = "file", "shipped"
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 _NO_FILE = (0, 0, 0)
 
 
@@ -62,7 +62,7 @@ class FaultTables:
         """The table in force."""
         return self._good.get(self.place) or shipped_table()
 
-    def observe(self, source: int, event: WatchEvent) -> None:
+    def observe_config_map(self, source: int, event: WatchEvent) -> None:
         """Apply an event of the ConfigMap in the store with this number."""
         place = f"{NAMESPACE}/{NAME} of store {source}"
         match event:
@@ -117,7 +117,7 @@ async def follow_table(path: Path, configure: Callable[[str | None], object]) ->
             pass  # it went after the look
         except OSError as error:
             trouble.begin(str(error.strerror))
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 def _look(path: Path) -> tuple[int, int, int]:
@@ -132,4 +132,4 @@ def _look(path: Path) -> tuple[int, int, int]:
 async def _read(path: Path) -> str:
     """Return the text of the file; at most one byte more than is accepted."""
     async with aiofiles.open(path, "rb") as file:
-        return (await file.read(LARGEST_BYTES + 1)).decode("utf-8", "replace")
+        return (await file.read(MAX_BYTES + 1)).decode("utf-8", "replace")

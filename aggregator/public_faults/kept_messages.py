@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 MAX_DOCUMENTS = 50_000
 
-FOR_MS = 60_000
+RECENT_TEXTS_MS = 60_000
 """Longer than no replica leads after a kill, with the second that a leader may not have
 stored yet.
 """
-_MOST_CHARACTERS = 16 << 20
+_MAX_CHARACTERS = 16 << 20
 
 
 class MessageOrigin(NamedTuple):
@@ -59,7 +59,7 @@ class MessageDocuments:
         """By place and number of the store: digest of the text that has counted. Numbers below 0
         stand for stores of an earlier run, whichever they were."""
 
-    def observe(
+    def observe_document(
         self, source: int, event: WatchEvent
     ) -> tuple[list[MessageOrigin], list[MessageOrigin]]:
         """Apply an event; return the documents with a new text and those that are gone."""
@@ -104,7 +104,7 @@ class MessageDocuments:
         by_source[origin.source] = digest
         self._keep(origin.place)
 
-    def restore(self, documents: Mapping[str, tuple[str, ...]]) -> None:
+    def restore_digests(self, documents: Mapping[str, tuple[str, ...]]) -> None:
         """Restore the digests of applied texts. Known texts stay; ``uncounted`` names the
         new ones.
         """
@@ -185,12 +185,16 @@ class RecentTexts:
         """Record the text of a document."""
         self._texts.append(_RecentText(now.steady_ms, origin, text))
         self._size += len(text)
-        while self._size > _MOST_CHARACTERS or self._texts[0].at_ms + FOR_MS < now.steady_ms:
+        while (
+            self._size > _MAX_CHARACTERS or self._texts[0].at_ms + RECENT_TEXTS_MS < now.steady_ms
+        ):
             self._size -= len(self._texts.popleft().text)
 
     def since(self, now: Instant) -> Iterator[tuple[MessageOrigin, str]]:
-        """Yield the texts of the last ``FOR_MS``."""
-        return ((o, text) for at_ms, o, text in self._texts if at_ms + FOR_MS >= now.steady_ms)
+        """Yield the texts of the last ``RECENT_TEXTS_MS``."""
+        return (
+            (o, text) for at_ms, o, text in self._texts if at_ms + RECENT_TEXTS_MS >= now.steady_ms
+        )
 
 
 def _origin(source: int, document: Document) -> MessageOrigin:
@@ -206,8 +210,8 @@ def digest_of(text: str | None) -> str:
 MAX_PENDING_REPORTS = 50_000
 """Most pending reports that came over gRPC."""
 
-_MOST_OF_A_DOCUMENT = 16
-_TOGETHER = 500
+_MAX_PENDING_PER_DOCUMENT = 16
+_MAX_REPORTS_PER_MESSAGE = 500
 """Most reports over gRPC in one pending message."""
 
 
@@ -258,13 +262,13 @@ class PendingMessages:
                 return False
             self._held += len(reports)
         else:
-            if self._of[origin] >= _MOST_OF_A_DOCUMENT:
+            if self._of[origin] >= _MAX_PENDING_PER_DOCUMENT:
                 self._drop_first(origin)
             self._of[origin] += 1
         if origin is not None:
             self._append(origin, reports, tuple(problems))
-        for first in range(0, len(reports) if origin is None else 0, _TOGETHER):
-            pending = self._append(None, reports[first : first + _TOGETHER], ())
+        for first in range(0, len(reports) if origin is None else 0, _MAX_REPORTS_PER_MESSAGE):
+            pending = self._append(None, reports[first : first + _MAX_REPORTS_PER_MESSAGE], ())
             for number, report in enumerate(pending.reports):
                 self._rows.put("held", _pending_row(pending, number), report)
         return True
@@ -384,7 +388,7 @@ class UnknownNodes:
             if not holds(unplaced.place, unplaced.digest):
                 self.drop(unplaced.report)
 
-    def restore(self, kept: Iterable[UnplacedFault]) -> None:
+    def restore_reports(self, kept: Iterable[UnplacedFault]) -> None:
         """Restore the reports of an earlier run."""
         self._of.clear()
         self._at.clear()

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 NODE_BURST, NODE_PER_SECOND = 100, 1
 RESOURCE_BURST, RESOURCE_PER_SECOND = 4000, 2000
-_MOST_BUCKETS = 65_536
+_MAX_BUCKETS = 65_536
 
 
 class MessageLimits:
@@ -89,7 +89,7 @@ class _Buckets:
         """Return the bucket of ``key``, a full one where it has none."""
         bucket = self._buckets.get(key)
         if bucket is None:
-            if len(self._buckets) >= _MOST_BUCKETS:
+            if len(self._buckets) >= _MAX_BUCKETS:
                 self._purge(now_ms)
             bucket = self._buckets[key] = TokenBucket(*self._limits)
         return bucket
@@ -97,17 +97,17 @@ class _Buckets:
     def _purge(self, now_ms: int) -> None:
         """Remove the full buckets; if nearly all are in use, remove all: memory has an end."""
         used = {key: bucket for key, bucket in self._buckets.items() if not bucket.is_full(now_ms)}
-        self._buckets = used if len(used) < _MOST_BUCKETS // 2 else {}
+        self._buckets = used if len(used) < _MAX_BUCKETS // 2 else {}
 
 
 _ROUNDS_PER_CHECK = 100
-_LOGGED_MOST = 250
+_MAX_LOGGED = 250
 """Reports in one piece of work: each may be logged."""
 
 
 class MessageProcessor:
-    """Judges, limits and applies messages. They wait until ``begin``: before, it is not known which
-    nodes there are.
+    """Judges, limits and applies messages. They wait until ``begin_applying``: before, it is not
+    known which nodes there are.
     """
 
     def __init__(
@@ -154,6 +154,7 @@ class MessageProcessor:
             return self._answered(INVALID, resource, [Problem(error.where, error.what)])
         held = 0
         if not self._has_begun:
+            # Limited before it waits: a sender must not fill the queue while nodes are unknown.
             reports, limited = self._within_limits(message.resource, reports)
             if reports and self.waiting.put(None, reports):
                 held = len(reports)
@@ -177,12 +178,12 @@ class MessageProcessor:
         self.outcomes.judged(f"messages of {resource} over gRPC", refused, self._now)
         return reply(code, tuple(refused), held=held)
 
-    def observe(self, source: int, event: WatchEvent) -> None:
+    def observe_document(self, source: int, event: WatchEvent) -> None:
         """Apply an event of the documents that carry messages."""
         taken = self.namespaces.taken(source, event)
         if taken is None:
             return
-        new, gone = self.documents.observe(source, taken)
+        new, gone = self.documents.observe_document(source, taken)
         for origin in new:
             text = self.documents.texts[origin]
             if text is not None:
@@ -222,6 +223,7 @@ class MessageProcessor:
                     self._count(origin)
             else:
                 self.outcomes.count(self._reader.known(reports[0].resource), "held")
+                # Behind earlier texts of the same document, which must not be overtaken.
                 self.waiting.put(origin, reports, problems)
 
     def apply_restored(self) -> None:
@@ -242,7 +244,7 @@ class MessageProcessor:
             newer = [report for report in good if self._active.is_newer(report)]
             yield from self._apply_reports(newer)
 
-    def begin(self) -> None:
+    def begin_applying(self) -> None:
         """Apply what has waited: from now on it is known which nodes there are."""
         self._has_begun = True
         self.serve()
@@ -251,6 +253,7 @@ class MessageProcessor:
     def serve(self) -> None:
         """Apply what has waited, as far as limits allow."""
         if not self._serves:
+            # One pass at a time: a second one would apply the same messages twice.
             self._serves = True
             self.backlog.add(self._serving())
 
@@ -309,15 +312,15 @@ class MessageProcessor:
                 where = f"public faults in {unplaced.place}"
                 self.outcomes.judged(where, [*missing, *full], self._now)
 
-    def restore(self, state: PersistedRows) -> None:
+    def restore_rows(self, state: PersistedRows) -> None:
         """Restore the state of an earlier run. Texts of documents that were not applied are
         applied.
         """
         self.backlog.clear()
         self._serves = False
         self.waiting.clear()
-        self.documents.restore(state.documents)
-        self.unknown_nodes.restore(
+        self.documents.restore_digests(state.documents)
+        self.unknown_nodes.restore_reports(
             unplaced
             for unplaced in state.absent
             if belongs(unplaced.place, unplaced.report)
@@ -366,6 +369,7 @@ class MessageProcessor:
         for number, report in enumerate(reports):
             if number % PIECE == PIECE - 1:
                 yield PIECE
+            # A newer report of the fault replaces the one that waits for its node.
             if self.unknown_nodes:
                 self.unknown_nodes.drop(report)
             recovers = report.assertion == "recover"
@@ -403,7 +407,7 @@ class MessageProcessor:
         """
         problems: list[Problem] = []
         for number, report in enumerate(reports):
-            if number % _LOGGED_MOST == _LOGGED_MOST - 1:
+            if number % _MAX_LOGGED == _MAX_LOGGED - 1:
                 yield PIECE
             level = self._tables.in_force.levels.get(report.code)
             if level is None and report.assertion != "recover":
@@ -411,7 +415,9 @@ class MessageProcessor:
                 problems.append(Problem(f"fault {report.fault_id}", text))
                 continue
             is_placed = bool(self._node_lookup.chips(report.node))
-            outcome = self._active.apply(report, str(level or ""), self._now, placed=is_placed)
+            outcome = self._active.apply_report(
+                report, str(level or ""), self._now, placed=is_placed
+            )
             self.outcomes.count(self._reader.known(report.resource), outcome)
             if outcome is FaultOutcome.OVERTAKEN and overtaken is not None:
                 text = f"a newer message about it was applied on node {report.node!r}"

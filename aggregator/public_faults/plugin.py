@@ -11,9 +11,10 @@ import logging
 from typing import TYPE_CHECKING
 
 import msgspec
+from typing_extensions import override
 
 from aggregator.accepted_namespaces import ALL, Namespaces
-from aggregator.plugin import LAST
+from aggregator.plugin import LAST, DocumentPlugin, Persistent, Timed, Viewed
 from aggregator.public_faults.active_faults import ActiveFaults, DeletedNodes
 from aggregator.public_faults.fault_table import CONFIG_MAP, FILE, FaultTables
 from aggregator.public_faults.kept_messages import MessageOrigin
@@ -59,19 +60,19 @@ STATISTIC = Selection(namespace=STATISTIC_NAMESPACE, name=STATISTIC_NAME)
 _ABOUT = f"{LAST}about"
 """The bucket that marks the others as complete, even if there is none."""
 
-PATIENCE_SECONDS = 4.0
+READY_TIMEOUT_SECONDS = 4.0
 """How long a message over gRPC waits until the nodes are known: shorter than the 5 s of senders."""
 
 _UNSYNCED_MS = 500
 _WAITING_MS = 1000
 _ABSENT_MS = 500
 
-_PATIENCE_MS = 30_000
+_STORE_TIMEOUT_MS = 30_000
 """How long a store that is away delays the use of upstream's state in other stores, and
 our views.
 """
 
-_SHOWN, _OF_A_NODE = 400, 5
+_MAX_SHOWN_PER_STEP, _OF_A_NODE = 400, 5
 """Most faults that are shown anew in one step: many changed nodes must not delay the others."""
 
 
@@ -81,7 +82,7 @@ class _About(msgspec.Struct, frozen=True):
     used: bool = False
 
 
-class PublicFaultsPlugin:
+class PublicFaultsPlugin(DocumentPlugin, Timed, Viewed, Persistent):
     """Public faults as an aggregator plugin.
 
     ``node_lookup`` has which nodes and chips there are, ``sources`` is how many stores are read.
@@ -129,18 +130,18 @@ class PublicFaultsPlugin:
         self._judge_again(before)
         return self.pop_changed_nodes()
 
+    @override
     def observe(
         self, source: int, selection: Selection, event: WatchEvent, now: Instant
     ) -> frozenset[str]:
-        """See ``DocumentPlugin``."""
         self._settle(now)
         if selection == MESSAGES:
-            self._processor.observe(source, event)
+            self._processor.observe_document(source, event)
         elif selection == STATISTIC:
             self._observe_statistic(source, event, now)
         else:
             before = self._tables.in_force
-            self._tables.observe(source, event)
+            self._tables.observe_config_map(source, event)
             self._judge_again(before)
         return self.pop_changed_nodes()
 
@@ -157,7 +158,7 @@ class PublicFaultsPlugin:
         return self._processor.apply_message(message)
 
     async def apply_when_ready(
-        self, message: PublicFault, clock: Clock, patience_seconds: float = PATIENCE_SECONDS
+        self, message: PublicFault, clock: Clock, patience_seconds: float = READY_TIMEOUT_SECONDS
     ) -> ValidationReply:
         """Apply a message that came over gRPC, as soon as it is known which nodes there are.
 
@@ -173,7 +174,7 @@ class PublicFaultsPlugin:
         self._processor.advance(now)
         if self._node_lookup.synced and not self.ready.is_set():
             self.ready.set()
-            self._processor.begin()
+            self._processor.begin_applying()
 
     def _judge_again(self, before: PublicFaultTable) -> None:
         table = self._tables.in_force
@@ -182,8 +183,8 @@ class PublicFaultsPlugin:
             _log.info("public faults: %s, from %s", counted(len(table.levels), "code"), place)
             self._active.judge_again(table.levels)
 
+    @override
     def step(self, now: Instant) -> frozenset[str]:
-        """See ``Timed``."""
         self._last_step_ms = now.steady_ms
         if not self._is_whole:
             self._take_over(now)
@@ -221,11 +222,11 @@ class PublicFaultsPlugin:
             )
         self._active.place(key, existing)
 
+    @override
     def next_due_ms(self) -> int | None:
-        """See ``Timed``."""
         due = [self._active.next_due_ms()]
         if not self._is_whole and self._began_ms is not None:
-            due.append(max(self._began_ms, self._last_step_ms) + _PATIENCE_MS)
+            due.append(max(self._began_ms, self._last_step_ms) + _STORE_TIMEOUT_MS)
         if not self.ready.is_set():
             due.append(self._last_step_ms + _UNSYNCED_MS)
         else:
@@ -238,7 +239,7 @@ class PublicFaultsPlugin:
             due.append(self._last_step_ms)
         return min((at for at in due if at is not None), default=None)
 
-    def apply(self, node: str, record: DeviceRecord, now: Instant) -> DeviceRecord:
+    def add_public_faults(self, node: str, record: DeviceRecord, now: Instant) -> DeviceRecord:
         """Return ``record`` with the public faults of ``node``: the first step of the
         device chain.
         """
@@ -251,13 +252,14 @@ class PublicFaultsPlugin:
         """Return nodes to be judged again, as many as can be at once; ``next_due_ms`` is when the
         next ones can.
         """
-        active, room, some = self._active, _SHOWN, set()
+        active, room, some = self._active, _MAX_SHOWN_PER_STEP, set()
         while active.dirty and room > 0:
             node = active.dirty.pop()
             some.add(node)
             room -= _OF_A_NODE + len(active.nodes.get(node, ()))
         return frozenset(some)
 
+    @override
     def views(self) -> tuple[View, ...]:
         """See ``Viewed``. Nothing before it is known what was there (defect B11)."""
         active = self._active
@@ -328,22 +330,23 @@ class PublicFaultsPlugin:
             ),
         )
 
+    @override
     def pop_changed(self) -> frozenset[str]:
-        """See ``Persistent``."""
         changed = self._rows.pop_changed()
         if self.text(_ABOUT) != self._kept_about:
             self._kept_about = self.text(_ABOUT)
             changed |= {_ABOUT}
         return changed
 
+    @override
     def text(self, bucket: str) -> str | None:
-        """See ``Persistent``."""
         if bucket != _ABOUT:
             return self._rows.text(bucket)
         if not self._is_whole:
             return None
         return msgspec.json.encode(_About(self._active.was_used)).decode()
 
+    @override
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
         """See ``Persistent``. Documents that were not applied yet are applied on top of it."""
         kept = dict(texts)
@@ -353,15 +356,15 @@ class PublicFaultsPlugin:
         processor = self._processor
         processor.advance(now)
         self._rows.clear()
-        self._active.restore(state.faults, state.over, now)
+        self._active.restore_faults(state.faults, state.over, now)
         if self._kept_about is not None:
             try:
                 self._active.was_used |= msgspec.json.decode(self._kept_about, type=_About).used
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
                 unreadable.append(f"{_ABOUT}: {decode_text(error)}")
         self._active.judge_again(self._tables.in_force.levels)
-        processor.restore(state)
-        self._away.restore(state.away, now)
+        processor.restore_rows(state)
+        self._away.restore_nodes(state.away, now)
         self._rows.compare(kept)
         self.restorations += 1
         processor.apply_restored()
@@ -386,7 +389,7 @@ class PublicFaultsPlugin:
         if self._began_ms is None:
             self._began_ms = now.steady_ms
         is_all = len(self._statistic) == self._sources
-        waited = self._statistic and now.steady_ms >= self._began_ms + _PATIENCE_MS
+        waited = self._statistic and now.steady_ms >= self._began_ms + _STORE_TIMEOUT_MS
         if not self._is_whole and self.restorations and (is_all or waited):
             self._is_whole = True
             for data in self._statistic.values():

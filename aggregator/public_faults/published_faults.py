@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 PUBLIC_FAULT = "PublicFault"
-MOST_SHOWN = 1000
+MAX_NODE_FAULTS = 1000
 """Of one node: all codes that are shipped on all chips of a large server, and a few.
 
 A program that reports a fault again and again under new ids could otherwise make the node's entry
@@ -53,9 +53,9 @@ def with_public_faults(
 
     Chips have the type of the record. A chip that is in no list may be in use, so it is shown; one
     that was never looked for (``placed``) must be in the record. The time of a public fault is in
-    seconds, where those of a driver are in milliseconds (clusterd#3.2). Of more than ``MOST_SHOWN``
-    a code counts once for its chip, with its latest time, which is all that readers keep of it;
-    every chip is isolated that should be.
+    seconds, where those of a driver are in milliseconds (clusterd#3.2). Of more than
+    ``MAX_NODE_FAULTS`` a code counts once for its chip, with its latest time, which is all that
+    readers keep of it; every chip is isolated that should be.
     """
     chips = record.chips
     times: dict[_ReportedFault, set[int]] = {}  # equal ones are one (clusterd#2.3)
@@ -71,7 +71,7 @@ def with_public_faults(
         for reported in times
         if reported.level not in _LEAVES_FREE
     }
-    if sum(map(len, times.values())) > MOST_SHOWN:
+    if sum(map(len, times.values())) > MAX_NODE_FAULTS:
         times = _fewer(times)
     added = {
         CodeFault(
@@ -99,7 +99,7 @@ def _fewer(times: Mapping[_ReportedFault, set[int]]) -> dict[_ReportedFault, set
     chip.
     """
     latest = {reported: max(seconds) for reported, seconds in times.items()}
-    if len(latest) > MOST_SHOWN:
+    if len(latest) > MAX_NODE_FAULTS:
         worst_first = sorted(
             latest, key=lambda reported: (_rank(reported.level), -latest[reported], reported)
         )
@@ -109,7 +109,7 @@ def _fewer(times: Mapping[_ReportedFault, set[int]]) -> dict[_ReportedFault, set
             place[reported.device] += 1
             order.append((place[reported.device], reported))
         order.sort(key=lambda item: item[0])
-        latest = {reported: latest[reported] for _, reported in order[:MOST_SHOWN]}
+        latest = {reported: latest[reported] for _, reported in order[:MAX_NODE_FAULTS]}
     return {reported: {at} for reported, at in latest.items()}
 
 
@@ -123,8 +123,8 @@ def _rank(level: str) -> int:
 STATISTIC_NAMESPACE, STATISTIC_NAME = "cluster-system", "statistic-fault-info"
 STATISTIC_LABEL = ("mc-statistic-fault", "true")
 FAULTS_KEY, NUMBER_KEY, NOTICE_KEY = "PublicFaults", "FaultNum", "Description"
-MOST_DETAILED = 4500
-_MOST_BYTES = 800 * 1024
+MAX_DETAILED = 4500
+_MAX_STATISTIC_BYTES = 800 * 1024
 NOTICE = (
     "The current total number of faults is too large, and only a portion of the detailed fault "
     "data is displayed"
@@ -150,7 +150,7 @@ def statistic_view(
     counted.
     """
     shown: dict[str, list[object]] = {}
-    room, entries = _MOST_BYTES, 0
+    room, entries = _MAX_STATISTIC_BYTES, 0
     for node in sorted(nodes):
         for _, fault in sorted(nodes[node].items()):
             entry = _Entry(
@@ -163,7 +163,7 @@ def statistic_view(
                 fault.time_seconds,
             )
             room -= len(msgspec.json.encode(entry)) + (0 if node in shown else len(node) + 6) + 1
-            if entries == MOST_DETAILED or room < 0:
+            if entries == MAX_DETAILED or room < 0:
                 return _statistic_view(shown, count, {NOTICE_KEY: NOTICE})
             shown.setdefault(node, []).append(msgspec.to_builtins(entry))
             entries += 1
@@ -198,7 +198,9 @@ def read_statistic(
                 and entry.level
                 and devices
             ):
-                strange.append(f"{STATISTIC_NAME}: {FAULTS_KEY}.{node}[{index}] is no public fault")
+                strange.append(
+                    f"{STATISTIC_NAME}: {FAULTS_KEY}.{node}[{index}] is not a valid public fault"
+                )
                 continue
             faults.append(
                 ActivePublicFault(
@@ -236,7 +238,7 @@ def _entries(text: str) -> tuple[dict[str, list[_Entry]], list[str]]:
         try:
             entries = msgspec.json.decode(raw, type=list[msgspec.Raw])
         except msgspec.MsgspecError:
-            strange.append(f"{STATISTIC_NAME}: {FAULTS_KEY}.{node} is no list")
+            strange.append(f"{STATISTIC_NAME}: {FAULTS_KEY}.{node} is not a list")
             continue
         for index, entry in enumerate(entries):
             try:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_MOST_ORIGINS = 1000
-_MOST_REFUSALS = 100
-_MOST_SHOWN = 10
+_MAX_ORIGINS = 1000
+_MAX_REFUSALS = 100
+_MAX_SHOWN = 10
 
 
 class RefusedMessage(msgspec.Struct, frozen=True):
@@ -84,7 +84,7 @@ class OutcomeLog:
         self._named: set[str] = set()
         """Origins whose trouble is in the log, and its end is not yet."""
         self._spacing = Spacing()
-        self.refused: deque[RefusedMessage] = deque(maxlen=_MOST_REFUSALS)
+        self.refused: deque[RefusedMessage] = deque(maxlen=_MAX_REFUSALS)
         self._counts: Counter[tuple[str, str]] = Counter()
 
     @property
@@ -104,11 +104,11 @@ class OutcomeLog:
         if not problems:
             self._end(origin, "everything is accepted again")
             return
-        text = "; ".join(map(str, problems[:_MOST_SHOWN]))
-        if len(problems) > _MOST_SHOWN:
-            text += f"; and {len(problems) - _MOST_SHOWN} more"
+        text = "; ".join(map(str, problems[:_MAX_SHOWN]))
+        if len(problems) > _MAX_SHOWN:
+            text += f"; and {len(problems) - _MAX_SHOWN} more"
         if origin not in self.troubles:
-            if len(self.troubles) >= _MOST_ORIGINS:
+            if len(self.troubles) >= _MAX_ORIGINS:
                 return
             if self._spacing.allows(origin, now.steady_ms):
                 self._named.add(origin)
@@ -144,7 +144,7 @@ class Rejections:
             self._now.pop(origin, None)
             return
         self.counts[origin.source, foreign.reason] += 1
-        if origin in self._now or len(self._now) < _MOST_ORIGINS:
+        if origin in self._now or len(self._now) < _MAX_ORIGINS:
             self._now[origin] = foreign
 
     def gone(self, origin: MessageOrigin) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from contract.names import DocumentOwner
     from pacing.cooperative import Work
 
-_SHOWN = 3
+_MAX_SHOWN = 3
 
 
 class Foreign(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ def split_foreign(
             others[report.node or f"serial number {report.serial_number}"] = None
     if not others:
         return own, None
-    names = shortened([_shown(name) for name in others], _SHOWN)
+    names = shortened([_shown(name) for name in others], _MAX_SHOWN)
     text = f"is about {names}; a document of node {_shown(owner.node)} counts for that node only"
     return own, Foreign(Reason.OTHER_NODE, Problem("influence", text))
 
@@ -189,7 +189,7 @@ class MessageReader:
 
 
 OK, INVALID, LIMITED = 0, 409, 410
-_LISTED_MOST = 10
+_MAX_LISTED = 10
 _SENT = "public fault send successfully"
 
 
@@ -215,9 +215,9 @@ def reply(code: int, refused: tuple[Problem, ...], *, held: int = 0) -> Validati
             info += "; refused: "
     else:
         info = "limiter work by resource failed: " if code == LIMITED else ""
-    info += "; ".join(map(str, refused[:_LISTED_MOST]))
-    if len(refused) > _LISTED_MOST:
-        info += f"; and {len(refused) - _LISTED_MOST} more"
+    info += "; ".join(map(str, refused[:_MAX_LISTED]))
+    if len(refused) > _MAX_LISTED:
+        info += f"; and {len(refused) - _MAX_LISTED} more"
     return ValidationReply(code, info, refused)
 
 

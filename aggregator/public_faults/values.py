@@ -144,7 +144,7 @@ class NodeLookup(Protocol):
 
 
 _BUCKETS = 32
-_MOST_ROWS = 1000
+_MAX_ROWS = 1000
 """Per part: a row has less than 800 bytes."""
 
 Row: TypeAlias = (
@@ -186,7 +186,7 @@ class Rows:
         rows = self._buckets.setdefault(bucket, {})
         rows[kind, key] = row
         self._changed.add(bucket)
-        if len(rows) > _MOST_ROWS:
+        if len(rows) > _MAX_ROWS:
             self._split(_home(kind, key))
 
     def put_quietly(self, kind: str, key: tuple[str, ...], row: Row) -> None:

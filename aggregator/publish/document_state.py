@@ -12,6 +12,8 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from typing_extensions import override
+
 from contract.documents.reader_keys import is_key_acted_on
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
 from service.log.trouble import Trouble
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 LATE_MS = 2000
-"""An earlier own document that is shown for longer is no late event: another program put
+"""An earlier own document that is shown for longer is not a late event: another program put
 it back.
 """
 
@@ -47,7 +49,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
     """One document of ours as its watch shows it; it must have ``labels`` and may have others.
 
     ``is_input``: others may change it, because that is read. No number of changes stops us. What
-    the store makes of our own writes is no such change.
+    the store makes of our own writes is not such a change.
     """
 
     def __init__(
@@ -118,7 +120,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         """What readers shall have of the document while finalizers hold it after its deletion."""
         return Document(self.namespace, self.name, {}, self.labels)
 
-    def begin(self, now: Instant, *, fence: bool) -> None:
+    def begin_term(self, now: Instant, *, fence: bool) -> None:
         """Begin to lead: forget the own writes known so far, because other leaders wrote since.
 
         ``fence``: an earlier leader may have a write under way, and the watch may be behind.
@@ -142,7 +144,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         """Observe that the store's watch is interrupted until its next list.
 
         A store that was away may have forgotten our last writes: what is missing or other in that
-        list is no foreign write.
+        list is not a foreign write.
         """
         self._may_have_forgotten, self._is_first_list = True, False
         self.observe_watch(StoreContent.UNKNOWN)
@@ -347,12 +349,12 @@ class ClusterDocument(WatchedDocument["Value"]):
         self.bytes = 0
         self.nodes = 0
 
+    @override
     def data(self, value: Value) -> dict[str, str]:
-        """See ``WatchedDocument``."""
         return {self.name: value.text}
 
+    @override
     def document(self, value: Value) -> Document:
-        """See ``WatchedDocument``."""
         data, annotations = self.data(value), value.annotations
         return Document(self.namespace, self.name, data, self.labels, annotations)
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stores.base import Document, Store
 
 _FIRST = 1 / 3
-_AGAIN_MS = 5000
+_RETRY_MS = 5000
 
 
 class TouchSchedule:
@@ -50,7 +50,7 @@ class TouchSchedule:
 
     def failed(self, now: Instant) -> None:
         """Schedule the touch again after it failed, in time for readers."""
-        self._next_ms = now.steady_ms + min(self._period_ms, _AGAIN_MS)
+        self._next_ms = now.steady_ms + min(self._period_ms, _RETRY_MS)
 
     def due_ms(self, now: Instant) -> int:
         """Return the milliseconds until it must be touched; 0 or less when that is now."""
@@ -63,7 +63,7 @@ _log = logging.getLogger(__name__)
 
 _RECHECK_SECONDS = 60.0
 _TICK_SECONDS = 0.001
-_LONGEST_WINDOW_SECONDS = 0.2
+_MAX_WINDOW_SECONDS = 0.2
 _NO_LEADER_SECONDS = 0.5
 
 
@@ -135,8 +135,10 @@ class DocumentWriter(Generic[W]):
         """Write until cancelled."""
         output, backoff = self.output, Backoff()
         while True:
+            # Before the value is read: a change during the write must start another round.
             self.wake.clear()
             value = self._desired.value()
+            # The garbage collector deletes a document whose owners are all gone.
             if output.must_check_owners(output.there):
                 await output.check_owners(self._store)
             before = output.acknowledged
@@ -152,9 +154,12 @@ class DocumentWriter(Generic[W]):
                 self._context.failing.forget(output.name)
             if not self._context.leadership.leads:
                 await self._wait(_NO_LEADER_SECONDS)
+            # Nothing to write: touch it when that is due, or wait.
             elif not must:
                 await self._rest(value)
             elif (
+                # Without a version the write would replace whatever is there, also what a later
+                # leader wrote.
                 self._is_conditional and output.version is None and not await self._read_document()
             ):
                 await asyncio.sleep(backoff.next_seconds())
@@ -166,7 +171,7 @@ class DocumentWriter(Generic[W]):
     async def _find_writer(self) -> None:
         """Find out which program besides us writes the document, as far as the store knows.
 
-        Another aggregator that leads by now is no foreign program: its writes are no conflict.
+        Another aggregator that leads by now is not a foreign program: its writes do not conflict.
         """
         output = self.output
         output.must_find_writer = False
@@ -190,13 +195,16 @@ class DocumentWriter(Generic[W]):
                 self._touches.written(self._clock())
             self._desired.on_acknowledged(output.acknowledged)
             # A storm of changes must not keep the store busy more than half of the time.
-            window = min(took_ms / 1000, _LONGEST_WINDOW_SECONDS)
+            window = min(took_ms / 1000, _MAX_WINDOW_SECONDS)
             await asyncio.sleep(max(window, self._pause_seconds))
+        # The first refusal is repeated at once with the version that was just read; a row of them
+        # is a quarrel.
         elif self._refused_in_a_row != 1:
             await asyncio.sleep(backoff.next_seconds())
 
     async def _in_turn(self, value: W) -> W:
         """Wait for this document's turn, if it needs one; return what is to be written then."""
+        # A new document waits for no turn: its nodes are in no document yet.
         if not self.output.was_seen:
             return value
         await self._context.turns.write(self.output.name)
@@ -220,6 +228,7 @@ class DocumentWriter(Generic[W]):
             # A write that an earlier leader has under way demands the version before this touch.
             await self._touch(value)
             output.fenced = output.touch_trouble.reason is None
+        # Events of our own write may still arrive, and must not count as foreign changes.
         elif not output.settled:
             await self._wait(LATE_MS / 1000)
         elif output.conflict:

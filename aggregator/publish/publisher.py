@@ -1,5 +1,10 @@
 """The cluster documents of one store: follows them all, and writes them while this replica leads.
 
+One watch shows all documents of ours; what it shows goes to the observed state of each
+(``document_state.py``), whether this replica leads or not. ``lead`` begins a term: each document
+gets a writer at its first wake, and a task that runs until ``follow`` cancels it. Nothing is queued
+here: a writer that is awake asks for the desired value as it is then.
+
 A follower observes what the leader writes, so that it can lead at once. Each document has a writer
 of its own (``document_writer.py``), so that a slow one delays no other. A document that was not
 written for a touch period is touched, so that its readers see an event (M8). Writes of several
@@ -132,7 +137,7 @@ class StorePublisher:
         """Write from now on, these documents first."""
         self._leads = True
         for output in self.outputs.values():
-            output.begin(self.context.clock(), fence=self.context.leadership.fences)
+            output.begin_term(self.context.clock(), fence=self.context.leadership.fences)
         self.wake(names)
 
     async def follow(self) -> None:
@@ -170,6 +175,7 @@ class StorePublisher:
     def _observe(self, event: WatchEvent) -> None:
         match event:
             case DocumentsListed(documents):
+                # A store that was away may have come back without documents.
                 if self._trouble.reason is not None:
                     self._trouble.end()
                     self._documents.on_maybe_lost()
@@ -191,6 +197,7 @@ class StorePublisher:
         there = {document.name: document for document in documents}
         # The first list is taken over as a whole, by the callers of ``documents``.
         follows = self._is_listed.is_set()
+        # A document that is missing is an event, too: it is written again.
         for name in self.outputs.keys() | there.keys():
             self._shows(name, there.get(name, StoreContent.NOTHING), follows=follows, is_list=True)
         if not self._is_listed.is_set():
@@ -215,6 +222,7 @@ class StorePublisher:
             output.observe_watch(shown)
         if name in self._writings:
             self._writings[name].wake.set()
+        # While this replica leads, its writer compares the document itself.
         elif follows and not self._leads and isinstance(shown, Document):
             self._documents.on_followed(self, shown)
 
@@ -222,6 +230,7 @@ class StorePublisher:
         if not self._leads:
             return
         strange = [d for d in documents if kind_of(d.name) and d.name not in self._writings]
+        # Before the first writers exist every document is strange: the takeover counts them in.
         if strange and self._writings:
             self._documents.on_appeared(strange)
 

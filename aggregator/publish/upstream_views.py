@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
+from typing_extensions import override
 
 from aggregator.plugin import View
 from aggregator.publish.document_state import WatchedDocument
@@ -51,8 +52,8 @@ class ViewDocument(WatchedDocument[DesiredView]):
 
     all_keys = True
 
+    @override
     def data(self, value: DesiredView) -> dict[str, str] | None:
-        """See ``WatchedDocument``."""
         return value.view.data
 
 
@@ -63,7 +64,7 @@ class _ViewWriter:
         view = desired.view
         self.desired = desired
         self.output = ViewDocument(view.namespace, view.name, view.labels, is_input=is_input)
-        self.output.begin(context.clock(), fence=context.leadership.fences)
+        self.output.begin_term(context.clock(), fence=context.leadership.fences)
         self.writing: DocumentWriter[DesiredView] = DocumentWriter(
             context, self.output, self, pause_seconds=_PAUSE_SECONDS
         )
@@ -92,10 +93,10 @@ class _ViewWriter:
         view = self.desired.view
         selection = Selection(namespace=view.namespace, name=view.name, owned=True)
         async for event in self._store.watch(selection):
-            self.observe(event)
+            self.observe_event(event)
         raise StoreError(f"the watch of {self._store.url} ended")
 
-    def observe(self, event: WatchEvent) -> None:
+    def observe_event(self, event: WatchEvent) -> None:
         """Apply an event of a watch that shows the view, and maybe other documents."""
         view = self.desired.view
         if not isinstance(event, Interrupted):
@@ -166,11 +167,11 @@ class UpstreamViews:
                 writer.desired = DesiredView(view, writer.desired.revision + 1)
                 writer.writing.wake.set()
 
-    def observe(self, selection: Selection, event: WatchEvent) -> None:
+    def observe_input(self, selection: Selection, event: WatchEvent) -> None:
         """Observe an event of a plugin's input, after the plugin has applied it."""
         for writer in self._writers.values():
             if _is_selected(writer.desired.view, selection):
-                writer.observe(event)
+                writer.observe_event(event)
 
     async def follow(self) -> None:
         """Stop writing: another replica leads."""

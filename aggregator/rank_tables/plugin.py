@@ -7,8 +7,10 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+from typing_extensions import override
 
 from aggregator.accepted_namespaces import ALL, Namespaces
+from aggregator.plugin import DocumentPlugin
 from aggregator.rank_tables.global_table import InstancePlace, render
 from aggregator.rank_tables.job_table import (
     JOB_ID_LABEL,
@@ -32,13 +34,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-MOST_TABLES = 16_000
+MAX_TABLES = 16_000
 """Most tables; further ones are refused."""
 
 APP_LABEL = "app"
 COORDINATOR, CONTROLLER = "mindie-ms-coordinator", "mindie-ms-controller"
 _NOWHERE: frozenset[str] = frozenset()
-_SHOWN = 5
+_MAX_SHOWN = 5
 _DIGITS = re.compile("([0-9]+)")
 
 
@@ -73,7 +75,7 @@ class RankTablesStatus(msgspec.Struct, frozen=True):
     shared: dict[str, tuple[str, ...]] = {}
 
 
-class RankTables:
+class RankTables(DocumentPlugin):
     """Global rank tables of services, from the tables of their jobs and from their pods.
 
     No table changes before ``sources`` stores were listed: a job that is only not read yet would be
@@ -104,6 +106,7 @@ class RankTables:
         self._dirty: set[str] = set()
 
     @property
+    @override
     def inputs(self) -> tuple[Selection, ...]:
         """See ``DocumentPlugin``: in all namespaces, so that what is left out can be named."""
         return (Selection(label=REPORT_LABEL, has_label=JOB_ID_LABEL),)
@@ -123,6 +126,7 @@ class RankTables:
             shared=dict(sorted(self._shared.items())),
         )
 
+    @override
     def observe(self, source: int, _: Selection, event: WatchEvent, now: Instant) -> frozenset[str]:
         """See ``DocumentPlugin``. No node is judged by it."""
         self._now_ms = now.steady_ms
@@ -195,7 +199,8 @@ class RankTables:
                 "served stays until all but one are deleted. Set rank_tables.namespaces to those "
                 "that count",
                 _quoted(job_id),
-                ", ".join(namespaces[:_SHOWN]) + (", ..." if len(namespaces) > _SHOWN else ""),
+                ", ".join(namespaces[:_MAX_SHOWN])
+                + (", ..." if len(namespaces) > _MAX_SHOWN else ""),
             )
         self._shared[job_id] = namespaces
         return True
@@ -224,8 +229,8 @@ class RankTables:
             return
         key = _Key(source, document.namespace, document.name)
         try:
-            if key not in self._tables and len(self._tables) >= MOST_TABLES:
-                raise DocumentError(_shown(key), "$", f"there are already {MOST_TABLES}")
+            if key not in self._tables and len(self._tables) >= MAX_TABLES:
+                raise DocumentError(_shown(key), "$", f"there are already {MAX_TABLES}")
             table = decode_job_table(document)
         except DocumentError as error:
             self._problems.begin(key, str(error))

@@ -99,7 +99,7 @@ class ClusterObjects:
         self._shown = items_of
 
     def feed(self, text: str) -> None:
-        """See ``Target``."""
+        """Parse ``text``; what is refused changes nothing."""
         a, b = self._good
         text = text.replace("\r", " ").replace("\n", " ")
         events = self._events((a, text, b))

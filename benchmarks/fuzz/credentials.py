@@ -6,6 +6,9 @@ import json
 import math
 from typing import TYPE_CHECKING, cast
 
+from typing_extensions import override
+
+from benchmarks.fuzz.running import Target
 from contract.errors import StoreMisconfigured, VigilError
 from stores.kubernetes_api.client.configuration import ConfigurationReader
 from stores.kubernetes_api.client.credential_plugin import credential_in
@@ -89,14 +92,14 @@ class _Given:
         return json.dumps(_PRINTED[0]).encode()
 
 
-class Kubeconfigs:
+class Kubeconfigs(Target):
     """What is taken can be put into a request; what is not is named in one line."""
 
     name = "kubeconfig"
     seeds = (*map(_kubeconfig, _USERS), _YAML)
 
+    @override
     def feed(self, text: str) -> None:
-        """See ``Target``."""
         given = _Given(text)
         files, plugins = cast("CredentialFiles", given), cast("Plugins", given)
         try:
@@ -112,14 +115,14 @@ class Kubeconfigs:
             assert found.authorization.isprintable()
 
 
-class ExecCredentials:
+class ExecCredentials(Target):
     """A plugin's answer has a token or a certificate with its key, or is refused."""
 
     name = "exec-credential"
     seeds = tuple(map(json.dumps, _PRINTED))
 
+    @override
     def feed(self, text: str) -> None:
-        """See ``Target``."""
         try:
             found = credential_in(text.encode("utf-8", "replace"), _VERSION)
         except Unusable as error:
@@ -128,14 +131,14 @@ class ExecCredentials:
         assert found.token is not None or None not in pair
 
 
-class NoProxies:
+class NoProxies(Target):
     """Any text is read; what goes by the proxy counts as refused."""
 
     name = "no-proxy"
     seeds = _NO_PROXY
 
+    @override
     def feed(self, text: str) -> None:
-        """See ``Target``."""
         server, _, no_proxy = text.partition("\n")
         environment = {"HTTPS_PROXY": "proxy", "NO_PROXY": no_proxy}
         known = server if server in [seed.partition("\n")[0] for seed in _NO_PROXY] else None

@@ -10,13 +10,15 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import msgspec
+from typing_extensions import override
 
 from aggregator.notify.history_file import HistoryFile
+from benchmarks.fuzz.running import Target
 from contract.codes.levels import Severity
 from contract.documents.episodes import EpisodeEvent
 from contract.observation import chip_subject, host_subject
 from stores.base import HistoryAck, HistoryBatch
-from stores.mqtt.channel_codec import decode_ack, decode_batch
+from stores.mqtt.channel import decode_ack, decode_batch
 
 _NODE = "node-1"
 _NOW_MS = 1_800_000_000_000
@@ -36,7 +38,7 @@ def _batch(after: int, upto: int, journal: str = "j", lost: int = 0) -> HistoryB
     return HistoryBatch(_NODE, journal, after, upto, tuple(events), lost)
 
 
-class HistoryBatches:
+class HistoryBatches(Target):
     """The history stores what the rule of batches demands, and each acknowledgement is what is
     stored.
     """
@@ -60,6 +62,7 @@ class HistoryBatches:
         self._file = HistoryFile(Path(directory, "history.sqlite"))
         self._count = 0
 
+    @override
     def feed(self, text: str) -> None:
         """See ``Target``. The node is a new one each time, of which some is known already."""
         batch = decode_batch(_NODE, text.encode("utf-8", "replace"))
@@ -77,7 +80,7 @@ class HistoryBatches:
         assert taken.events == len(new)
 
 
-class HistoryAcks:
+class HistoryAcks(Target):
     """An acknowledgement is a position in a journal, or refused."""
 
     name = "history-ack"
@@ -86,8 +89,8 @@ class HistoryAcks:
         for journal, sequence in (("j", 0), ("4f1c", 17), ("4f1c", 1 << 40))
     )
 
+    @override
     def feed(self, text: str) -> None:
-        """See ``Target``."""
         ack = decode_ack(_NODE, text.encode("utf-8", "replace"))
         assert ack.sequence >= 0
         assert ack.journal

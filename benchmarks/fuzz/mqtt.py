@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
+from benchmarks.fuzz.running import Target
 from contract.errors import VigilError
 from contract.topics import document_filters, filters_of
 from stores.mqtt.beats import ReceivedHeartbeats
@@ -38,14 +41,14 @@ BEATS = (
 )
 
 
-class MqttDocuments:
+class MqttDocuments(Target):
     """A document that is taken is written again as it was read, and is where it is looked for."""
 
     name = "mqtt-document"
     seeds = DOCUMENTS
 
+    @override
     def feed(self, text: str) -> None:
-        """See ``Target``."""
         topic, _, payload = text.partition("\n")
         try:
             document = decode(topic, payload.encode("utf-8", "replace"))
@@ -57,14 +60,14 @@ class MqttDocuments:
         assert topic in document_filters(document.namespace, document.name, None)
 
 
-class MqttBeats:
+class MqttBeats(Target):
     """A beat that is refused leaves the one that was received before it."""
 
     name = "mqtt-beat"
     seeds = BEATS
 
+    @override
     def feed(self, text: str) -> None:
-        """See ``Target``."""
         refusals = Refusals()
         processor = ReceivedHeartbeats(refusals)
         good = BEATS[0].partition("\n")

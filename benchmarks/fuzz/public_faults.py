@@ -68,7 +68,7 @@ def _check(faults: PublicFaultsPlugin) -> None:
     same state.
     """
     for node in (NODE, OTHER):
-        record = faults.apply(node, _RECORD, _at(0))
+        record = faults.add_public_faults(node, _RECORD, _at(0))
         entry = render_device_entry(node, record, record.update_time)
         value = value_of([member(device_info_name(node), entry)])
         try:
@@ -99,7 +99,7 @@ class ReceivedPublicFaults:
         self._faults.step(_at(self._second))
         place = f"doc-{self._second % 50}"
         self._apply(place, text)
-        record = self._faults.apply(OTHER, _RECORD, _at(self._second))
+        record = self._faults.add_public_faults(OTHER, _RECORD, _at(self._second))
         assert "Ascend910-5" in record.unhealthy
         if self._second % 50 == 0:
             _check(self._faults)

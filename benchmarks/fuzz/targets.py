@@ -18,7 +18,7 @@ from agent.policy.state import CHIP_SOURCE, PolicyState
 from agent.policy.step import step
 from agent.publishing.chip_lists import render
 from agent.publishing.device_info import DeviceInfoDocument, adopted
-from agent.shadow.comparison import ShadowComparison, WriteResult
+from agent.shadow.comparison import ShadowComparison
 from agent.shadow.difference import Fact, differences, facts_of
 from aggregator.liveness import persisted
 from aggregator.state_buckets import decoded
@@ -66,6 +66,7 @@ from contract.operator_rules.fault_configuration import (
 )
 from contract.operator_rules.node_levels import NODE_CONFIGURATION_KEY
 from contract.operator_rules.switch_levels import SWITCH_FAULT_CODE_KEY
+from contract.pages.agent_status import WriteResult
 from dcmi_shim.hccn.answers import parse_counters, parse_link, parse_link_ups
 from dcmi_shim.hccn.tables import parse_port_enabled, parse_ports
 from dcmi_shim.ipmi.alarms import reading
@@ -279,7 +280,7 @@ class Watched:
     listed: str = ""
 
     def feed(self, text: str) -> None:
-        """See ``Target``."""
+        """Parse ``text``; what is refused changes nothing."""
         body = text.encode("utf-8", "replace")
         answers = Answers(self.listed.encode(), body) if self.listed else Answers(body, b"")
         events = _loop().run_until_complete(events_of(self.follow(answers.connection)))

@@ -131,9 +131,9 @@ def parse_device_type(text: str) -> int:
 
     Raises ``ValueError``.
     """
-    known = _BYTES.get(text.strip().lower())
-    if known is not None:
-        return known
+    entry = _BYTES.get(text.strip().lower())
+    if entry is not None:
+        return entry
     if text.strip().lower().startswith("0x"):
         try:
             number = int(text, 16)

@@ -166,8 +166,8 @@ class Catalogue:
         """
         level = self.node_levels.get(code)
         if level is None and code in HOST_CODES:
-            what = f"{code} ({HOST_CODES[code].name}) is in no level table of the server"
-            return ReasonedLevel(NodeLevel.NOT_HANDLE_FAULT, what)
+            message = f"{code} ({HOST_CODES[code].name}) is in no level table of the server"
+            return ReasonedLevel(NodeLevel.NOT_HANDLE_FAULT, message)
         return _by_table(level, code, "the server")
 
     def judge_public(self, code: str) -> ReasonedLevel:
@@ -210,8 +210,8 @@ def build(levels: LevelTables, table: CodeTable, source: str) -> Catalogue:
         if facts.severity is None:
             continue
         if facts.severity not in words:
-            what = f"{facts.severity!r} is none of {', '.join(words)}"
-            problems.append(Problem(f"codes.{code}.severity", what))
+            message = f"{facts.severity!r} is none of {', '.join(words)}"
+            problems.append(Problem(f"codes.{code}.severity", message))
             continue
         severities[code] = words[facts.severity]
     switch_levels = _levels_of(levels.switch, _SWITCH_TABLES, "switch", problems)
@@ -226,16 +226,16 @@ def build(levels: LevelTables, table: CodeTable, source: str) -> Catalogue:
 
 
 def _levels_of(
-    table: Mapping[str, list[str]], known: Mapping[str, L], kind: str, problems: list[Problem]
+    table: Mapping[str, list[str]], level_of: Mapping[str, L], kind: str, problems: list[Problem]
 ) -> dict[str, L]:
     """Return the level by code; the most serious one for a code in several lists."""
     problems += [
-        Problem(f"{kind}.{name}", f"{name!r} is none of {', '.join(known)}")
+        Problem(f"{kind}.{name}", f"{name!r} is none of {', '.join(level_of)}")
         for name in table
-        if name not in known
+        if name not in level_of
     ]
     levels: dict[str, L] = {}
-    for name, level in known.items():  # most serious first
+    for name, level in level_of.items():  # most serious first
         for code in table.get(name, ()):
             levels.setdefault(code, level)
     return levels
@@ -258,8 +258,12 @@ def shipped() -> Catalogue:
     policies = read_table("policies.json", PolicyTables)
     return replace(
         build(levels, table, "contract/data"),
-        durations=policies_by_code((one.event_id, one.policy) for one in policies.duration),
-        frequencies=policies_by_code((one.event_id, one.policy) for one in policies.frequency),
+        durations=policies_by_code(
+            (policy.event_id, policy.policy) for policy in policies.duration
+        ),
+        frequencies=policies_by_code(
+            (policy.event_id, policy.policy) for policy in policies.frequency
+        ),
     )
 
 

@@ -197,7 +197,7 @@ def _references() -> Mapping[str, CodeReference]:
             (CodeKind.SWITCH, catalogue.switch_levels),
             (CodeKind.NODE, {**catalogue.node_levels, **host}),
             (CodeKind.PUBLIC, catalogue.public_levels),
-            (CodeKind.DPU, {code: one.level for code, one in DPU_CODES.items()}),
+            (CodeKind.DPU, {code: fault.level for code, fault in DPU_CODES.items()}),
         )
         for code, level in levels.items()
     }
@@ -243,10 +243,10 @@ def _describe(code: str, kind: CodeKind, level: str) -> CodeReference:
 
 def raising_rules(code: str, tables: Catalogue) -> Mapping[str, str]:
     """Return what raises the level of a chip's code, as a sentence for each kind of rule."""
-    found = {}
+    texts = {}
     duration = tables.durations.get(code)
     if duration is not None:
-        found["duration"] = (
+        texts["duration"] = (
             f"The level rises to {duration.level} when the fault holds for more than "
             f"{_span(duration.fault_timeout_ms)}. It falls again when the "
             f"fault has been gone for {_span(duration.recover_timeout_ms)}."
@@ -256,12 +256,12 @@ def raising_rules(code: str, tables: Catalogue) -> Mapping[str, str]:
         until = "an operator releases the chip"
         if frequency.release_ms is not None:
             until = f"the fault has been gone for {_span(frequency.release_ms)}"
-        found["frequency"] = (
+        texts["frequency"] = (
             f"The chip is at {frequency.level} when the fault occurs "
             f"{counted(frequency.times, 'time')} in {_span(frequency.window_seconds * 1000)}, "
             f"until {until}."
         )
-    return found
+    return texts
 
 
 def _span(milliseconds: int) -> str:
@@ -315,13 +315,13 @@ def _add_layout(facts: _Facts, number: int) -> None:
     name = _reference().modules.get(f"{module:X}")
     facts.follow(_LAYOUT, module=name or f"module {module:X} (not in the tables)")
     if (number >> 28) & 0x3:
-        what = f"record of the black box, severity field {(number >> 25) & 0x7}"
+        source = f"record of the black box, severity field {(number >> 25) & 0x7}"
     else:
-        what = _reference().states.get(f"{sensor:02X}/{state:X}", "")
-        what = what or f"state {state:X} of sensor type {sensor:02X}"
+        source = _reference().states.get(f"{sensor:02X}/{state:X}", "")
+        source = source or f"state {state:X} of sensor type {sensor:02X}"
     side = "host" if number >> 30 == 1 else "chip"
     where = name or f"Module {module:X}"
-    facts.follow(_LAYOUT, summary=f"{where}: {what}, raised by the {side}")
+    facts.follow(_LAYOUT, summary=f"{where}: {source}, raised by the {side}")
 
 
 def _add_switch_layout(facts: _Facts, code: str) -> None:
@@ -330,8 +330,10 @@ def _add_switch_layout(facts: _Facts, code: str) -> None:
         return
     event = _reference().switch_events.get(parts[0].removeprefix("0x"), {}).get(parts[1])
     peer = _PEERS.get(parts[2])
-    what = event or f"event {parts[0]}, type {parts[1]}"
-    facts.follow(_SWITCH_LAYOUT, summary=f"Switch: {what}{f' (to the {peer})' if peer else ''}")
+    event_text = event or f"event {parts[0]}, type {parts[1]}"
+    facts.follow(
+        _SWITCH_LAYOUT, summary=f"Switch: {event_text}{f' (to the {peer})' if peer else ''}"
+    )
     facts.follow(_SWITCH_LAYOUT, module=f"port to the {peer}" if peer else "chip")
 
 

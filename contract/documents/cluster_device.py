@@ -81,7 +81,7 @@ def device_record(info: DeviceInfo) -> DeviceRecord:
         unhealthy=_trimmed(info.unhealthy),
         network_unhealthy=_trimmed(info.network_unhealthy),
         recovering=_trimmed(info.recovering),
-        faults=tuple(sorted(one for fault in info.faults for one in split(fault))),
+        faults=tuple(sorted(entry for fault in info.faults for entry in split(fault))),
         update_time=info.update_time,
         super_pod_id=info.super_pod_id,
         rack_id=info.rack_id,

@@ -151,7 +151,7 @@ def record_as_shown(entry: DeviceEntry, document: str) -> DeviceRecord:
         network_unhealthy=_names(devices, f"{resource}-NetworkUnhealthy"),
         recovering=_names(devices, f"{resource}-Recovering"),
         faults=tuple(
-            one for fault in decode(faults, list[DeviceFault], document) for one in split(fault)
+            entry for fault in decode(faults, list[DeviceFault], document) for entry in split(fault)
         ),
     )
 

@@ -231,9 +231,9 @@ def _verify(outer: _Outer, document: str) -> None:
         }
     )
     if outer.CheckCode != expected:
-        found = f"is {outer.CheckCode!r}" if outer.CheckCode else "is missing"
+        actual = f"is {outer.CheckCode!r}" if outer.CheckCode else "is missing"
         raise CheckCodeMismatch(
-            document, f"{DEVICE_INFO_KEY}.CheckCode", f"{found}, the content gives {expected!r}"
+            document, f"{DEVICE_INFO_KEY}.CheckCode", f"{actual}, the content gives {expected!r}"
         )
 
 

@@ -106,13 +106,13 @@ def decode_dpu_info(node: str, text: str | None) -> DpuInfo:
     name = PREFIX + node
     if text is None:
         raise DocumentError(name, DATA_KEY, "the data key is missing")
-    found = decode(text, _Document, name, DATA_KEY)
-    if found.update_time_ms <= 0:
+    document = decode(text, _Document, name, DATA_KEY)
+    if document.update_time_ms <= 0:
         raise DocumentError(name, f"{DATA_KEY}.UpdateTime", "is missing, or is not a time")
-    devices = found.dpus.devices or []
-    event = found.dpus.node_event
-    if event is None and not any(one.faults for one in devices):
-        return DpuInfo(found.update_time_ms, len(devices))
+    devices = document.dpus.devices or []
+    event = document.dpus.node_event
+    if event is None and not any(device.faults for device in devices):
+        return DpuInfo(document.update_time_ms, len(devices))
     faults: dict[tuple[str, str], DpuFault] = {}
     left_out: list[Problem] = []
     for index, device in enumerate(devices):
@@ -126,14 +126,14 @@ def decode_dpu_info(node: str, text: str | None) -> DpuInfo:
         if event.node in ("", node):
             _add(faults, "", event.faults, where, left_out)
         else:
-            what = f"is {quoted(repr(event.node))}; the document counts for node {node!r} only"
-            left_out.append(Problem(f"{where}.NodeName", what))
+            message = f"is {quoted(repr(event.node))}; the document counts for node {node!r} only"
+            left_out.append(Problem(f"{where}.NodeName", message))
     ordered = tuple(faults[key] for key in sorted(faults))
     if len(ordered) > MAX_FAULTS:
-        what = f"has {len(ordered)} faults, only the first {MAX_FAULTS} count"
-        left_out.append(Problem(f"{DATA_KEY}.DPUInfo", what))
+        message = f"has {len(ordered)} faults, only the first {MAX_FAULTS} count"
+        left_out.append(Problem(f"{DATA_KEY}.DPUInfo", message))
     return DpuInfo(
-        found.update_time_ms, len(devices), ordered[:MAX_FAULTS], tuple(left_out[:MAX_FAULTS])
+        document.update_time_ms, len(devices), ordered[:MAX_FAULTS], tuple(left_out[:MAX_FAULTS])
     )
 
 
@@ -145,17 +145,17 @@ def _add(
     left_out: list[Problem],
 ) -> None:
     """Add faults of one device. Of the same code the earliest time counts."""
-    for index, one in enumerate(listed or ()):
-        for member, value in (("FaultCode", one.code), ("FaultLevel", one.level)):
+    for index, device in enumerate(listed or ()):
+        for member, value in (("FaultCode", device.code), ("FaultLevel", device.level)):
             if not 0 < len(value) <= _MAX_NAME:
                 left_out.append(Problem(f"{where}.FaultList[{index}].{member}", _refused(value)))
                 break
         else:
-            before = faults.get((hca, one.code))
-            if before is None or one.time_ms < before.since_ms:
-                text = one.description[:_MAX_DESCRIPTION]
-                faults[hca, one.code] = DpuFault(
-                    hca, one.code, one.level, max(0, one.time_ms), text
+            before = faults.get((hca, device.code))
+            if before is None or device.time_ms < before.since_ms:
+                text = device.description[:_MAX_DESCRIPTION]
+                faults[hca, device.code] = DpuFault(
+                    hca, device.code, device.level, max(0, device.time_ms), text
                 )
 
 
@@ -194,11 +194,11 @@ def encode_dpu_info(
 def _listed(faults: tuple[DpuFault, ...], hca: str) -> list[dict[str, object]]:
     return [
         {
-            "FaultCode": one.code,
-            "Time": one.since_ms,
-            "Description": one.description,
-            "FaultLevel": one.level,
+            "FaultCode": fault.code,
+            "Time": fault.since_ms,
+            "Description": fault.description,
+            "FaultLevel": fault.level,
         }
-        for one in faults
-        if one.hca == hca
+        for fault in faults
+        if fault.hca == hca
     ]

@@ -86,7 +86,7 @@ def read_kept(annotations: Mapping[str, str]) -> PersistedJob | None:
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ValueError(f"{KEPT} cannot be read: {decode_text(error)}") from None
     sizes = (kept.original, kept.size)
-    if any(one.replicas < 0 or one.cards < 0 or one.available < 0 for one in sizes):
+    if any(size.replicas < 0 or size.cards < 0 or size.available < 0 for size in sizes):
         raise ValueError(f"{KEPT} has a size below 0")
     return kept
 

@@ -20,7 +20,7 @@ FORGET_NAMESPACE = "npu-vigil"
 FORGET_PREFIX = "npu-vigil-forget-"
 FORGET_LABEL = ("npu-vigil/forget", "true")
 FORGET_KEY = "Forget"
-_LARGEST_BYTES = 4096
+_MAX_BYTES = 4096
 
 
 class ForgetRecord(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ def decode_forget_record(name: str, data: dict[str, str]) -> ForgetRecord:
     text = data.get(FORGET_KEY)
     if text is None:
         raise DocumentError(name, FORGET_KEY, "is missing")
-    if len(text) > _LARGEST_BYTES:
+    if len(text) > _MAX_BYTES:
         raise DocumentError(name, FORGET_KEY, f"has {len(text)} characters, at most 4096 are read")
     try:
         record = _decoder.decode(text)

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ISOLATION_ANNOTATION = "npu-vigil/isolated"
-LONGEST_BY, LONGEST_REASON = 128, 256
-_LARGEST_CHARACTERS = 64 * 1024
+MAX_BY_CHARACTERS, MAX_REASON_CHARACTERS = 128, 256
+_MAX_CHARACTERS = 64 * 1024
 
 
 class IsolationRequest(msgspec.Struct, frozen=True):
     """Who isolates a chip, as stated, when (epoch milliseconds) and why."""
 
-    by: Annotated[str, Meta(min_length=1, max_length=LONGEST_BY)]
+    by: Annotated[str, Meta(min_length=1, max_length=MAX_BY_CHARACTERS)]
     at_ms: Annotated[int, Meta(ge=0, lt=253_402_300_800_000)]
-    reason: Annotated[str, Meta(min_length=1, max_length=LONGEST_REASON)]
+    reason: Annotated[str, Meta(min_length=1, max_length=MAX_REASON_CHARACTERS)]
 
 
 _decode_all = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -43,14 +43,14 @@ def encode_requests(requests: Mapping[str, IsolationRequest]) -> str:
 def read_requests(annotations: Mapping[str, str]) -> dict[int, IsolationRequest]:
     """Return the requests by physical id of the chip; what cannot be read is left out."""
     text = annotations.get(ISOLATION_ANNOTATION, "")
-    if not text or len(text) > _LARGEST_CHARACTERS:
+    if not text or len(text) > _MAX_CHARACTERS:
         return {}
     try:
-        found = _decode_all(text)
+        everything = _decode_all(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return {}
     requests = {}
-    for name, raw in found.items():
+    for name, raw in everything.items():
         chip = chip_of(name)
         try:
             request = _decode(raw)

@@ -32,10 +32,10 @@ _DESCRIPTION = re.compile(r"[^\t\n\f\r]{0,512}")
 _TYPES = ("NPU", "Node", "Network", "Storage")
 _ASSERTIONS = ("occur", "recover", "once")
 CODE_BYTES = 9
-FAULTS_MOST = 100
-LOCATIONS_MOST, _LOCATION_KEY_BYTES, _LOCATION_VALUE_BYTES = 10, 16, 128
-INFLUENCE_MOST = 1000
-DEVICES_MOST = 32
+MAX_FAULTS = 100
+MAX_LOCATIONS, _LOCATION_KEY_BYTES, _LOCATION_VALUE_BYTES = 10, 16, 128
+MAX_INFLUENCES = 1000
+MAX_DEVICES = 32
 LAST_DEVICE = 31
 
 
@@ -127,7 +127,7 @@ def accepting(
         ("timestamp", not _is_time(message.timestamp)),
         ("version", message.version != VERSION),
         ("resource", message.resource not in resources),
-        ("faults", not 1 <= len(faults) <= FAULTS_MOST),
+        ("faults", not 1 <= len(faults) <= MAX_FAULTS),
     ):
         if wrong:
             value = len(faults) if where == "faults" else getattr(message, where)
@@ -169,13 +169,13 @@ def _wrong_with(
     if fault.assertion not in _ASSERTIONS:
         yield "assertion", fault.assertion
     location = fault.fault_location or {}
-    if len(location) > LOCATIONS_MOST or any(
+    if len(location) > MAX_LOCATIONS or any(
         len(key.encode()) > _LOCATION_KEY_BYTES or len(value.encode()) > _LOCATION_VALUE_BYTES
         for key, value in location.items()
     ):
         yield "faultLocation", location
     influence = fault.influence or []
-    if not 1 <= len(influence) <= INFLUENCE_MOST:
+    if not 1 <= len(influence) <= MAX_INFLUENCES:
         yield "influence", len(influence)
     for index, about in enumerate(influence):
         if not _is_about_a_node(about, is_serial):
@@ -195,7 +195,7 @@ def _is_about_a_node(about: Influence, is_serial: Callable[[str], bool]) -> bool
 
 def _are_devices(devices: list[int]) -> bool:
     return (
-        1 <= len(devices) <= DEVICES_MOST
+        1 <= len(devices) <= MAX_DEVICES
         and len(set(devices)) == len(devices)
         and all(0 <= device <= LAST_DEVICE for device in devices)
     )

@@ -74,7 +74,7 @@ def read_reasons(text: str) -> dict[int, list[UpgradeReason]]:
 
     Of two that separate for one code the more serious one counts, and then the newer one.
     """
-    found: dict[int, list[UpgradeReason]] = {}
+    reasons: dict[int, list[UpgradeReason]] = {}
     for name, listed in _by_name(text).items():
         chip = chip_of(name)
         if chip is None:
@@ -86,8 +86,8 @@ def read_reasons(text: str) -> dict[int, list[UpgradeReason]]:
             key = (reason.code, reason.upgrade_type)
             if key not in best or _weight(reason) > _weight(best[key]):
                 best[key] = reason
-        found.setdefault(chip, []).extend(best.values())
-    return found
+        reasons.setdefault(chip, []).extend(best.values())
+    return reasons
 
 
 def write_reasons(reasons: Mapping[str, Iterable[UpgradeReason]]) -> str:
@@ -96,12 +96,13 @@ def write_reasons(reasons: Mapping[str, Iterable[UpgradeReason]]) -> str:
         name: [
             msgspec.to_builtins(reason)
             for reason in sorted(
-                listed, key=lambda one: (one.fault_code, one.upgrade_type, one.fault_level)
+                listed,
+                key=lambda reason: (reason.fault_code, reason.upgrade_type, reason.fault_level),
             )
         ]
         for name, listed in reasons.items()
     }
-    return go_json.encode(go_json.sorted_map({name: one for name, one in built.items() if one}))
+    return go_json.encode(go_json.sorted_map({name: rows for name, rows in built.items() if rows}))
 
 
 _RANK = {level.value: rank for rank, level in enumerate(reversed(ChipLevel))}
@@ -129,8 +130,8 @@ def _each(text: str) -> Iterable[UpgradeReason]:
         listed = msgspec.json.decode(text, type=list[msgspec.Raw])
     except (msgspec.DecodeError, RecursionError):
         return
-    for one in listed:
+    for reason in listed:
         try:
-            yield decode(bytes(one).decode(), UpgradeReason, "", UPGRADE_REASON_KEY)
+            yield decode(bytes(reason).decode(), UpgradeReason, "", UPGRADE_REASON_KEY)
         except DocumentError:
             continue

@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 VIGIL_KEY = "NpuVigil"
 VERSION = 1
-LARGEST_BYTES = 16 * 1024
-_LONGEST_WHY = 240
+MAX_BYTES = 16 * 1024
+_MAX_WHY = 240
 _FRAME_BYTES = 128
 """For everything but the list."""
 
@@ -90,13 +90,13 @@ def encode_vigil_key(
     absent.
 
     ``changed_at_ms`` (epoch milliseconds) is when they changed last; 0: not written. Long reasons
-    are cut; entries that do not fit into ``LARGEST_BYTES`` are counted only, and ``faults`` have
+    are cut; entries that do not fit into ``MAX_BYTES`` are counted only, and ``faults`` have
     the room that is left.
     """
     entries, answers = tuple(map(_cut, blind)), tuple(faults)
     if not entries and not answers:
         return None
-    named, room = _fitting(entries, LARGEST_BYTES - _FRAME_BYTES)
+    named, room = _fitting(entries, MAX_BYTES - _FRAME_BYTES)
     left_out = len(entries) - len(named)
     answered, _ = _fitting(answers, room)
     record = VigilRecord(VERSION, named, left_out, changed_at_ms, answered)
@@ -114,18 +114,18 @@ def _fitting(entries: tuple[T, ...], room: int) -> tuple[tuple[T, ...], int]:
 
 
 def _cut(entry: BlindSource) -> BlindSource:
-    why = entry.why.encode(errors="replace").decode()
-    if len(why) > _LONGEST_WHY:
-        why = f"{why[: _LONGEST_WHY - 3]}..."
-    return msgspec.structs.replace(entry, why=why)
+    reason = entry.why.encode(errors="replace").decode()
+    if len(reason) > _MAX_WHY:
+        reason = f"{reason[: _MAX_WHY - 3]}..."
+    return msgspec.structs.replace(entry, why=reason)
 
 
 def decode_vigil_key(text: str, document: str) -> VigilRecord:
     """Read the key of ``document``. Raises ``DocumentError``."""
     data = text.encode(errors="replace")
-    if len(data) > LARGEST_BYTES:
-        what = f"has {len(data)} bytes, more than {LARGEST_BYTES}"
-        raise DocumentError(document, VIGIL_KEY, what)
+    if len(data) > MAX_BYTES:
+        message = f"has {len(data)} bytes, more than {MAX_BYTES}"
+        raise DocumentError(document, VIGIL_KEY, message)
     version: Any = None
     try:
         version = _decode_version(data).version

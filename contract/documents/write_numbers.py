@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VERSION = 1
-LARGEST_BYTES = 144
+MAX_BYTES = 144
 """Of the text. With the longest name that the key has in a store, 160."""
 KINDS = ("device-info", "node-info", "dpc-fault", "dtfs-fault")
 """The documents that an agent can own, as ``documents`` of its configuration names them."""
@@ -46,9 +46,9 @@ def encode_writes(numbers: Mapping[str, int], *, whole: bool = False) -> str:
     return msgspec.json.encode({"version": VERSION} | dict(numbers) | more).decode()
 
 
-def text_found(found: object) -> str:
+def text_found(value: object) -> str:
     """Return what a store has in place of the text as a text, to be judged like one."""
-    return found if isinstance(found, str) else msgspec.json.encode(found).decode()
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def decode_writes(text: str) -> dict[str, int]:
@@ -64,17 +64,17 @@ def decode_owned(text: str) -> frozenset[str] | None:
 
 def _named(text: str) -> tuple[dict[str, int], bool]:
     """Return the number of each document, and whether all documents of the agent are named."""
-    if len(text) > LARGEST_BYTES:
-        raise NoWrites(f"it has {len(text)} characters, more than {LARGEST_BYTES}")
+    if len(text) > MAX_BYTES:
+        raise NoWrites(f"it has {len(text)} characters, more than {MAX_BYTES}")
     try:
-        found = _decode(text)
+        decoded = _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise NoWrites(f"it is no JSON object: {decode_text(error)}") from None
-    version = found.get("version")
+    version = decoded.get("version")
     if version != VERSION:
         raise NoWrites(f"it is of version {version!r}, this release reads version {VERSION}")
-    numbers = {kind: found[kind] for kind in KINDS if kind in found}
+    numbers = {kind: decoded[kind] for kind in KINDS if kind in decoded}
     for kind, number in numbers.items():
         if type(number) is not int or not -_LATEST < number < _LATEST:
             raise NoWrites(f"the number of {kind} is {number!r}")
-    return numbers, found.get("whole") is True
+    return numbers, decoded.get("whole") is True

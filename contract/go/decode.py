@@ -38,7 +38,7 @@ class GoStruct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
 
-_MOST_WRONG = 250
+_MAX_WRONG = 250
 """So many values of wrong types are reported; a mebibyte may hold half a million of them."""
 _BYTE_ORDER_MARK = "it begins with a byte order mark; save it as UTF-8 without one"
 
@@ -55,8 +55,8 @@ def decode(text: str, model: type[T], document: str, where: str = "$") -> T:
     Raises ``DocumentError`` for what Go refuses.
     """
 
-    def refuse_type(where: str, expected: str, found: Any) -> NoReturn:
-        wrong = _wrong_type(where, expected, found)
+    def refuse_type(where: str, expected: str, value: Any) -> NoReturn:
+        wrong = _wrong_type(where, expected, value)
         raise DocumentError(document, wrong.where, wrong.what)
 
     return _decode(text, model, document, where, refuse_type)
@@ -70,12 +70,10 @@ def decode_all(text: str, model: type[T], document: str) -> tuple[T, tuple[Probl
     """
     wrong: list[Problem] = []
 
-    def note(where: str, expected: str, found: Any) -> None:
-        wrong.append(_wrong_type(where, expected, found))
-        if len(wrong) == _MOST_WRONG:
-            more = Problem(
-                "$", f"has {_MOST_WRONG} wrong types at least; the rest is not looked at"
-            )
+    def note(where: str, expected: str, value: Any) -> None:
+        wrong.append(_wrong_type(where, expected, value))
+        if len(wrong) == _MAX_WRONG:
+            more = Problem("$", f"has {_MAX_WRONG} wrong types at least; the rest is not looked at")
             raise DocumentError(document, more.where, more.what, tuple(wrong))
 
     return _decode(text, model, document, "$", note), tuple(wrong)
@@ -92,16 +90,16 @@ def _decode(text: str, model: type[T], document: str, where: str, wrong: _Wrong)
     return value
 
 
-def refuse(document: str, wrong: tuple[Problem, ...], found: FoundProblems) -> None:
-    """Raise ``DocumentError`` where there is a ``wrong`` type, with what else was ``found``.
+def refuse(document: str, wrong: tuple[Problem, ...], problems: FoundProblems) -> None:
+    """Raise ``DocumentError`` where there is a ``wrong`` type, with what else has ``problems``.
 
     What follows from a zero value in its place is left out.
     """
     if not wrong:
         return
     first, *others = wrong
-    places = {one.where for one in wrong} | {"$"}
-    apart = (one for one in found.all() if not _is_in(one.where, places))
+    places = {problem.where for problem in wrong} | {"$"}
+    apart = (problem for problem in problems.all() if not _is_in(problem.where, places))
     raise DocumentError(document, first.where, first.what, (*others, *apart))
 
 
@@ -120,8 +118,8 @@ def parsed(text: str, document: str, where: str = "$") -> Any:
     except RecursionError:
         raise DocumentError(document, where, "is nested too deeply") from None
     except ValueError as error:
-        why = _BYTE_ORDER_MARK if text.startswith("\ufeff") else str(error)
-        raise DocumentError(document, where, f"is not JSON: {why}") from None
+        reason = _BYTE_ORDER_MARK if text.startswith("\ufeff") else str(error)
+        raise DocumentError(document, where, f"is not JSON: {reason}") from None
 
 
 @cache
@@ -148,8 +146,8 @@ parse = json.JSONDecoder(
 ).decode
 
 
-def _wrong_type(where: str, expected: str, found: Any) -> Problem:
-    return Problem(where, f"must be {expected}, is {describe(found)}")
+def _wrong_type(where: str, expected: str, value: Any) -> Problem:
+    return Problem(where, f"must be {expected}, is {describe(value)}")
 
 
 def describe(value: Any) -> str:
@@ -289,16 +287,16 @@ def _struct(cls: type[Any], kind: inspect.StructType) -> _Read:
         if not isinstance(value, Pairs):
             wrong(where, "an object", value)
             return cls()
-        found = {}
+        values = {}
         for key, element in value:
             member = members.get(folded(key))
             if member is None:
                 continue
             name, wire, reader, can_be_nil = member
             if element is not None:
-                found[name] = reader(element, f"{where}.{wire}", wrong)
+                values[name] = reader(element, f"{where}.{wire}", wrong)
             elif can_be_nil:
-                found.pop(name, None)
-        return cls(**found)
+                values.pop(name, None)
+        return cls(**values)
 
     return read

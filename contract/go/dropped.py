@@ -43,8 +43,8 @@ def _dropped(value: Any, kind: inspect.Type, where: str) -> Iterator[Problem]:
                 if member is None:
                     yield Problem(f"{where}.{quoted(key)}", _unknown(key, members))
                 elif last[folded(key)] != position:
-                    what = "is given more than once; only the last one counts"
-                    yield Problem(f"{where}.{member.encode_name}", what)
+                    message = "is given more than once; only the last one counts"
+                    yield Problem(f"{where}.{member.encode_name}", message)
                 else:
                     yield from _dropped(element, member.type, f"{where}.{member.encode_name}")
 
@@ -53,10 +53,10 @@ def _unknown(key: str, members: dict[str, inspect.Field]) -> str:
     near = _nearest(folded(key)[:64], tuple(members))
     if near is not None:
         return f"is not known and has no effect; did you mean {members[near].encode_name}?"
-    known = ", ".join(field.encode_name for field in members.values())
-    return f"is not known and has no effect; known here: {known}"
+    names = ", ".join(field.encode_name for field in members.values())
+    return f"is not known and has no effect; known here: {names}"
 
 
 @lru_cache(maxsize=256)  # a member is mostly misspelled in every entry of a list
-def _nearest(name: str, known: tuple[str, ...]) -> str | None:
-    return next(iter(get_close_matches(name, known, n=1)), None)
+def _nearest(name: str, names: tuple[str, ...]) -> str | None:
+    return next(iter(get_close_matches(name, names, n=1)), None)

@@ -94,14 +94,14 @@ def read_customization(text: str, spellings: Mapping[int, str]) -> Customization
     problems = FoundProblems()
     problems.extend(dropped(text, _Customization))
     problems.extend(_grace_problems(read.grace_tolerance))
-    known = dict(spellings)
+    spelled = dict(spellings)
     frequencies: dict[str, FrequencyPolicy] = {}
     owners: dict[str, str] = {}
     for index, entry in enumerate(read.fault_frequency or ()):
         where = f"$.FaultFrequency[{index}]"
         if not problems.extend(_frequency_problems(entry, where)):
             policy = _frequency_policy(entry)
-            codes = _codes(entry.event_id, where, owners, known, problems)
+            codes = _codes(entry.event_id, where, owners, spelled, problems)
             frequencies.update(dict.fromkeys(codes, policy))
     durations: dict[str, DurationPolicy] = {}
     owners = {}
@@ -110,7 +110,7 @@ def read_customization(text: str, spellings: Mapping[int, str]) -> Customization
         if not problems.extend(_duration_problems(rule, where)):
             level = ChipLevel(rule.fault_handling)
             times_ms = (rule.fault_timeout * 1000, rule.recover_timeout * 1000)
-            codes = _codes(rule.event_id, where, owners, known, problems)
+            codes = _codes(rule.event_id, where, owners, spelled, problems)
             durations.update(dict.fromkeys(codes, DurationPolicy(*times_ms, level)))
     refuse(CUSTOMIZATION_KEY, wrong, problems)
     return Customization(frequencies, durations, problems.all())
@@ -138,8 +138,8 @@ def _codes(
     for index, text in enumerate(ids or ()):
         here, name = f"{where}.EventId[{index}]", text.lower()
         if name in owners:
-            what = f"{quoted(text)!r} is in {owners[name]} already, which stays"
-            problems.add(Problem(here, what))
+            message = f"{quoted(text)!r} is in {owners[name]} already, which stays"
+            problems.add(Problem(here, message))
             continue
         owners[name] = f"{where}.EventId"
         number = number_of(text)
@@ -149,11 +149,13 @@ def _codes(
         except ValueError:
             code = None
         if code is None:
-            what = f"{quoted(text)!r} is no fault code (hexadecimal, without 0x): it never matches"
-            problems.add(Problem(here, what))
+            message = (
+                f"{quoted(text)!r} is no fault code (hexadecimal, without 0x): it never matches"
+            )
+            problems.add(Problem(here, message))
         elif written != name:
-            what = f"{quoted(text)!r} never matches: this code is written {code}"
-            problems.add(Problem(here, what))
+            message = f"{quoted(text)!r} never matches: this code is written {code}"
+            problems.add(Problem(here, message))
         else:
             codes.append(code)
     return codes
@@ -168,8 +170,8 @@ def _frequency_problems(entry: _Frequency, where: str) -> Iterator[Problem]:
     yield from _level_problems(entry.fault_handling, _FREQUENCY_LEVELS, where)
     manual = entry.fault_handling == ChipLevel.MANUALLY_SEPARATE_NPU
     if not manual and release_seconds == NEVER_SECONDS:
-        what = "is missing: only ManuallySeparateNPU may last for ever; the entry is skipped"
-        yield Problem(f"{where}.ReleaseTimeWindow", what)
+        message = "is missing: only ManuallySeparateNPU may last for ever; the entry is skipped"
+        yield Problem(f"{where}.ReleaseTimeWindow", message)
 
 
 def _duration_problems(entry: _Duration, where: str) -> Iterator[Problem]:
@@ -189,10 +191,10 @@ def _range_problems(value: int, low: int, high: int, where: str) -> Iterator[Pro
         yield Problem(where, f"{value} is not from {low} to {high}; the entry is skipped")
 
 
-def _level_problems(level: str, known: list[str], where: str) -> Iterator[Problem]:
-    if level not in known:
-        what = f"{quoted(level)!r} is none of {', '.join(known)}; the entry is skipped"
-        yield Problem(f"{where}.FaultHandling", what)
+def _level_problems(level: str, levels: list[str], where: str) -> Iterator[Problem]:
+    if level not in levels:
+        message = f"{quoted(level)!r} is none of {', '.join(levels)}; the entry is skipped"
+        yield Problem(f"{where}.FaultHandling", message)
 
 
 def _grace_problems(grace: _Grace) -> Iterator[Problem]:
@@ -200,5 +202,5 @@ def _grace_problems(grace: _Grace) -> Iterator[Problem]:
     for name, (low, high, default) in _GRACE_SECONDS.items():
         value = getattr(grace, name)
         if value and not low <= value <= high:
-            what = f"{value} is not from {low} to {high}; {default} is taken (without effect)"
-            yield Problem(f"$.GraceTolerance.{name}", what)
+            message = f"{value} is not from {low} to {high}; {default} is taken (without effect)"
+            yield Problem(f"$.GraceTolerance.{name}", message)

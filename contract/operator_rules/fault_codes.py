@@ -90,8 +90,8 @@ def read_fault_codes(text: str) -> FaultCodes:
             where = f"$.{name}[{index}]"
             number = number_of(entry)
             if number is None:
-                what = f"{quoted(entry)!r} is no hexadecimal number (without 0x); it is skipped"
-                problems.add(Problem(where, what))
+                message = f"{quoted(entry)!r} is no hexadecimal number (without 0x); it is skipped"
+                problems.add(Problem(where, message))
                 continue
             try:
                 code = code_of(number)
@@ -101,13 +101,13 @@ def read_fault_codes(text: str) -> FaultCodes:
             spellings.setdefault(number, entry.lower())
             level = listed_level
             if name in _NETWORK and not is_network(code):
-                what = f"{code} is no network code; in this list it has no effect"
-                problems.add(Problem(where, what))
+                message = f"{code} is no network code; in this list it has no effect"
+                problems.add(Problem(where, message))
                 continue
             if is_network(code) and level not in _NETWORK.values():
                 level = ChipLevel.NOT_HANDLE_FAULT
-                what = f"{code} is a network code, which cannot be {listed_level}; it is {level}"
-                problems.add(Problem(where, what))
+                message = f"{code} is a network code, which cannot be {listed_level}; it is {level}"
+                problems.add(Problem(where, message))
             levels.setdefault(code, []).append(level)
     problems.extend(_missing(lists, levels))
     refuse(FAULT_CODE_KEY, wrong, problems)
@@ -118,19 +118,19 @@ def read_fault_codes(text: str) -> FaultCodes:
 def _missing(lists: _Lists, levels: Mapping[str, list[ChipLevel]]) -> list[Problem]:
     """Return probable mistakes: a document without any code, network codes in no list (K18)."""
     if not levels:
-        what = (
+        message = (
             "names no code: every code of a chip is unknown and judged by its severity, and "
             "every network code is PreSeparateNPU"
         )
-        return [Problem("$", what)]
+        return [Problem("$", message)]
     pre_separate = any(ChipLevel.PRE_SEPARATE_NPU in levels.get(c, ()) for c in NETWORK_FAULT_CODES)
     if lists.NotHandleFaultCodes or pre_separate:
         return []
     unnamed = sorted(NETWORK_FAULT_CODES - levels.keys())
     if not unnamed:
         return []
-    what = (
+    message = (
         f"network codes in no list are PreSeparateNPU: {', '.join(unnamed)} (the Device Plugin "
         "would replace this table by the shipped one at the first network fault)"
     )
-    return [Problem("$", what)]
+    return [Problem("$", message)]

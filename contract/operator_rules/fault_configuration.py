@@ -17,7 +17,7 @@ import msgspec
 
 from contract.codes import catalogue
 from contract.errors import ConfigurationError, DocumentError, Problem, quoted
-from contract.found_problems import MOST_LISTED
+from contract.found_problems import MAX_LISTED
 from contract.operator_rules.customization import CUSTOMIZATION_KEY, read_customization
 from contract.operator_rules.fault_codes import FAULT_CODE_KEY, read_fault_codes
 from contract.operator_rules.node_levels import NODE_CONFIGURATION_KEY, read_node_levels
@@ -70,7 +70,7 @@ NODE_CONFIG_MAP = OperatorConfigMap(
     NODE_FAULT_CONFIG_NAMESPACE, NODE_FAULT_CONFIG_NAME, (NODE_CONFIGURATION_KEY,), is_whole=True
 )
 CONFIG_MAPS = (CHIP_CONFIG_MAP, NODE_CONFIG_MAP)
-_CONFIG_MAP_OF = {key: one for one in CONFIG_MAPS for key in one.documents}
+_CONFIG_MAP_OF = {key: config_map for config_map in CONFIG_MAPS for key in config_map.documents}
 
 
 class FaultTexts(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -247,21 +247,21 @@ def judge(
                 bad = error.problems
         if not bad:
             members[member], places[key] = text, place
-            found = documents.problems.get(key, ())
-            problems += [FaultProblem(key, place, one, source) for one in found]
+            of_document = documents.problems.get(key, ())
+            problems += [FaultProblem(key, place, problem, source) for problem in of_document]
             if place is ConfigurationPlace.CONFIG_MAP and config_map not in config_maps:
                 kept.add(key)
             continue
-        for one in bad:
-            what = f"{one.what}; what was in force before stays"
-            problems.append(FaultProblem(key, place, Problem(one.where, what), source))
+        for wrong in bad:
+            message = f"{wrong.what}; what was in force before stays"
+            problems.append(FaultProblem(key, place, Problem(wrong.where, message), source))
         kept.add(key)
         members[member], places[key] = getattr(before.texts, member), before.place_of(key)
         documents.read(key, members[member])
     for config_map, data in config_maps.items():
-        for key, problem in islice(_others(data or {}, config_map), MOST_LISTED):
+        for key, problem in islice(_others(data or {}, config_map), MAX_LISTED):
             problems.append(FaultProblem(key, ConfigurationPlace.CONFIG_MAP, problem, config_map))
-    for key, problem in islice(_others(files, None), MOST_LISTED):
+    for key, problem in islice(_others(files, None), MAX_LISTED):
         problems.append(FaultProblem(key, ConfigurationPlace.FILE, problem))
     in_force = InForce(
         FaultTexts(**members),
@@ -298,20 +298,20 @@ def _others(
     ``PollInterval`` has no effect: what is here is watched, not polled.
     """
     low, high = _POLL_SECONDS
-    known = (
+    names = (
         (*DOCUMENTS, POLL_INTERVAL_KEY)
         if config_map is None
         else (*config_map.documents, *config_map.others)
     )
     for key, text in given.items():
-        if key not in known:
-            what = f"is not known and has no effect; known here: {', '.join(known)}"
-            yield quoted(key), Problem("$", what)
+        if key not in names:
+            message = f"is not known and has no effect; known here: {', '.join(names)}"
+            yield quoted(key), Problem("$", message)
         elif key == POLL_INTERVAL_KEY and (
             not _INTEGER.fullmatch(text) or not low <= int(text) <= high
         ):
-            what = (
+            message = (
                 f"{quoted(text)!r} is no number of seconds from {low} to {high} (without "
                 "effect: changes are watched)"
             )
-            yield key, Problem("$", what)
+            yield key, Problem("$", message)

@@ -69,15 +69,15 @@ def read_node_levels(text: str) -> NodeLevels:
                 continue
             code = _upper(entry)
             if not _CODE.fullmatch(code):
-                what = f"{quoted(entry)!r} is no code: those have 8 letters and digits"
-                refused.add(Problem(where, what))
+                message = f"{quoted(entry)!r} is no code: those have 8 letters and digits"
+                refused.add(Problem(where, message))
             elif levels.setdefault(code, _LEVELS[member]) is not _LEVELS[member]:
                 refused.add(Problem(where, f"{code} is on another level, too: {places[code]}"))
             elif code not in places:
                 places[code] = f"{member}[{index}]"
                 if not _HEXADECIMAL.fullmatch(code):
-                    what = f"{code} never comes from a BMC: its codes are hexadecimal numbers"
-                    named.add(Problem(where, what))
+                    message = f"{code} never comes from a BMC: its codes are hexadecimal numbers"
+                    named.add(Problem(where, message))
     if refused.all():
         refused.extend(dropped(text, _Document))
         raise ConfigurationError(NODE_CONFIGURATION_KEY, refused.all())
@@ -95,8 +95,8 @@ def _lists(tree: Any, refused: FoundProblems) -> _Found:
         if folded(name) == folded(_ROOT):
             lists = None if value is None else _members(value, refused)
     if lists is None:
-        what = "is missing or null; a table without any code is {}"
-        refused.add(Problem(f"$.{_ROOT}", what))
+        message = "is missing or null; a table without any code is {}"
+        refused.add(Problem(f"$.{_ROOT}", message))
         return {}
     return lists
 
@@ -132,8 +132,8 @@ def _text(entry: Any, where: str, refused: FoundProblems) -> str | None:
     return entry
 
 
-def _wrong_type(where: str, expected: str, found: Any) -> Problem:
-    return Problem(where, f"must be {expected}, is {describe(found)}")
+def _wrong_type(where: str, expected: str, value: Any) -> Problem:
+    return Problem(where, f"must be {expected}, is {describe(value)}")
 
 
 def _upper(text: str) -> str:

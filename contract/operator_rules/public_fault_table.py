@@ -22,7 +22,7 @@ from contract.go.dropped import dropped
 TABLE_KEY = "publicCustomization.json"
 """Name of the file, and key in a ConfigMap."""
 
-LARGEST_BYTES = 10 * 1024 * 1024
+MAX_BYTES = 10 * 1024 * 1024
 
 
 class _Codes(GoStruct, frozen=True):
@@ -56,8 +56,8 @@ def read_public_fault_table(
 ) -> tuple[PublicFaultTable, tuple[Problem, ...]]:
     """Return the table in ``text``, and what in it has no effect. Raises ``DocumentError``."""
     size = len(text.encode("utf-8", "surrogatepass"))
-    if size > LARGEST_BYTES:
-        raise DocumentError(document, "$", f"has {size} bytes, more than {LARGEST_BYTES}")
+    if size > MAX_BYTES:
+        raise DocumentError(document, "$", f"has {size} bytes, more than {MAX_BYTES}")
     table = decode(text, _Table, document)
     problems = FoundProblems()
     levels: dict[str, ChipLevel] = {}
@@ -70,8 +70,8 @@ def read_public_fault_table(
         for index, code in enumerate(codes or ()):
             where = f"$.publicFaultCode.{name}[{index}]"
             if len(code.encode()) != CODE_BYTES:
-                what = f"{quoted(code)!r} has no effect: a code has {CODE_BYTES} bytes"
-                problems.add(Problem(where, what))
+                message = f"{quoted(code)!r} has no effect: a code has {CODE_BYTES} bytes"
+                problems.add(Problem(where, message))
             elif levels.setdefault(code, level) is not level:
                 problems.add(Problem(where, f"{code!r} is {levels[code]} by another list"))
     resources = frozenset(name for name in table.resources or () if name)

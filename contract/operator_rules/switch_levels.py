@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SWITCH_FAULT_CODE_KEY = "SwitchFaultCode.json"
-_LONGEST_BYTES = 50
+_MAX_BYTES = 50
 _PARTS = 4
 
 
@@ -76,7 +76,7 @@ def read_switch_levels(text: str) -> SwitchLevels:
 
 def _is_accepted(entry: str) -> bool:
     bracketed = entry.startswith("[") and entry.endswith("]")
-    short = len(entry.encode(errors="replace")) <= _LONGEST_BYTES
+    short = len(entry.encode(errors="replace")) <= _MAX_BYTES
     return bracketed and short and entry.count(",") == _PARTS - 1
 
 

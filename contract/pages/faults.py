@@ -88,11 +88,11 @@ def names_of(code: str) -> FaultNames:
     # An agent whose faults are not queried does not need the tables.
     from contract.codes.reference import describe_code
 
-    known = describe_code(code)
-    if known is None:
+    description = describe_code(code)
+    if description is None:
         return {"name": None, "name_zh": None, "summary": ""}
     return {
-        "name": known.name_en or None,
-        "name_zh": known.name_zh or None,
-        "summary": known.summary,
+        "name": description.name_en or None,
+        "name_zh": description.name_zh or None,
+        "summary": description.summary,
     }

@@ -72,24 +72,24 @@ def rules_of(
     if level is not None:
         file, text = _text_of(in_force, _DOCUMENT_OF.get(kind), _LEVELS)
         is_shipped = file.endswith(_LEVELS)
-        found = [
+        mentions = [
             _Place(_last(_KEY, text, at), _line(text, at))
             for at in _mentions(text, code)
             if not is_shipped or _last(_KINDS, text, at) == kind
         ]
         # A code in several lists has the most serious of their levels.
-        deciding = [one for one in found if one.key.startswith(level)] or found
-        for one in deciding[:1]:
-            yield FaultRule(file, one.key, one.line, f"Its level is {level}.")
+        deciding = [mention for mention in mentions if mention.key.startswith(level)] or mentions
+        for mention in deciding[:1]:
+            yield FaultRule(file, mention.key, mention.line, f"Its level is {level}.")
     if kind is not CodeKind.CHIP:
         return
     file, text = _text_of(in_force, CUSTOMIZATION_KEY, _POLICIES)
     raising = {_last(_RAISING, text, at): at for at in reversed(list(_mentions(text, code)))}
-    for name, what in raising_rules(code, tables).items():
+    for name, rule in raising_rules(code, tables).items():
         for key, at in raising.items():
             # Of several entries with one code the first counts (device-plugin#3.3).
             if key.lower().endswith(name):
-                yield FaultRule(file, key, _line(text, at), what)
+                yield FaultRule(file, key, _line(text, at), rule)
 
 
 def _text_of(in_force: InForce, document: str | None, shipped: str) -> tuple[str, str]:
@@ -100,7 +100,7 @@ def _text_of(in_force: InForce, document: str | None, shipped: str) -> tuple[str
         return f"contract/data/{shipped}", file.read_text(encoding="utf-8")
     if in_force.place_of(document) is ConfigurationPlace.FILE:
         return f"{document} of --fault-config-dir", text
-    place = next(one for one in CONFIG_MAPS if document in one.documents)
+    place = next(config_map for config_map in CONFIG_MAPS if document in config_map.documents)
     return f"{document} of ConfigMap {place.namespace}/{place.name}", text
 
 
@@ -108,14 +108,14 @@ def _mentions(text: str, code: str) -> Iterator[int]:
     """Yield where ``code`` is a string of its own; leading zeros and case may differ."""
     digits = code.lstrip("0") or "0"
     written = re.compile(rf'"\+?0*{re.escape(digits)}"\s*[,\]]', re.IGNORECASE)
-    return (one.start() for one in written.finditer(text))
+    return (match.start() for match in written.finditer(text))
 
 
 def _last(names: re.Pattern[str], text: str, before: int) -> str:
-    found = ""
-    for one in names.finditer(text, 0, before):
-        found = one[1]
-    return found
+    last = ""
+    for match in names.finditer(text, 0, before):
+        last = match[1]
+    return last
 
 
 def _line(text: str, at: int) -> int:

@@ -149,7 +149,7 @@ class Supervisor:
         """Why no events arrive; ``None`` while subscribed."""
 
     def wait_for_library(self) -> None:
-        """See ``Driver``."""
+        """Search a library that cannot be loaded at the start again and again."""
         self._waits_for_library = True
 
     def now(self) -> float:

@@ -17,6 +17,8 @@ import logging
 import random
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
+from typing_extensions import override
+
 from contract.errors import StoreConflict, StoreError
 from pacing.waiting import is_set_within
 from service.failing_requests import FailingRequests
@@ -35,10 +37,10 @@ _log = logging.getLogger(__name__)
 
 _RENEWALS = 3
 _MARGIN = 5
-_AGAIN_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 _POLL_SECONDS = 0.25
 _RELEASE_SECONDS = 1.0
-_LONGEST_LEASE_SECONDS = 120
+_MAX_LEASE_SECONDS = 120
 _READ_MS = 2000
 """For so long after its request a read counts that shows no other holder of the Lease."""
 _READ_MARGIN_MS = 700
@@ -50,13 +52,11 @@ one, which is begun after a third."""
 class Leadership(Protocol):
     """Whether this process may write."""
 
-    @property
-    def elected_by(self) -> str | None:
-        """The store that elects the leader; ``None`` without an election."""
+    elected_by: str | None
+    """The store that elects the leader; ``None`` without an election."""
 
-    @property
-    def fences(self) -> bool:
-        """Whether an earlier leader may live on and write: a takeover fences it off."""
+    fences: bool
+    """Whether an earlier leader may live on and write: a takeover fences it off."""
 
     @property
     def leads(self) -> bool:
@@ -70,13 +70,11 @@ class Leadership(Protocol):
     def follows(self) -> bool:
         """Whether another process leads, as far as is known."""
 
-    @property
-    def taken_total(self) -> int:
-        """How often this process began to lead."""
+    taken_total: int
+    """How often this process began to lead."""
 
-    @property
-    def failing(self) -> FailingRequests:
-        """Whether the election fails."""
+    failing: FailingRequests
+    """Whether the election fails."""
 
     async def run(self, on_change: Callable[[], None]) -> NoReturn:
         """Campaign until cancelled; call ``on_change`` when ``leads`` or ``holder`` changes."""
@@ -88,41 +86,42 @@ class Leadership(Protocol):
         """Let another process lead at once."""
 
 
-class Always:
+class Always(Leadership):
     """There is nothing to elect by: the operator runs one aggregator."""
 
-    elected_by: str | None = None
+    elected_by = None
     fences = False
     leads = True
     follows = False
     taken_total = 1
+    holder = ""
 
     def __init__(self, identity: str) -> None:
         self.holder = identity
         self.failing = FailingRequests()
 
+    @override
     async def run(self, on_change: Callable[[], None]) -> NoReturn:
-        """See ``Leadership``."""
         on_change()
         while True:
             await asyncio.Event().wait()
 
+    @override
     async def confirm(self) -> bool:
-        """See ``Leadership``."""
         return True
 
     async def release(self) -> None:
-        """See ``Leadership``."""
+        """Do nothing: no other process could lead."""
 
 
-class ByLock:
+class ByLock(Leadership):
     """By a lock of the host: its kernel knows whether the holder lives."""
 
     fences = False
+    leads = False
 
     def __init__(self, lock: LeaderLock, url: str, identity: str) -> None:
-        self.elected_by: str | None = url
-        self.leads = False
+        self.elected_by = url
         self.taken_total = 0
         self.failing = FailingRequests()
         self._lock = lock
@@ -135,17 +134,17 @@ class ByLock:
         )
 
     @property
+    @override
     def holder(self) -> str:
-        """See ``Leadership``."""
         return self._identity if self.leads else self._lock.holder()
 
     @property
+    @override
     def follows(self) -> bool:
-        """See ``Leadership``."""
         return not self.leads and bool(self._lock.holder())
 
+    @override
     async def run(self, on_change: Callable[[], None]) -> NoReturn:
-        """See ``Leadership``."""
         holder = self.holder
         while not self._take():
             await asyncio.sleep(_POLL_SECONDS)  # the kernel has no callback
@@ -167,17 +166,17 @@ class ByLock:
         self._trouble.end()
         return taken
 
+    @override
     async def confirm(self) -> bool:
-        """See ``Leadership``."""
         return self.leads
 
+    @override
     async def release(self) -> None:
-        """See ``Leadership``."""
         self.leads = False
         self._lock.release()
 
 
-class ByLease:
+class ByLease(Leadership):
     """By a Lease. One that ``identity`` holds was left by an earlier run of the same place."""
 
     fences = True
@@ -185,7 +184,7 @@ class ByLease:
     def __init__(
         self, lease: LeaderLease, url: str, identity: str, duration_seconds: int, clock: Clock
     ) -> None:
-        self.elected_by: str | None = url
+        self.elected_by = url
         self.taken_total = 0
         self.failing = FailingRequests()
         self._lease = lease
@@ -213,32 +212,32 @@ class ByLease:
     @property
     def _wanted_seconds(self) -> int:
         """For how long the next write takes the Lease: longer while writes take long."""
-        longest = max(self._duration_seconds, _LONGEST_LEASE_SECONDS)
+        longest = max(self._duration_seconds, _MAX_LEASE_SECONDS)
         if self._is_late:
             return longest
         return max(self._duration_seconds, min(-(-self._took_ms * _TIMES // 1000), longest))
 
     @property
+    @override
     def leads(self) -> bool:
-        """See ``Leadership``."""
         if self._own is None:
             return False
         now_ms = self._clock().steady_ms
         return now_ms < max(self._renewed_at_ms + _safe_ms(self._own), self._proven_until_ms)
 
     @property
+    @override
     def holder(self) -> str:
-        """See ``Leadership``."""
         record = self._own or self._seen
         return "" if record is None else record.holder
 
     @property
+    @override
     def follows(self) -> bool:
-        """See ``Leadership``."""
         return self._own is None and self.holder not in ("", self._identity)
 
+    @override
     async def run(self, on_change: Callable[[], None]) -> NoReturn:
-        """See ``Leadership``."""
         self._on_change = on_change
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow(), name="follow the Lease")
@@ -317,7 +316,7 @@ class ByLease:
         except StoreConflict:
             # If it is still ours, the attempt before, which got no answer, was accepted late.
             self._is_late = await self._is_ours() and was_late
-            return 0 if self.leads else _AGAIN_SECONDS * random.uniform(0.1, 0.5)
+            return 0 if self.leads else _RETRY_SECONDS * random.uniform(0.1, 0.5)
         except (StoreError, TimeoutError) as error:
             trouble = str(error) or "no answer in time"
             self._trouble.begin(trouble)
@@ -325,7 +324,7 @@ class ByLease:
             if isinstance(error, TimeoutError) and not was_late:
                 self._is_late = True
                 return 0
-            return min(_AGAIN_SECONDS, self._duration_seconds / _RENEWALS / 2)
+            return min(_RETRY_SECONDS, self._duration_seconds / _RENEWALS / 2)
         self._trouble.end()
         self.failing.succeeded()
         led = self.leads
@@ -378,8 +377,8 @@ class ByLease:
         self.failing.succeeded()
         return self.leads
 
+    @override
     async def confirm(self) -> bool:
-        """See ``Leadership``."""
         await self._is_ours()
         return self.leads
 
@@ -398,14 +397,14 @@ class ByLease:
         self._lose(record, f"the Lease is {record.holder or 'nobody'}'s")
         return False
 
-    def _lose(self, record: LeaderElectionRecord, why: str) -> None:
-        _log.warning("leads no more: %s", why)
+    def _lose(self, record: LeaderElectionRecord, reason: str) -> None:
+        _log.warning("leads no more: %s", reason)
         self._own = None
         self._see(record)
         self._on_change()
 
+    @override
     async def release(self) -> None:
-        """See ``Leadership``."""
         own, self._own = self._own, None
         if own is None:
             return

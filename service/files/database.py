@@ -49,9 +49,9 @@ def open_database(
     private_database(path)
     connection = connect_writer(path, synchronous, settings)
     try:
-        found = connection.execute("PRAGMA user_version").fetchone()[0]
-        if found > version:
-            raise sqlite3.NotSupportedError(newer(found, version))
+        stored = connection.execute("PRAGMA user_version").fetchone()[0]
+        if stored > version:
+            raise sqlite3.NotSupportedError(newer(stored, version))
         connection.executescript(schema)
         connection.execute(f"PRAGMA user_version={version}")
     except BaseException:
@@ -80,9 +80,9 @@ def connect_writer(
     return connection
 
 
-def newer(found: int, known: int) -> str:
+def newer(version: int, newest: int) -> str:
     """Return why a file of a later schema is not used."""
-    return f"it was written by a newer release: its schema is version {found}, known is {known}"
+    return f"it was written by a newer release: its schema is version {version}, known is {newest}"
 
 
 @contextmanager

@@ -1,22 +1,30 @@
-"""The address of ``--listen``: tried again until it is free, and written to a file."""
+"""The address of ``--listen``, and the names by which requests over loopback may address it.
+
+The address is tried again until it is free, and written to a file. A web page that a browser on
+this host shows can point a name of its own to 127.0.0.1 after it was loaded (DNS rebinding). For
+the browser the daemon is then the page's server, so the page may read every answer. The name is
+still in ``Host``, which the page cannot choose: only names of this host are accepted there.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import errno
+import ipaddress
 import logging
 import os
 import socket
 from typing import TYPE_CHECKING
 
 from service.files.atomic import replace
-from service.http.listener import BACKLOG
+from service.http.server import BACKLOG
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
-    from service.http.limits import ListenerLimits
+    from service.http.connections import ListenerLimits
     from service.http.server import HttpServer
 
 log = logging.getLogger("service.pages")
@@ -44,11 +52,11 @@ class ListenAddress:
         # A name that cannot be encoded for a query is an error of its own.
         except (OSError, TimeoutError, UnicodeError) as error:
             if not self._failed:
-                why = getattr(error, "strerror", None) or "its name is not resolved"
+                reason = getattr(error, "strerror", None) or "its name is not resolved"
                 log.warning(
                     "no pages on --listen %s: %s; faults are reported all the same, and the "
                     "address is tried again every %g s",
-                    *(self._listen, why, _RETRY_SECONDS),
+                    *(self._listen, reason, _RETRY_SECONDS),
                 )
                 # An earlier run may have listened there.
                 with contextlib.suppress(OSError):
@@ -75,12 +83,12 @@ async def _bound(listen: str) -> list[socket.socket]:
     """Return a socket for each address of ``listen``. Raises ``OSError``."""
     host, _, port = listen.rpartition(":")
     lacking = OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
-    found = await asyncio.get_running_loop().getaddrinfo(
+    answers = await asyncio.get_running_loop().getaddrinfo(
         host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     with contextlib.ExitStack() as bound:
         listeners = []
-        for family, _, _, _, address in dict.fromkeys(found):
+        for family, _, _, _, address in dict.fromkeys(answers):
             try:
                 listener = bound.enter_context(socket.socket(family, socket.SOCK_STREAM))
             except OSError as error:
@@ -104,3 +112,42 @@ def _note(path: Path, text: str) -> None:
         replace(path, text.encode())
     except OSError as error:
         log.warning("%s is not written: %s", path, error)
+
+
+_LOCALHOST = "localhost"
+
+
+def is_of_this_host(host: str, local_address: str, names: Collection[str]) -> bool:
+    """Return whether a request to ``local_address`` with this ``Host`` may be answered.
+
+    Over loopback the name is ``localhost``, an address, or one of ``names``, which are in lower
+    case; elsewhere it is not looked at. RFC 9110, section 7.2 has the syntax.
+    """
+    local = _address(local_address)
+    if local is None or not local.is_loopback:
+        return True
+    if host.startswith("["):
+        literal, closed, rest = host[1:].partition("]")
+        return bool(closed) and _is_port(rest) and _version(literal) == 6
+    name, colon, port = host.partition(":")
+    name = name.lower().removesuffix(".")
+    if not _is_port(colon + port):
+        return False
+    return name == _LOCALHOST or name in names or _version(name) == 4
+
+
+def _is_port(text: str) -> bool:
+    digits = text.removeprefix(":")
+    return not text or (text != digits and digits.isascii() and digits.isdecimal())
+
+
+def _version(text: str) -> int | None:
+    address = _address(text)
+    return None if address is None else address.version
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None

@@ -16,7 +16,7 @@ from service.http.counts import RequestResult
 if TYPE_CHECKING:
     from service.http.connections import Connections
 
-_LARGEST_HEAD = 16 << 10
+_MAX_HEAD_BYTES = 16 << 10
 _HEAD_END = b"\r\n\r\n"
 _BARE_END = b"\n\n"
 _LOOPBACK = frozenset(("127.0.0.1", "::1"))
@@ -72,7 +72,7 @@ class HttpConnection(asyncio.Protocol):
         self._received += data
         if not self.has_asked:
             self._look(max(0, len(self._received) - len(data) - 3))
-        elif len(self._received) > _LARGEST_HEAD and self._transport is not None:
+        elif len(self._received) > _MAX_HEAD_BYTES and self._transport is not None:
             self._transport.pause_reading()
 
     def proceed(self) -> None:
@@ -144,7 +144,7 @@ class HttpConnection(asyncio.Protocol):
             self._ask(end + len(_HEAD_END))
         elif not self._received[:1].isalpha() or self._received.find(_BARE_END, begin) >= 0:
             self._refuse(_BAD)
-        elif len(self._received) > _LARGEST_HEAD:
+        elif len(self._received) > _MAX_HEAD_BYTES:
             self._refuse(_TOO_LARGE)
 
     def _refuse(self, answer: tuple[bytes, bytes]) -> None:

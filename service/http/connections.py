@@ -1,9 +1,16 @@
-"""The open connections of a listener, and which of them is closed for a new one."""
+"""How many connections a listener keeps, which one is closed for a new one, and the request rate.
+
+A connection has a place, and waits there for its whole request. Where all places are taken, the one
+that has waited longest is closed, so slow or silent clients cannot keep others out. A whole request
+then waits for its turn: requests begin evenly in time, one address after the other, and only a few
+are computed at once, so that pages never take the time that reporting needs (decision 011).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import select
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from service.http.counts import ConnectionEnd
@@ -12,10 +19,128 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from service.http.counts import Counts
-    from service.http.limits import ListenerLimits
-    from service.http.rate import RequestRate
 
-_LOOK_SECONDS = 1.0
+# Timers may fire early by the resolution of their clock.
+_TIMER_SECONDS = 0.001
+
+
+class WaitingRequest(Protocol):
+    """A whole request of an address."""
+
+    @property
+    def address(self) -> str:
+        """The address of the client."""
+
+    def proceed(self) -> None:
+        """Begin to answer."""
+
+
+class RequestRate:
+    """Lets requests begin; each address that waits has its turn before one has its second.
+
+    Each request that began holds one of ``at_once`` places until ``done``.
+    """
+
+    def __init__(self, limits: RateLimits) -> None:
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[str, dict[WaitingRequest, None]] = {}
+        self._pause_seconds = 1 / limits.per_second
+        self._next_at = float("-inf")
+        """When the next one may begin."""
+        self._computing = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def ask(self, request: WaitingRequest) -> None:
+        """Call ``proceed`` of ``request`` when its turn comes, now or later."""
+        self._waiting.setdefault(request.address, {})[request] = None
+        self._let_begin()
+
+    def leave(self, request: WaitingRequest) -> None:
+        """Forget ``request``, which waits."""
+        of_address = self._waiting[request.address]
+        del of_address[request]
+        if not of_address:
+            del self._waiting[request.address]
+
+    def done(self) -> None:
+        """Free the place of a request that began."""
+        self._computing -= 1
+        self._let_begin()
+
+    def close(self) -> None:
+        """Let no more begin."""
+        self._waiting.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _let_begin(self) -> None:
+        now = self._loop.time()
+        while self._waiting and self._computing < self._limits.at_once:
+            # What was not used lets so many begin at once, and not more.
+            earliest = now - (self._limits.burst - 1) * self._pause_seconds
+            self._next_at = max(self._next_at, earliest)
+            if self._next_at > now + _TIMER_SECONDS:
+                self._wait_until(self._next_at)
+                return
+            self._next_at += self._pause_seconds
+            self._computing += 1
+            self._next().proceed()
+
+    def _next(self) -> WaitingRequest:
+        address = next(iter(self._waiting))
+        of_address = self._waiting.pop(address)
+        request = next(iter(of_address))
+        del of_address[request]
+        if of_address:
+            self._waiting[address] = of_address
+        return request
+
+    def _wait_until(self, at: float) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_at(at, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._let_begin()
+
+
+@dataclass(frozen=True)
+class ListenerLimits:
+    """Limits of one listener (decision 011).
+
+    ``connections`` are open at once; ``host_places`` of them are kept for addresses of this host.
+    An address has at most ``unfinished_per_address`` connections without a whole request.
+    A request must be whole after ``whole_seconds``. A connection without a request is closed after
+    ``idle_seconds``, and one whose answer stays unsent after ``unsent_seconds``.
+    """
+
+    connections: int = 64
+    host_places: int = 8
+    unfinished_per_address: int = 16
+    whole_seconds: float = 10.0
+    idle_seconds: float = 60.0
+    unsent_seconds: float = 60.0
+
+
+@dataclass(frozen=True)
+class RateLimits:
+    """Limits of all listeners of a daemon together.
+
+    ``per_second`` requests begin in a second, ``burst`` of them at once, and ``at_once`` are
+    computed at the same time. More wait.
+    """
+
+    per_second: float = 100.0
+    burst: int = 5
+    at_once: int = 4
+
+
+SOCKET_LIMITS = ListenerLimits(connections=16, host_places=0)
+"""Limits of the socket in the state directory; all its clients have the rights of the daemon."""
+
+
+_POLL_SECONDS = 1.0
 _STALLED_SECONDS = 1.0
 """An answer that is unsent for so long is taken for one that its client does not read."""
 
@@ -67,7 +192,7 @@ class Connections:
         self.counts.connections += 1
         self._waiting[connection] = None
         if self._timer is None:
-            self._timer = self._loop.call_later(_LOOK_SECONDS, self._look)
+            self._timer = self._loop.call_later(_POLL_SECONDS, self._look)
         self._limit_address(connection)
         self._limit_all(connection)
 
@@ -107,7 +232,9 @@ class Connections:
         if new.is_loopback:
             return
         of_address = self._of_address[new.address]
-        unfinished = [one for one in of_address if one.unfinished_since is not None]
+        unfinished = [
+            connection for connection in of_address if connection.unfinished_since is not None
+        ]
         if len(unfinished) > self.limits.unfinished_per_address:
             self._close_first(ConnectionEnd.ADDRESS, unfinished, new)
 
@@ -116,7 +243,7 @@ class Connections:
         # What the host's own addresses hold is theirs as far as their places go.
         too_many_others = self._of_others > limits.connections - limits.host_places
         if too_many_others and not new.is_of_host:
-            self._make_place(new, lambda one: not one.is_of_host)
+            self._make_place(new, lambda connection: not connection.is_of_host)
         elif len(self._all) > limits.connections:
             self._make_place(new, lambda _: True)
 
@@ -130,11 +257,11 @@ class Connections:
         else:
             self._end(new, ConnectionEnd.REFUSED)
 
-    def _close_first(self, why: ConnectionEnd, candidates: Iterable[Open], new: Open) -> bool:
+    def _close_first(self, reason: ConnectionEnd, candidates: Iterable[Open], new: Open) -> bool:
         """Close the first of ``candidates`` that is not ``new`` and has sent nothing unread."""
-        for one in candidates:
-            if one is not new and not _has_unread(one):
-                self._end(one, why)
+        for candidate in candidates:
+            if candidate is not new and not _has_unread(candidate):
+                self._end(candidate, reason)
                 return True
         return False
 
@@ -142,9 +269,11 @@ class Connections:
         """Return the connection whose answer is unsent for longest, and for a second at least."""
         before = self._loop.time() - _STALLED_SECONDS
         unsent = [
-            (one.unsent_since, number, one)
-            for number, one in enumerate(self._all)
-            if one.unsent_since is not None and one.unsent_since <= before and may_go(one)
+            (connection.unsent_since, number, connection)
+            for number, connection in enumerate(self._all)
+            if connection.unsent_since is not None
+            and connection.unsent_since <= before
+            and may_go(connection)
         ]
         return min(unsent)[2] if unsent else None
 
@@ -156,27 +285,34 @@ class Connections:
         most = max(self._of_address.values(), key=len)
         if len(most) <= len(self._of_address[new.address]):
             return None
-        queued = (one for one in reversed(most) if one.has_asked and not one.is_in_turn)
+        queued = (
+            connection
+            for connection in reversed(most)
+            if connection.has_asked and not connection.is_in_turn
+        )
         return next(filter(may_go, queued), None)
 
     def _look(self) -> None:
         """Close what took too long."""
         self._timer = None
         now, limits = self._loop.time(), self.limits
-        for one in tuple(self._all):
-            if one.unsent_since is not None and now - one.unsent_since >= limits.unsent_seconds:
-                self._end(one, ConnectionEnd.UNSENT)
-            elif (
-                one.unfinished_since is not None
-                and now - one.unfinished_since >= limits.whole_seconds
-                and not _has_unread(one)
+        for connection in tuple(self._all):
+            if (
+                connection.unsent_since is not None
+                and now - connection.unsent_since >= limits.unsent_seconds
             ):
-                self._end(one, ConnectionEnd.LATE)
+                self._end(connection, ConnectionEnd.UNSENT)
+            elif (
+                connection.unfinished_since is not None
+                and now - connection.unfinished_since >= limits.whole_seconds
+                and not _has_unread(connection)
+            ):
+                self._end(connection, ConnectionEnd.LATE)
         if self._all:
-            self._timer = self._loop.call_later(_LOOK_SECONDS, self._look)
+            self._timer = self._loop.call_later(_POLL_SECONDS, self._look)
 
-    def _end(self, connection: Open, why: ConnectionEnd) -> None:
-        self.counts.closed[why] += 1
+    def _end(self, connection: Open, reason: ConnectionEnd) -> None:
+        self.counts.closed[reason] += 1
         self._abort(connection)
 
     def _abort(self, connection: Open) -> None:

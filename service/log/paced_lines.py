@@ -23,16 +23,16 @@ NAMED = 8
 class PacedLines:
     """Logs texts at one level, in at most ``most`` lines a minute. Used from one event loop.
 
-    ``one`` is the format of a line with one text; ``many`` that of a line with several, which gets
-    their count and the first of them.
+    ``single`` is the format of a line with one text; ``many`` that of a line with several, which
+    gets their count and the first of them.
     """
 
     def __init__(
-        self, log: logging.Logger, level: int, most: int, one: str = "%s", many: str = "%d: %s"
+        self, log: logging.Logger, level: int, most: int, single: str = "%s", many: str = "%d: %s"
     ) -> None:
         self._log = log
         self._level = level
-        self._one, self._many = one, many
+        self._one, self._many = single, many
         self._logged: deque[float] = deque(maxlen=most)
         self._count = 0
         self._first: list[str] = []

@@ -113,8 +113,8 @@ def _formatter() -> logging.Formatter:
 def _notice(lines: int) -> bytes:
     """Make the line with the number of dropped ones; it cannot wait in the queue for its turn."""
     text = "%s of the log dropped: standard error was not read; is its reader stuck?"
-    what = (counted(lines, "line"),)
-    record = logging.LogRecord("service.log", logging.WARNING, "", 0, text, what, None)
+    lost = (counted(lines, "line"),)
+    record = logging.LogRecord("service.log", logging.WARNING, "", 0, text, lost, None)
     return f"{_formatter().format(record)}\n".encode()
 
 

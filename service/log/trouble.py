@@ -65,7 +65,9 @@ class Troubles(Generic[K]):
     @property
     def reasons(self) -> dict[K, str]:
         """What does not work now, and why, in the order in which it began."""
-        return {key: one.reason for key, one in self._now.items() if one.reason is not None}
+        return {
+            key: failure.reason for key, failure in self._now.items() if failure.reason is not None
+        }
 
     def begin(self, key: K, reason: str) -> None:
         """Record that this does not work."""
@@ -75,8 +77,8 @@ class Troubles(Generic[K]):
 
     def end(self, key: K) -> None:
         """Record that this works."""
-        if (one := self._now.pop(key, None)) is not None:
-            one.end()
+        if (failure := self._now.pop(key, None)) is not None:
+            failure.end()
 
     def forget(self, key: K) -> None:
         """Forget a key that is gone, without a line."""

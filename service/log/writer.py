@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MOST_BYTES = 1 << 18
+MAX_BYTES = 1 << 18
 """The most bytes that wait, about 2,000 lines."""
 _END_SECONDS = 1.0
 _RETRY_SECONDS = 5.0
@@ -52,7 +52,7 @@ class LogWriter:
             return
         with self._changed:
             # Until it is named how many were dropped, newer lines would be out of order.
-            if self._unnamed or self._bytes + len(text) > MOST_BYTES:
+            if self._unnamed or self._bytes + len(text) > MAX_BYTES:
                 self._drop(text)
             else:
                 self._waiting.append(text)

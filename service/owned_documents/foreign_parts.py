@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from stores.base import Document
 
-MOST_BYTES = 32 * 1024
+MAX_BYTES = 32 * 1024
 """The most that is kept of others, the smallest first: ours must fit into the store as well."""
 
 
@@ -63,30 +63,30 @@ def added_by_others(
     """
     if shown is None:
         return NOTHING
-    owners = tuple(one for one in shown.owners if one.uid not in missing_owners)
+    owners = tuple(owner for owner in shown.owners if owner.uid not in missing_owners)
     metadata = NOTHING
     if shown.finalizers or owners:
         metadata = Added(finalizers=shown.finalizers, owners=owners)
-    found = [("label", key) for key in shown.labels if not is_label_acted_on(key)]
-    found += [("annotation", key) for key in shown.annotations if not is_annotation_ours(key)]
+    candidates = [("label", key) for key in shown.labels if not is_label_acted_on(key)]
+    candidates += [("annotation", key) for key in shown.annotations if not is_annotation_ours(key)]
     if not all_keys:
-        found += [("key", key) for key in shown.data if not is_key_acted_on(key, shown.name)]
-    if not found:
+        candidates += [("key", key) for key in shown.data if not is_key_acted_on(key, shown.name)]
+    if not candidates:
         return metadata
     parts = {"label": shown.labels, "annotation": shown.annotations, "key": shown.data}
 
-    def size(one: tuple[str, str]) -> int:
-        return len(one[1].encode()) + len(parts[one[0]][one[1]].encode())
+    def size(part: tuple[str, str]) -> int:
+        return len(part[1].encode()) + len(parts[part[0]][part[1]].encode())
 
     kept: dict[str, dict[str, str]] = {"label": {}, "annotation": {}, "key": {}}
     left_out = []
-    room = MOST_BYTES
-    for what, key in sorted(found, key=size):
-        room -= size((what, key))
+    room = MAX_BYTES
+    for kind, key in sorted(candidates, key=size):
+        room -= size((kind, key))
         if room < 0:
-            left_out.append(f"{what} {key}")
+            left_out.append(f"{kind} {key}")
         else:
-            kept[what][key] = parts[what][key]
+            kept[kind][key] = parts[kind][key]
     return msgspec.structs.replace(
         metadata,
         labels=kept["label"],
@@ -108,16 +108,16 @@ def differences(
         return ()
     if shown is None or written is None:
         return () if shown is written else ("the whole document",)
-    found = ["immutable"] if shown.immutable != written.immutable else []
-    found += [f"label {key}" for key in _labels(shown.labels, written.labels)]
+    changed = ["immutable"] if shown.immutable != written.immutable else []
+    changed += [f"label {key}" for key in _labels(shown.labels, written.labels)]
     name = written.name
     if all_keys:
         keys = (key for key in shown.data if key not in written.data)
     else:
         keys = (key for key in shown.data if key not in written.data and is_key_acted_on(key, name))
-    found += [f"key {key}" for key, text in written.data.items() if shown.data.get(key) != text]
-    found += [f"key {key}" for key in keys]
-    return tuple(found)
+    changed += [f"key {key}" for key, text in written.data.items() if shown.data.get(key) != text]
+    changed += [f"key {key}" for key in keys]
+    return tuple(changed)
 
 
 def _labels(shown: Mapping[str, str], written: Mapping[str, str]) -> Iterator[str]:

@@ -48,14 +48,16 @@ class ForeignWriter:
         """The label of a metric; empty where the writer is not known."""
         return "admission" if self.differing else self.manager or ""
 
-    def changes(self, what: str) -> str:
-        """Return a sentence for people: it changes ``what``."""
+    def changes(self, document: str) -> str:
+        """Return a sentence for people: it changes ``document``."""
         if self.differing:
             return (
-                f"the answer to our own write of {what} differs from what was written: "
+                f"the answer to our own write of {document} differs from what was written: "
                 f"{', '.join(self.differing)}; an admission webhook or policy changes it"
             )
-        return f"{'another program' if self.manager is None else repr(self.manager)} writes {what}"
+        return (
+            f"{'another program' if self.manager is None else repr(self.manager)} writes {document}"
+        )
 
 
 UNKNOWN = ForeignWriter()
@@ -124,29 +126,29 @@ class ForeignWrites:
         self.forget()
         return True
 
-    def forget(self, why: str = _QUIET) -> None:
-        """Forget all changes so far; a conflict is over because of ``why``."""
+    def forget(self, reason: str = _QUIET) -> None:
+        """Forget all changes so far; a conflict is over because of ``reason``."""
         self._at.clear()
         self.is_conflict = False
         self.writer = UNKNOWN
-        self._over = why
+        self._over = reason
 
-    def report(self, log: logging.Logger, what: str, place: str = "", remedy: str = "") -> None:
-        """Log once that a conflict about ``what`` has begun, and once that it is over.
+    def report(self, log: logging.Logger, document: str, place: str = "", remedy: str = "") -> None:
+        """Log once that a conflict about ``document`` has begun, and once that it is over.
 
-        To be called whenever ``is_conflict`` may have changed. ``place`` follows ``what`` in the
-        line, and ``remedy`` the advice.
+        To be called whenever ``is_conflict`` may have changed. ``place`` follows ``document`` in
+        the line, and ``remedy`` the advice.
         """
         if self.is_conflict == self._is_reported:
             return
         self._is_reported = self.is_conflict
         if not self.is_conflict:
-            log.warning("%s%s: the conflict is over: %s", what, place, self._over)
+            log.warning("%s%s: the conflict is over: %s", document, place, self._over)
             return
         log.error(
             "conflict: %s%s, %d times within a minute. It is written once after each pause of 1 to "
             "%d s until no other program writes it. Stop the other writer%s",
-            self.writer.changes(what),
+            self.writer.changes(document),
             place,
             MANY,
             LAST_PAUSE_SECONDS,

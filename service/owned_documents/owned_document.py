@@ -114,7 +114,7 @@ class OwnedDocument:
     def dangling_owners(self) -> tuple[ObjectOwner, ...]:
         """The owners of what is shown without which garbage collection would delete it."""
         owners = () if self.there is None else self.there.owners
-        return tuple(one for one in owners if one.uid in self._missing_owners)
+        return tuple(owner for owner in owners if owner.uid in self._missing_owners)
 
     def must_check_owners(self, document: Document | None) -> bool:
         """Return whether it is not known of some owner of ``document`` whether it exists."""
@@ -132,13 +132,13 @@ class OwnedDocument:
             return
         self._checked_owners, self._missing_owners = there.owners, missing
         self._find_added()
-        for one in self.dangling_owners:
+        for owner in self.dangling_owners:
             log.warning(
                 "%s: another program made %s %s its owner, which does not exist: the reference is "
                 "removed, or garbage collection would delete the document",
                 self.name,
-                one.kind,
-                one.name,
+                owner.kind,
+                owner.name,
             )
 
     def acknowledge(self, document: Document | None, version: str) -> bool:
@@ -159,10 +159,10 @@ class OwnedDocument:
 
         An owner that does not exist is one of them.
         """
-        found = differences(self.there, wanted, all_keys=self.all_keys)
+        changed = differences(self.there, wanted, all_keys=self.all_keys)
         if wanted is None:
-            return found
-        return (*found, *(f"owner {one.kind} {one.name}" for one in self.dangling_owners))
+            return changed
+        return (*changed, *(f"owner {owner.kind} {owner.name}" for owner in self.dangling_owners))
 
     @property
     def is_own_answer(self) -> bool:
@@ -225,10 +225,10 @@ class OwnedDocument:
             return
         try:
             async with answered_within(READ_SECONDS):
-                found = await store.other_writer(self.namespace, self.name)
+                writer = await store.other_writer(self.namespace, self.name)
         except StoreError:
             return
-        self.foreign.writer = UNKNOWN if found is None else ForeignWriter(found.name)
+        self.foreign.writer = UNKNOWN if writer is None else ForeignWriter(writer.name)
 
 
 class Overtaken(Exception):

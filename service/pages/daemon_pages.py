@@ -14,14 +14,12 @@ import msgspec
 from aiohttp import web
 
 from contract.names import socket_path_problem
-from service.http.address import ListenAddress
+from contract.pages.readiness import ReadinessPage
+from service.http.address import ListenAddress, is_of_this_host
 from service.http.connection import SENT_WITH_ALL, free_place
-from service.http.counts import Counts
-from service.http.exposition import Exposition
-from service.http.host_names import is_of_this_host
-from service.http.limits import SOCKET_LIMITS, ListenerLimits
-from service.http.listener import BACKLOG
-from service.http.server import HttpServer
+from service.http.connections import SOCKET_LIMITS, ListenerLimits
+from service.http.counts import Counts, Exposition
+from service.http.server import BACKLOG, HttpServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
@@ -60,10 +58,9 @@ def application(
         return json_response({"healthy": not stuck, "stalled": stuck}, 503 if stuck else 200)
 
     async def ready(_: web.Request) -> web.Response:
-        reasons = not_ready()
-        shown = {"warnings": warned} if (warned := warnings()) else {}
-        found = {"ready": not reasons, "reasons": reasons} | shown
-        return json_response(found, 503 if reasons else 200)
+        reasons = tuple(not_ready())
+        shown = ReadinessPage(not reasons, reasons, tuple(warnings()))
+        return json_response(shown, 503 if reasons else 200)
 
     async def metrics(request: web.Request) -> web.Response:
         # A request that waits for another one's page keeps no page from being computed.
@@ -155,11 +152,11 @@ def _only_for(names: Collection[str]) -> Middleware:
         # Only programs leave the name out.
         if all(is_of_this_host(host, here, names) for host in request.headers.getall("Host", ())):
             return await handler(request)
-        why = (
+        reason = (
             "over loopback this daemon is asked by an address, as localhost, or by a name of "
             "pages.host_names"
         )
-        return json_response({"error": why}, 421)
+        return json_response({"error": reason}, 421)
 
     return check
 

@@ -140,8 +140,8 @@ class Stream:
         if not last:
             return
         epoch, _, text = last.rpartition("-")
-        known = text.isascii() and text.isdecimal() and len(text) < 20
-        number = int(text) if known else -1
+        is_number = text.isascii() and text.isdecimal() and len(text) < 20
+        number = int(text) if is_number else -1
         oldest = self._number - len(self._kept)
         if epoch != self._epoch or not oldest <= number <= self._number:
             client.miss()

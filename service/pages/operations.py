@@ -57,10 +57,10 @@ def serve(
     async def index(_: web.Request) -> web.Response:
         return web.Response(text=list_of_pages)
 
-    known = {one.path: one.parameters for one in operations} | {PATH: ()}
+    parameters = {operation.path: operation.parameters for operation in operations} | {PATH: ()}
     pages.router.add_get("/", index)
     pages.router.add_get(PATH, show)
-    pages.middlewares.extend((compressing(), parameter_check(known)))
+    pages.middlewares.extend((compressing(), parameter_check(parameters)))
 
 
 def _lines(title: str, version: str, operations: Iterable[Operation]) -> Iterator[str]:
@@ -70,7 +70,7 @@ def _lines(title: str, version: str, operations: Iterable[Operation]) -> Iterato
         "/readyz": "Whether this daemon is ready, and why not",
         "/metrics": "Metrics for Prometheus",
         PATH: "Parameters and answers of the pages below, as OpenAPI 3.1",
-        **{one.path: one.about for one in operations},
+        **{operation.path: operation.about for operation in operations},
     }
     yield f"{title} {version}"
     yield "For people: vigil status, vigil faults, vigil explain, vigil timeline"
@@ -84,41 +84,42 @@ def _lines(title: str, version: str, operations: Iterable[Operation]) -> Iterato
 def description(title: str, version: str, operations: Iterable[Operation]) -> dict[str, Any]:
     """Return the OpenAPI document of ``operations``."""
     operations = tuple(operations)
-    types = {one.answer for one in operations} | {Refusal}
-    types |= {other for one in operations for other in one.or_else}
-    listed = sorted(types, key=lambda one: str(one.__name__))
+    types = {operation.answer for operation in operations} | {Refusal}
+    types |= {other for operation in operations for other in operation.or_else}
+    listed = sorted(types, key=lambda kind: str(kind.__name__))
     schemas, components = msgspec.json.schema_components(
         listed, ref_template="#/components/schemas/{name}"
     )
-    found = dict(zip(listed, schemas, strict=True))
-    refusal = found[Refusal]
+    schema_of = dict(zip(listed, schemas, strict=True))
+    refusal = schema_of[Refusal]
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "version": version},
         "paths": {
-            one.path: {"get": _operation(one, _answer(one, found), refusal)} for one in operations
+            operation.path: {"get": _operation(operation, _answer(operation, schema_of), refusal)}
+            for operation in operations
         },
         "components": {"schemas": components},
     }
 
 
-def _answer(one: Operation, schemas: dict[Any, dict[str, Any]]) -> dict[str, Any]:
-    if not one.or_else:
-        return schemas[one.answer]
-    return {"anyOf": [schemas[kind] for kind in (one.answer, *one.or_else)]}
+def _answer(operation: Operation, schemas: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+    if not operation.or_else:
+        return schemas[operation.answer]
+    return {"anyOf": [schemas[kind] for kind in (operation.answer, *operation.or_else)]}
 
 
-def _operation(one: Operation, answer: object, refusal: object) -> dict[str, Any]:
+def _operation(operation: Operation, answer: object, refusal: object) -> dict[str, Any]:
     statuses: dict[str, Any] = {
-        "200": {"description": one.about, "content": {one.content: {"schema": answer}}}
+        "200": {"description": operation.about, "content": {operation.content: {"schema": answer}}}
     }
-    for status in sorted({400, *one.refusals}):
+    for status in sorted({400, *operation.refusals}):
         statuses[str(status)] = {
             "description": "Refused; the answer has the reason",
             "content": {"application/json": {"schema": refusal}},
         }
     return {
-        "summary": one.about,
+        "summary": operation.about,
         "parameters": [
             {
                 "name": parameter.name,
@@ -127,7 +128,7 @@ def _operation(one: Operation, answer: object, refusal: object) -> dict[str, Any
                 "description": parameter.about,
                 "schema": parameter.schema,
             }
-            for parameter in one.parameters
+            for parameter in operation.parameters
         ],
         "responses": statuses,
     }

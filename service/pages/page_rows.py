@@ -88,14 +88,14 @@ async def snapshot(
     limit = int(query["limit"]) if "limit" in query else None
     start = msgspec.json.encode({"at_ms": at_ms, "stream": stream.last_id, **head})
     digest = hashlib.blake2b(digest_size=12)
-    found: list[bytes] = []
+    parts: list[bytes] = []
     last: tuple[str, ...] | None = None
     more = b"null"
     async for row in about.chosen(rows, request):
         if after is not None and about.key(row) <= after:
             continue
         # Rows with one key stay together, so that none is lost between two pages.
-        if limit is not None and len(found) >= limit and about.key(row) != last:
+        if limit is not None and len(parts) >= limit and about.key(row) != last:
             assert last is not None, "the limit is at least 1"
             more = msgspec.json.encode(base64.urlsafe_b64encode(msgspec.json.encode(last)).decode())
             break
@@ -104,16 +104,16 @@ async def snapshot(
         text = msgspec.json.encode(row)
         lasting = about.lasting(row)
         digest.update(text if lasting is row else msgspec.json.encode(lasting))
-        found.append(text)
+        parts.append(text)
     digest.update(more)
     tag = f'W/"{digest.hexdigest()}"'
     # Tags are compared weakly (RFC 9110, 13.1.2).
-    if any(one.value in (digest.hexdigest(), "*") for one in request.if_none_match or ()):
+    if any(tag.value in (digest.hexdigest(), "*") for tag in request.if_none_match or ()):
         return web.Response(status=304, headers={hdrs.ETAG: tag})
     body = b'%s,"%s":[%s],"continue":%s}\n' % (
         start[:-1],
         about.name.encode(),
-        b",".join(found),
+        b",".join(parts),
         more,
     )
     headers = {hdrs.ETAG: tag, hdrs.CONTENT_TYPE: "application/json"}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from aiohttp.typedefs import Handler, Middleware
 
-LARGEST_NUMBER = (1 << 63) - 1
+MAX_INT64 = (1 << 63) - 1
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -35,18 +35,18 @@ class Parameter(msgspec.Struct, frozen=True):
     place: str = "query"
     is_repeatable: bool = False
     least: int = 0
-    most: int = LARGEST_NUMBER
+    most: int = MAX_INT64
     values: tuple[str, ...] = ()
 
     @property
     def schema(self) -> dict[str, Any]:
         """Return what it may be, as JSON schema."""
-        one: dict[str, Any] = {"type": "string"}
+        single: dict[str, Any] = {"type": "string"}
         if self.is_number:
-            one = {"type": "integer", "minimum": self.least, "maximum": self.most}
+            single = {"type": "integer", "minimum": self.least, "maximum": self.most}
         elif self.values:
-            one["enum"] = list(self.values)
-        return {"type": "array", "items": one} if self.is_repeatable else one
+            single["enum"] = list(self.values)
+        return {"type": "array", "items": single} if self.is_repeatable else single
 
     def problem(self, texts: Sequence[str]) -> str | None:
         """Return why these values of it are wrong; ``None`` where they are right."""
@@ -60,13 +60,13 @@ class Parameter(msgspec.Struct, frozen=True):
         return None
 
     def _is_in_range(self, text: str) -> bool:
-        is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(LARGEST_NUMBER))
+        is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_INT64))
         return is_number and self.least <= int(text) <= self.most
 
 
-def refused(why: str, status: int) -> web.Response:
+def refused(reason: str, status: int) -> web.Response:
     """Return the answer that there is none."""
-    return json_response(Refusal(why), status)
+    return json_response(Refusal(reason), status)
 
 
 def parameter_check(pages: Mapping[str, Sequence[Parameter]]) -> Middleware:
@@ -75,21 +75,21 @@ def parameter_check(pages: Mapping[str, Sequence[Parameter]]) -> Middleware:
     ``pages`` has the parameters of each path; other paths are not checked.
     """
     parameters = {
-        path: {known.name: known for known in all_known if known.place == "query"}
+        path: {parameter.name: parameter for parameter in all_known if parameter.place == "query"}
         for path, all_known in pages.items()
     }
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         resource = request.match_info.route.resource
-        known = None if resource is None else parameters.get(resource.canonical)
-        if known is None:
+        allowed = None if resource is None else parameters.get(resource.canonical)
+        if allowed is None:
             return await handler(request)
-        if request.query.keys() - known.keys():
-            these = f"known are {', '.join(sorted(known))}" if known else "this page takes none"
+        if request.query.keys() - allowed.keys():
+            these = f"known are {', '.join(sorted(allowed))}" if allowed else "this page takes none"
             return refused(f"that is no parameter; {these}", 400)
-        for name in sorted(known):
-            problem = known[name].problem(request.query.getall(name, ()))
+        for name in sorted(allowed):
+            problem = allowed[name].problem(request.query.getall(name, ()))
             if problem is not None:
                 return refused(problem, 400)
         return await handler(request)

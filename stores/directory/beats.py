@@ -47,7 +47,7 @@ class DirectoryHeartbeats:
         """The last good heartbeat of each node whose file is there."""
 
     def beat(self, beat: Beat) -> None:
-        """See ``Store``."""
+        """Write the file of ``beat``, whoever wrote it before."""
         check_node_name(beat.node)
         content = msgspec.json.encode(beat) + b"\n"
         self._owner.check()
@@ -55,7 +55,7 @@ class DirectoryHeartbeats:
             files.replace(directory, self._path(beat.node), content)
 
     def forget(self, node: str) -> None:
-        """See ``Store.forget_beat``."""
+        """Remove the file of ``node``; a missing one is no error."""
         check_node_name(node)
         if (self._root / files.BEATS).is_dir():
             self._owner.check()
@@ -63,7 +63,7 @@ class DirectoryHeartbeats:
                 files.remove(directory, self._path(node))
 
     def beats(self, node: str | None) -> tuple[Beat, ...]:
-        """See ``Store``."""
+        """Return the heartbeats of all nodes, or of one; of a bad file the last good one."""
         if node is not None:
             check_node_name(node)
             beat = self._read(node)
@@ -71,7 +71,7 @@ class DirectoryHeartbeats:
         nodes = files.names(self._root, files.BEATS)
         for gone in self._good.keys() - frozenset(nodes):
             self._drop(gone)
-        return tuple(beat for one in nodes if (beat := self._read(one)) is not None)
+        return tuple(beat for name in nodes if (beat := self._read(name)) is not None)
 
     def _read(self, node: str) -> Beat | None:
         """Return the beat in a file, or the last good one where the file is refused."""
@@ -82,8 +82,8 @@ class DirectoryHeartbeats:
             if content is None:
                 self._drop(node)
                 return None
-            found = _decoder.decode(content)
-            beat = Beat(**asdict(found) | {"writes": text_found(found.writes)})
+            stored = _decoder.decode(content)
+            beat = Beat(**asdict(stored) | {"writes": text_found(stored.writes)})
             problem = _problem(beat, node)
             if beat.node != node:
                 reason = Reason.OTHER_NODE

@@ -40,7 +40,7 @@ _LOCK_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LOCK_NAME = ".lock"
 _LOCK_TRY_SECONDS = 0.02
 _LOCK_STEP_SECONDS = 0.002
-_LARGEST_BYTES = 16 * 1024 * 1024
+_MAX_BYTES = 16 * 1024 * 1024
 
 # A failure of this process or of the disk is no fault of the document.
 _PROVES_NOTHING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
@@ -52,8 +52,8 @@ _REFUSALS = (PermissionError, NotADirectoryError, IsADirectoryError)
 class MalformedFile(Exception):
     """A file that is no document; the text is the reason, ``digest`` one of its content."""
 
-    def __init__(self, what: str, digest: str) -> None:
-        super().__init__(what)
+    def __init__(self, file: str, digest: str) -> None:
+        super().__init__(file)
         self.digest = digest
 
 
@@ -83,30 +83,30 @@ def namespaces(root: Path, only: str | None = None) -> tuple[str, ...]:
         contextlib.suppress(FileNotFoundError),
         os.scandir(root) as entries,
     ):
-        found = (e.name for e in entries if is_namespace(e.name) and e.name != BEATS and e.is_dir())
-        return tuple(sorted(name for name in found if only in (None, name)))
+        names = (e.name for e in entries if is_namespace(e.name) and e.name != BEATS and e.is_dir())
+        return tuple(sorted(name for name in names if only in (None, name)))
     return ()
 
 
 def names(root: Path, namespace: str) -> list[str]:
     """Return the names for which there is a file, whether it can be read or not."""
     directory = root / namespace
-    found = []
+    names = []
     with (
         _explained(f"read {directory}"),
         contextlib.suppress(FileNotFoundError, NotADirectoryError),
         os.scandir(directory) as entries,
     ):
-        found = [name_in(entry.name) for entry in entries]
-    return sorted(name for name in found if name is not None)
+        names = [name_in(entry.name) for entry in entries]
+    return sorted(name for name in names if name is not None)
 
 
 def read(root: Path, namespace: str, name: str) -> Document | None:
     """Read one document; ``None`` if there is no file. Raises ``MalformedFile``."""
-    found = _content(document_path(root, namespace, name))
-    if found is None:
+    stored = _content(document_path(root, namespace, name))
+    if stored is None:
         return None
-    content, status = found
+    content, status = stored
     try:
         return json_documents.decode((namespace, name), content, _version(content, status))
     except ValueError as error:
@@ -119,8 +119,8 @@ def content(path: Path, *, follow: bool = True) -> bytes | None:
 
     Without ``follow`` a link cannot.
     """
-    found = _content(path, 0 if follow else os.O_NOFOLLOW)
-    return None if found is None else found[0]
+    content = _content(path, 0 if follow else os.O_NOFOLLOW)
+    return None if content is None else content[0]
 
 
 def encode(document: Document) -> bytes:
@@ -256,12 +256,12 @@ def _existing_lock(directory: int, path: Path) -> int:
 
 
 @contextlib.contextmanager
-def _explained(what: str) -> Iterator[None]:
+def _explained(action: str) -> Iterator[None]:
     """Turn errors of the system into ours."""
     try:
         yield
     except OSError as error:
-        raise storage_error(error, what) from error
+        raise storage_error(error, action) from error
 
 
 def _try_lock(descriptor: int) -> bool:
@@ -286,10 +286,10 @@ def _content(path: Path, flags: int = 0) -> tuple[bytes, os.stat_result] | None:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise MalformedFile("is not a regular file", "")
-        if status.st_size > _LARGEST_BYTES:
-            raise MalformedFile(f"has {status.st_size} bytes, more than {_LARGEST_BYTES}", "")
+        if status.st_size > _MAX_BYTES:
+            raise MalformedFile(f"has {status.st_size} bytes, more than {_MAX_BYTES}", "")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(_LARGEST_BYTES), status
+            return file.read(_MAX_BYTES), status
     except OSError as error:
         raise storage_error(error, f"read {path}") from error
     finally:
@@ -303,7 +303,7 @@ def _version(content: bytes, status: os.stat_result) -> str:
     return f"{json_documents.digest(content)}-{status.st_ino:x}-{status.st_mtime_ns:x}"
 
 
-def storage_error(error: OSError, what: str) -> StoreRefused | StoreUnavailable:
-    """Return the error of ours for one of the file system; ``what`` is what could not be done."""
+def storage_error(error: OSError, action: str) -> StoreRefused | StoreUnavailable:
+    """Return the error of ours for one of the file system; ``action`` is what could not be done."""
     kind = StoreRefused if isinstance(error, _REFUSALS) else StoreUnavailable
-    return kind(f"cannot {what}: {error.strerror}")
+    return kind(f"cannot {action}: {error.strerror}")

@@ -105,11 +105,11 @@ class Inotify:
             loop.remove_reader(self._descriptor)
 
 
-def _os_error(what: str) -> OSError:
+def _os_error(action: str) -> OSError:
     number = ctypes.get_errno()
     text = os.strerror(number)
     if number == errno.ENOSPC:
         text = "no inotify watch is left; raise fs.inotify.max_user_watches"
     elif number == errno.EMFILE:
         text = "no inotify instance is left; raise fs.inotify.max_user_instances"
-    return OSError(number, text, what)
+    return OSError(number, text, action)

@@ -59,17 +59,17 @@ def listed(root: Path, selection: Selection) -> DirectoryListing:
     Raises ``StoreUnavailable`` where the directory is not there.
     """
     identity = _identity(root)
-    found = files.namespaces(root, selection.namespace)
+    listed = files.namespaces(root, selection.namespace)
     stamps: dict[_Key, Stamp] = {}
-    for namespace in found:
+    for namespace in listed:
         if selection.name is None:
             stamps.update(_stamps(root, namespace))
         else:
             # One that cannot be looked at is found by its reader.
             with contextlib.suppress(OSError):
-                one = files.document_path(root, namespace, selection.name).stat()
-                stamps[namespace, selection.name] = _stamp(one)
-    return DirectoryListing(identity, found, stamps)
+                status = files.document_path(root, namespace, selection.name).stat()
+                stamps[namespace, selection.name] = _stamp(status)
+    return DirectoryListing(identity, listed, stamps)
 
 
 def _identity(root: Path) -> Identity:
@@ -194,11 +194,11 @@ class ListingComparison:
             others = {
                 key for key in before.keys() | after.keys() if before.get(key) != after.get(key)
             }
-        found = tuple(sorted(others - self._shown))
+        unseen = tuple(sorted(others - self._shown))
         self.listing = listing
         self._shown.clear()
         self.due = _next_turn(now, PERIOD_SECONDS)
-        return found
+        return unseen
 
     def found(self, keys: Iterable[_Key], now: float) -> None:
         """Record that these changes are news for the watch."""

@@ -10,23 +10,26 @@ import fcntl
 import os
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
+from stores.base import LeaderLock
 from stores.directory import files
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_LONGEST_BYTES = 500
+_MAX_BYTES = 500
 
 
-class DirectoryLock:
-    """See ``LeaderLock``."""
+class DirectoryLock(LeaderLock):
+    """A lock on a file below ``root``, which the kernel releases with the process."""
 
     def __init__(self, root: Path) -> None:
         self._path = root / files.LEADER_LOCK_NAME
         self._descriptor: int | None = None
 
+    @override
     def take(self, holder: str) -> bool:
-        """See ``LeaderLock``."""
         if self._descriptor is not None:
             return True
         files.make(self._path.parent)
@@ -47,17 +50,17 @@ class DirectoryLock:
             os.pwrite(descriptor, holder.encode(), 0)
         return True
 
+    @override
     def holder(self) -> str:
-        """See ``LeaderLock``."""
         try:
             descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             with os.fdopen(descriptor, "rb") as file:
-                return file.read(_LONGEST_BYTES).decode(errors="replace")
+                return file.read(_MAX_BYTES).decode(errors="replace")
         except OSError:
             return ""
 
+    @override
     def release(self) -> None:
-        """See ``LeaderLock``."""
         if self._descriptor is not None:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, 0)

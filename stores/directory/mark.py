@@ -14,9 +14,10 @@ import uuid
 from typing import TYPE_CHECKING
 
 import msgspec
+from typing_extensions import override
 
 from contract.errors import StoreRefused
-from stores.base import FoundMark
+from stores.base import FoundMark, StoreMark
 from stores.directory import files
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ MARK_NAME = ".npu-vigil-mark"
 """In the directory of the store; no namespace can be called so."""
 
 _ID = re.compile(r"[0-9a-f]{32}")
-_LARGEST_BYTES = 4096
+_MAX_BYTES = 4096
 
 
 class _File(msgspec.Struct, omit_defaults=True):
@@ -49,15 +50,15 @@ def read(root: Path) -> FoundMark:
         content = files.content(root / MARK_NAME, follow=False)
         if content is None:
             return FoundMark()
-        if len(content) > _LARGEST_BYTES:
-            raise ValueError(f"it has {len(content)} bytes, more than {_LARGEST_BYTES}")
-        found = _decoder.decode(content)
-        for one in (found.id, found.replaces or found.id):
-            if _ID.fullmatch(one) is None:
+        if len(content) > _MAX_BYTES:
+            raise ValueError(f"it has {len(content)} bytes, more than {_MAX_BYTES}")
+        mark = _decoder.decode(content)
+        for identifier in (mark.id, mark.replaces or mark.id):
+            if _ID.fullmatch(identifier) is None:
                 raise ValueError("an id has 32 hexadecimal digits")
     except (files.MalformedFile, ValueError, RecursionError) as error:
         return FoundMark(problem=f"{root / MARK_NAME} cannot be read: {error}")
-    return FoundMark(found.id, found.replaces)
+    return FoundMark(mark.id, mark.replaces)
 
 
 def make(root: Path) -> None:
@@ -82,28 +83,28 @@ def _encode(mark: _File) -> bytes:
     return msgspec.json.encode(mark) + b"\n"
 
 
-class DirectoryMark:
-    """See ``StoreMark``."""
+class DirectoryMark(StoreMark):
+    """The mark in a file below ``root``."""
 
     def __init__(self, root: Path, owner: OwnerCheck, thread: OneThread) -> None:
         self._root = root
         self._owner = owner
         self._thread = thread
 
+    @override
     async def read(self) -> FoundMark:
-        """See ``StoreMark``."""
         return await self._thread.run(read, self._root)
 
+    @override
     async def replace(self, replaces: str) -> FoundMark:
-        """See ``StoreMark``."""
         if _ID.fullmatch(replaces) is None:
             raise StoreRefused(f"{replaces!r} is no mark: it has 32 hexadecimal digits")
         return await self._thread.run(self._replace, replaces)
 
     def _replace(self, replaces: str) -> FoundMark:
-        found = read(self._root)
+        stored = read(self._root)
         self._owner.check()
-        mark = _File(found.id or uuid.uuid4().hex, replaces)
+        mark = _File(stored.id or uuid.uuid4().hex, replaces)
         with files.opened_directory(self._root, follow=True) as directory:
             files.replace(directory, self._root / MARK_NAME, _encode(mark))
         return FoundMark(mark.id, mark.replaces)

@@ -28,10 +28,10 @@ P = ParamSpec("P")
 
 
 class OneThread:
-    """Does the work on ``what``, as errors name it. The thread begins with the first piece."""
+    """Does the work on ``name``, as errors name it. The thread begins with the first piece."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, name: str) -> None:
+        self._what = name
         self._pieces: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._began: float | None = None

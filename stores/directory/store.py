@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
+from typing_extensions import override
 
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from pacing.backoff import Backoff
@@ -21,6 +22,7 @@ from stores.base import (
     Document,
     DocumentsListed,
     Selection,
+    Store,
     WatchEvent,
     malformed_document,
 )
@@ -54,7 +56,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class DirectoryStore:
+class DirectoryStore(Store):
     """Documents as files under ``root``, which must be on a local file system."""
 
     absence_is_deletion = False
@@ -81,72 +83,77 @@ class DirectoryStore:
         self.mark = DirectoryMark(root, self._owner, self._thread)
 
     @property
+    @override
     def missed_changes(self) -> int:
-        """See ``Store``."""
         return self._lister.missed
 
+    @override
     async def get(self, namespace: str, name: str) -> Document | None:
-        """See ``Store``."""
         _check(namespace, name)
         return await self._thread.run(self._read_or_complain, namespace, name)
 
+    @override
     async def list(self, selection: Selection) -> tuple[Document, ...]:
-        """See ``Store``."""
-        found = await self._thread.run(self._scan, selection, {})
-        return tuple(found.values())
+        documents = await self._thread.run(self._scan, selection, {})
+        return tuple(documents.values())
 
+    @override
     async def put(self, document: Document, *, expected: str | None = None) -> str:
-        """See ``Store``."""
         _check(document.namespace, document.name)
         return await self._write(self._put, document, expected)
 
+    @override
     async def put_shown(self, document: Document, *, expected: str | None = None) -> Document:
         """See ``Store``. A file has what was written."""
         version = await self.put(document, expected=expected)
         return msgspec.structs.replace(document, version=version)
 
+    @override
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
-        """See ``Store``."""
         _check(namespace, name)
         await self._write(self._delete, namespace, name, expected)
 
-    def usage(self, node: str) -> None:  # noqa: ARG002
+    @override
+    def usage(self, node: str) -> None:
         """See ``Store``. A directory knows nothing of pods."""
         return
 
+    @override
     async def beat(self, beat: Beat) -> None:
-        """See ``Store``."""
         await self._write(self._heartbeats.beat, beat)
 
+    @override
     async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
-        """See ``Store``."""
         return await self._thread.run(self._heartbeats.beats, node)
 
+    @override
     async def dry_run_beat(self, node: str) -> None:
         """See ``Store``. Nothing is in the way of a beat."""
 
+    @override
     async def forget_beat(self, node: str) -> None:
-        """See ``Store``."""
         await self._write(self._heartbeats.forget, node)
 
+    @override
     async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
-        """See ``Store``."""
         del expected  # nothing arrives late
         _check(namespace, name)
         await self._write(self._touch, namespace, name)
 
+    @override
     async def writer(self, namespace: str, name: str) -> LastWriter | None:
         """See ``Store``. A file does not name its writer."""
         _check(namespace, name)
         return None
 
+    @override
     async def other_writer(self, namespace: str, name: str) -> LastWriter | None:
         """See ``Store``. A file has no writer's name."""
         _check(namespace, name)
         return None
 
+    @override
     async def close(self) -> None:
-        """See ``Store``."""
         self._thread.close()
 
     async def _write(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -163,9 +170,10 @@ class DirectoryStore:
                     ) from None
             await asyncio.sleep(_LOCK_STEP_SECONDS)
 
+    @override
     async def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
         """See ``Store``. A missing directory is made at the start, but not when it goes later."""
-        known: dict[_Key, Document] = {}
+        current: dict[_Key, Document] = {}
         backoff = Backoff()
         reason = ""
         make = True
@@ -180,13 +188,13 @@ class DirectoryStore:
                     comparison = ListingComparison(
                         identity, await self._lister.list(selection), _now()
                     )
-                    known = await self._thread.run(self._scan, selection, known)
+                    current = await self._thread.run(self._scan, selection, current)
                     backoff.reset()
                     reason = ""
-                    yield DocumentsListed(tuple(known.values()))
+                    yield DocumentsListed(tuple(current.values()))
                     while True:
-                        for event in await self._changes(inotify, comparison, selection, known):
-                            _apply(known, event)
+                        for event in await self._changes(inotify, comparison, selection, current):
+                            _apply(current, event)
                             comparison.reported(_key(event), _is_by_list(event))
                             yield event
             except (OSError, StoreError) as error:
@@ -200,9 +208,9 @@ class DirectoryStore:
         inotify: Inotify,
         comparison: ListingComparison,
         selection: Selection,
-        known: dict[_Key, Document],
+        current: dict[_Key, Document],
     ) -> tuple[Changed | Deleted, ...]:
-        """Wait for events of the kernel or the next listing; what is other than ``known``."""
+        """Wait for events of the kernel or the next listing; what is other than ``current``."""
         try:
             async with asyncio.timeout_at(comparison.wakes_at()):
                 changed, everything = await inotify.changes()
@@ -218,14 +226,14 @@ class DirectoryStore:
         if everything:
             await self._thread.run(self._add_all, inotify, selection)
             comparison.shown(comparison.listing.stamps)
-            found = await self._thread.run(self._scan, selection, known)
-            gone = (Deleted(*key) for key in late if key not in found)
-            return (*_by_list(_difference(known, found), keys), *gone)
-        events = await self._updates(keys, selection, known) if keys else ()
+            documents = await self._thread.run(self._scan, selection, current)
+            gone = (Deleted(*key) for key in late if key not in documents)
+            return (*_by_list(_difference(current, documents), keys), *gone)
+        events = await self._updates(keys, selection, current) if keys else ()
         if any(isinstance(event, Deleted) for event in events):
             # The kernel watches directories, not their path, which may lead elsewhere by now.
             self._demand_same(comparison, await self._lister.identity(fresh=True))
-            events = await self._updates(keys, selection, known)
+            events = await self._updates(keys, selection, current)
         there = {_key(event) for event in events}
         events += tuple(Deleted(*key) for key in late if key not in there)
         missed = comparison.pop_missed(_now())
@@ -234,15 +242,15 @@ class DirectoryStore:
         if _now() < comparison.due:
             return events
         for event in events:
-            _apply(known, event)
-        return (*events, *await self._look(inotify, comparison, selection, known))
+            _apply(current, event)
+        return (*events, *await self._look(inotify, comparison, selection, current))
 
     async def _look(
         self,
         inotify: Inotify,
         comparison: ListingComparison,
         selection: Selection,
-        known: dict[_Key, Document],
+        current: dict[_Key, Document],
     ) -> tuple[Changed | Deleted, ...]:
         """List, and report what no event has shown."""
         before = comparison.listing
@@ -251,7 +259,7 @@ class DirectoryStore:
         if listing.namespaces != before.namespaces:
             await self._thread.run(self._add_all, inotify, selection)
         keys = comparison.compare(listing, _now())
-        events = await self._updates(keys, selection, known) if keys else ()
+        events = await self._updates(keys, selection, current) if keys else ()
         comparison.found((_key(event) for event in events), _now())
         return _by_list(events)
 
@@ -260,9 +268,9 @@ class DirectoryStore:
             raise StoreUnavailable(f"{self._root} is another directory than before")
 
     async def _updates(
-        self, keys: tuple[_Key, ...], selection: Selection, known: dict[_Key, Document]
+        self, keys: tuple[_Key, ...], selection: Selection, current: dict[_Key, Document]
     ) -> tuple[Changed | Deleted, ...]:
-        return await self._thread.run(self._read_again, keys, selection, known)
+        return await self._thread.run(self._read_again, keys, selection, current)
 
     def _add_all(self, inotify: Inotify, selection: Selection) -> None:
         """Watch the directory and its namespaces. What is read after that is reported."""
@@ -289,24 +297,24 @@ class DirectoryStore:
                 keys.append((directory.name, name))
         return tuple(keys)
 
-    def _scan(self, selection: Selection, known: dict[_Key, Document]) -> dict[_Key, Document]:
-        found = {}
+    def _scan(self, selection: Selection, current: dict[_Key, Document]) -> dict[_Key, Document]:
+        documents = {}
         for namespace in files.namespaces(self._root, selection.namespace):
             for name in files.names(self._root, namespace):
                 if selection.name in (None, name):
-                    document = self._read(namespace, name, known, selection)
+                    document = self._read(namespace, name, current, selection)
                     if document is not None and selection.fits(document.labels):
-                        found[namespace, name] = document
-        return found
+                        documents[namespace, name] = document
+        return documents
 
     def _read_again(
-        self, keys: Iterable[_Key], selection: Selection, known: dict[_Key, Document]
+        self, keys: Iterable[_Key], selection: Selection, current: dict[_Key, Document]
     ) -> tuple[Changed | Deleted, ...]:
-        before = {key: known[key] for key in keys if key in known}
+        before = {key: current[key] for key in keys if key in current}
         after = {}
         malformed = []
         for key in keys:
-            document = self._read(*key, known, selection)
+            document = self._read(*key, current, selection)
             if document is not None and selection.fits(document.labels):
                 after[key] = document
             elif selection.owned and key not in before and key in self._complained:
@@ -318,7 +326,7 @@ class DirectoryStore:
         self,
         namespace: str,
         name: str,
-        known: dict[_Key, Document],
+        current: dict[_Key, Document],
         selection: Selection,
     ) -> Document | None:
         """Return the document now.
@@ -332,7 +340,7 @@ class DirectoryStore:
             if selection.shows_malformed:
                 return malformed_document((namespace, name), str(error), error.digest, selection)
             self._complain(namespace, name, error)
-            return None if selection.owned else known.get((namespace, name))
+            return None if selection.owned else current.get((namespace, name))
         self._complained.pop((namespace, name), None)
         return document
 
@@ -427,8 +435,8 @@ def _is_by_list(event: Changed | Deleted) -> bool:
     return isinstance(event, Deleted) and event.by_list
 
 
-def _apply(known: dict[_Key, Document], event: Changed | Deleted) -> None:
+def _apply(current: dict[_Key, Document], event: Changed | Deleted) -> None:
     if isinstance(event, Changed):
-        known[event.document.namespace, event.document.name] = event.document
+        current[event.document.namespace, event.document.name] = event.document
     else:
-        known.pop((event.namespace, event.name), None)
+        current.pop((event.namespace, event.name), None)

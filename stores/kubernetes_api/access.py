@@ -28,8 +28,8 @@ class Right(NamedTuple):
     name: str = ""
 
     def __str__(self) -> str:
-        what = f"{self.resource}.{self.group}" if self.group else self.resource
-        named = f"{what}/{self.name}" if self.name else what
+        resource = f"{self.resource}.{self.group}" if self.group else self.resource
+        named = f"{resource}/{self.name}" if self.name else resource
         return f"{self.verb} {named} {f'in {self.namespace}' if self.namespace else 'everywhere'}"
 
 

@@ -59,37 +59,37 @@ class LeaseHeartbeats:
         """By name of the Lease, the last good heartbeat of each that was listed."""
 
     async def beat(self, beat: Beat) -> None:
-        """See ``Store``. The first beat of a holder also reads, to count changes of hands.
+        """Renew the Lease. The first beat of a holder also reads, to count changes of hands.
 
         Each one names the version that it follows: one that arrives late undoes none that came
         after it, of this holder or of another.
         """
-        what = f"renew Lease {HEARTBEAT_NAMESPACE}/{heartbeat_name(beat.node)}"
+        action = f"renew Lease {HEARTBEAT_NAMESPACE}/{heartbeat_name(beat.node)}"
         for is_again in (False, *(_ATTEMPTS - 1) * (True,)):
             held = self._held.get(beat.node)
             if held is not None and held.holder == beat.holder:
-                is_written = await self._renew(beat, held.version, None, what)
+                is_written = await self._renew(beat, held.version, None, action)
             else:
-                lease = await self._read(beat.node, "", what)
+                lease = await self._read(beat.node, "", action)
                 if lease is not None and is_again and self._beat(lease) == beat:
                     self._remember(beat, lease)  # by an attempt of ours that got no answer
                     return
                 if lease is None:
-                    is_written = await self._create(beat, what)
+                    is_written = await self._create(beat, action)
                 else:
                     is_taken = lease.holder != beat.holder
                     transitions = lease.transitions + 1 if is_taken else None
                     version = lease.metadata.resource_version
-                    is_written = await self._renew(beat, version, transitions, what)
+                    is_written = await self._renew(beat, version, transitions, action)
             if is_written:
                 return
             # Another process wrote or deleted it, or it was an earlier attempt of ours.
             if self._held.pop(beat.node, None) is not None:
-                await self._check_holder(beat, what)
-        raise StoreUnavailable(f"cannot {what}: others write and delete it all the time")
+                await self._check_holder(beat, action)
+        raise StoreUnavailable(f"cannot {action}: others write and delete it all the time")
 
     async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
-        """See ``Store``."""
+        """Return the heartbeats of all nodes, or of one from the API server's cache."""
         if node is None:
             good = {}
             for listed in await self._list():
@@ -98,8 +98,8 @@ class LeaseHeartbeats:
                     good[listed.metadata.name] = beat
             self._good = good
             return tuple(good.values())
-        what = f"read Lease {HEARTBEAT_NAMESPACE}/{heartbeat_name(node)}"
-        lease = await self._read(node, _FROM_CACHE, what)
+        action = f"read Lease {HEARTBEAT_NAMESPACE}/{heartbeat_name(node)}"
+        lease = await self._read(node, _FROM_CACHE, action)
         version, own = self._altered.get(node, ("", None))
         if lease is not None and own is not None and lease.metadata.resource_version == version:
             return (own,)  # an admission webhook made another one of it
@@ -107,30 +107,30 @@ class LeaseHeartbeats:
         return () if beat is None else (beat,)
 
     async def dry_run(self, node: str) -> None:
-        """See ``Store.dry_run_beat``. A conflict with an existing Lease is an answer, too."""
+        """Create a Lease as a dry run. A conflict with an existing Lease is an answer, too."""
         beat = Beat(node, _DRY_RUN_HOLDER, _DRY_RUN_SECONDS, 0)
         answer = await self._connection.request(
             "POST",
             f"{_LEASES}?dryRun=All&{wire.FIELD_MANAGER}",
             msgspec.json.encode(leases.whole(beat)),
         )
-        what = f"make a dry run of a heartbeat of node {node}"
-        wire.accepted(answer, what, HTTPStatus.CONFLICT)
+        action = f"make a dry run of a heartbeat of node {node}"
+        wire.accepted(answer, action, HTTPStatus.CONFLICT)
 
     async def forget(self, node: str) -> None:
-        """See ``Store.forget_beat``."""
+        """Delete the Lease of ``node``; a missing one is no error."""
         answer = await self._connection.request("DELETE", _path(node))
-        what = f"delete Lease {HEARTBEAT_NAMESPACE}/{heartbeat_name(node)}"
-        wire.accepted(answer, what, HTTPStatus.NOT_FOUND)
+        action = f"delete Lease {HEARTBEAT_NAMESPACE}/{heartbeat_name(node)}"
+        wire.accepted(answer, action, HTTPStatus.NOT_FOUND)
         self._held.pop(node, None)
 
-    async def _check_holder(self, beat: Beat, what: str) -> None:
+    async def _check_holder(self, beat: Beat, action: str) -> None:
         """Raise ``StoreConflict`` if another holder has the Lease now."""
-        lease = await self._read(beat.node, "", what)
+        lease = await self._read(beat.node, "", action)
         if lease is not None and lease.holder not in ("", beat.holder):
-            raise StoreConflict(f"cannot {what}: another holder has written it")
+            raise StoreConflict(f"cannot {action}: another holder has written it")
 
-    async def _renew(self, beat: Beat, version: str, transitions: int | None, what: str) -> bool:
+    async def _renew(self, beat: Beat, version: str, transitions: int | None, action: str) -> bool:
         """Write over ``version``; return whether that was there and is replaced."""
         answer = await self._connection.request(
             "PATCH",
@@ -140,59 +140,59 @@ class LeaseHeartbeats:
             is_urgent=True,
         )
         if is_namespace_missing(answer):
-            await create_namespace(self._connection, HEARTBEAT_NAMESPACE, what, has_objects=True)
-        return self._is_written(beat, answer, what)
+            await create_namespace(self._connection, HEARTBEAT_NAMESPACE, action, has_objects=True)
+        return self._is_written(beat, answer, action)
 
-    def _is_written(self, beat: Beat, answer: ApiAnswer, what: str) -> bool:
+    def _is_written(self, beat: Beat, answer: ApiAnswer, action: str) -> bool:
         if answer.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
             return False
-        lease = _decoded(wire.accepted(answer, what), what)
+        lease = _decoded(wire.accepted(answer, action), action)
         self._remember(beat, lease)
-        self._check(beat, lease, what)
+        self._check(beat, lease, action)
         return True
 
     def _remember(self, beat: Beat, lease: leases.Lease) -> None:
         self._held[beat.node] = _Held(beat.holder, lease.metadata.resource_version)
 
-    def _check(self, beat: Beat, lease: leases.Lease, what: str) -> None:
+    def _check(self, beat: Beat, lease: leases.Lease, action: str) -> None:
         """Raise ``StoreRefused`` where the API server made something else of our own beat."""
         self._altered.pop(beat.node, None)
-        found = self._beat(lease)
-        if found == beat:
+        stored = self._beat(lease)
+        if stored == beat:
             return
         self._altered[beat.node] = (lease.metadata.resource_version, beat)
-        fields = beat.__struct_fields__ if found is not None else ()
-        differing = [name for name in fields if getattr(found, name) != getattr(beat, name)]
-        raise wire.altered(what, differing or ["no heartbeat"])
+        fields = beat.__struct_fields__ if stored is not None else ()
+        differing = [name for name in fields if getattr(stored, name) != getattr(beat, name)]
+        raise wire.altered(action, differing or ["no heartbeat"])
 
-    async def _create(self, beat: Beat, what: str) -> bool:
+    async def _create(self, beat: Beat, action: str) -> bool:
         """Create the first Lease of this node; return whether there was none."""
         body = msgspec.json.encode(leases.whole(beat))
         path = f"{_LEASES}?{wire.FIELD_MANAGER}"
         answer = await create(
-            self._connection, path, body, namespace=HEARTBEAT_NAMESPACE, what=what
+            self._connection, path, body, namespace=HEARTBEAT_NAMESPACE, action=action
         )
-        return self._is_written(beat, answer, what)
+        return self._is_written(beat, answer, action)
 
-    async def _read(self, node: str, query: str, what: str) -> leases.Lease | None:
+    async def _read(self, node: str, query: str, action: str) -> leases.Lease | None:
         path = f"{_path(node)}?{query}"
         answer = await self._connection.request("GET", path, is_urgent=True)
         if answer.status == HTTPStatus.NOT_FOUND:
             return None
-        return _decoded(wire.accepted(answer, what), what)
+        return _decoded(wire.accepted(answer, action), action)
 
     async def _list(self) -> list[leases.Lease]:
         wire.accepted(await self._connection.request("GET", _ETCD), "list Leases")
         path = f"{_LEASES}?{_LABELLED}&{_FROM_CACHE}"
         answer = await self._connection.list(path, _LIST_SECONDS)
-        found, problems = leases.decode_list(wire.accepted(answer, "list Leases"))
+        listed, problems = leases.decode_list(wire.accepted(answer, "list Leases"))
         places = {f"Lease in the list ({problem})" for problem in problems}
         for place in places:
             self.refusals.find(place, Reason.UNREADABLE, "it is no heartbeat: malformed")
         if not self.refusals.is_empty:
-            places.update(_place(one.metadata.name) for one in found)
+            places.update(_place(lease.metadata.name) for lease in listed)
             self.refusals.keep(places.__contains__)
-        return found
+        return listed
 
     def _beat(self, lease: leases.Lease) -> Beat | None:
         """Return the beat of a Lease, or the last good one where the Lease is refused."""
@@ -217,5 +217,5 @@ def _path(node: str) -> str:
     return wire.object_path(leases.API, "leases", HEARTBEAT_NAMESPACE, heartbeat_name(node))
 
 
-def _decoded(body: bytes, what: str) -> leases.Lease:
-    return wire.decoded(leases.decoder, body, f"the answer to {what} is no Lease")
+def _decoded(body: bytes, action: str) -> leases.Lease:
+    return wire.decoded(leases.decoder, body, f"the answer to {action} is no Lease")

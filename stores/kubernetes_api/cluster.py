@@ -1,20 +1,26 @@
-"""Nodes, pods and PodGroups of an API server, and the labels of pods."""
+"""Nodes, pods and PodGroups of an API server, and the labels of pods.
+
+PodGroups of Volcano have what a job asks for (``docs/spec/clusterd.md#1.8``, 3.3, 3.5 and 6).
+"""
 
 from __future__ import annotations
 
+from datetime import datetime  # noqa: TC003 (msgspec reads it)
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import msgspec
+from typing_extensions import override
 
 from contract.errors import StoreNotFound
+from stores.cluster import Cluster, JobState, Texts
 from stores.document_names import check_names
 from stores.kubernetes_api import wire
-from stores.kubernetes_api.cluster_pods import PODS
-from stores.kubernetes_api.feed import Feed, WatchedKind, follow_if_installed, read_raw_page
+from stores.kubernetes_api.cluster_pods import PODS, OwnerReference, controller
+from stores.kubernetes_api.feed import Feed, WatchedKind, follow_if_installed, kept, read_raw_page
 from stores.kubernetes_api.nodes import NODES
-from stores.kubernetes_api.pod_groups import POD_GROUPS
 from stores.kubernetes_api.watch import ListPage, listed
+from stores.kubernetes_api.wire import Item, ObjectMetadata
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -31,6 +37,69 @@ if TYPE_CHECKING:
     )
     from stores.interruption import Interrupted
     from stores.kubernetes_api.client.connection import ApiConnection
+
+
+_NONE: Texts = {}
+
+
+class _Annotations(msgspec.Struct, omit_defaults=True):
+    codes: str = msgspec.field(default="", name="huawei.com/schedule.filter.faultCode")
+    levels: str = msgspec.field(default="", name="huawei.com/schedule.filter.faultLevel")
+    strategy: str = msgspec.field(default="", name="recover-strategy")
+
+
+class _Labels(msgspec.Struct, omit_defaults=True):
+    app: str = ""
+    framework: str = ""
+    job_id: str = msgspec.field(default="", name="jobID")
+    sub_healthy: str = msgspec.field(default="", name="subHealthyStrategy")
+    recovers: str = msgspec.field(default="", name="process-recover-enable")
+
+
+class _GroupMetadata(ObjectMetadata, rename="camel"):
+    annotations: _Annotations = msgspec.field(default_factory=_Annotations)
+    labels: _Labels = msgspec.field(default_factory=_Labels)
+    owner_references: list[OwnerReference] = msgspec.field(default_factory=list)
+    creation_timestamp: datetime | None = None
+
+
+class _PodGroup(Item):
+    metadata: _GroupMetadata
+    spec: object = None
+
+
+def _read(item: _PodGroup) -> JobState | None:
+    metadata = item.metadata
+    owner = controller(metadata.owner_references)
+    if owner is None:
+        return None
+    created = metadata.creation_timestamp
+    return JobState(
+        key=owner.uid,
+        namespace=metadata.namespace,
+        name=owner.name,
+        annotations=kept(metadata.annotations) or _NONE,
+        labels=kept(metadata.labels) or _NONE,
+        created_at_ms=0 if created is None else int(created.timestamp() * 1000),
+        size=_size(item.spec),
+    )
+
+
+def _size(spec: object) -> int:
+    """Return how many pods make the job complete; 0 where the PodGroup does not state it."""
+    number = spec.get("minMember") if isinstance(spec, dict) else None
+    return max(0, number) if isinstance(number, int) else 0
+
+
+POD_GROUPS = WatchedKind[_PodGroup, JobState](
+    name="PodGroups",
+    path="/apis/scheduling.volcano.sh/v1beta1/podgroups",
+    query={},
+    read_page=msgspec.json.Decoder(ListPage[_PodGroup]).decode,
+    read_item=msgspec.json.Decoder(_PodGroup).decode,
+    key=lambda metadata: metadata.uid,
+    read=_read,
+)
 
 
 class _Identity(msgspec.Struct):
@@ -62,28 +131,29 @@ def _read_items(body: bytes) -> ListPage[_Bytes]:
     return ListPage(page.metadata, [_read_item(raw) for raw in page.items or ()])
 
 
-class KubernetesCluster:
-    """See ``Cluster``."""
+class KubernetesCluster(Cluster):
+    """Nodes, pods and jobs, read and followed at the API server."""
 
     def __init__(self, connection: ApiConnection) -> None:
         self._connection = connection
 
+    @override
     def pods(self) -> AsyncIterator[PodsEvent]:
-        """See ``Cluster``."""
         return Feed(PODS).follow(self._connection)
 
+    @override
     def nodes(self) -> AsyncIterator[NodeStatesEvent]:
-        """See ``Cluster``."""
         return Feed(NODES).follow(self._connection)
 
+    @override
     def jobs(self) -> AsyncIterator[JobsEvent]:
         """See ``Cluster``. Until Volcano is installed, jobs are known by their pods."""
         return follow_if_installed(self._connection, POD_GROUPS)
 
+    @override
     def objects(
         self, kind: ObjectKind[Value]
     ) -> AsyncIterator[Snapshot[Value] | Update[Value] | KindUnavailable | Interrupted]:
-        """See ``Cluster``."""
         watched: WatchedKind[_Bytes, Value] = WatchedKind(
             name=kind.name,
             path=kind.path,
@@ -96,13 +166,15 @@ class KubernetesCluster:
         )
         return follow_if_installed(self._connection, watched)
 
+    @override
     async def versions(self, kind: ObjectKind[Value]) -> dict[str, str]:
         """See ``Cluster``. A list without a resourceVersion has what is stored, not a cache."""
         items, _ = await listed(
             self._connection, kind.path, kind.query, _read_page, kind.name, only_metadata=True
         )
-        return {one.metadata.uid: one.metadata.version for one in items}
+        return {item.metadata.uid: item.metadata.version for item in items}
 
+    @override
     async def label_pod(
         self, namespace: str, name: str, labels: Mapping[str, str | None], uid: str | None = None
     ) -> None:

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_LONGEST_TEXT = 32 * 1024
+_MAX_TEXT = 32 * 1024
 """Characters of one label or annotation that is kept; an object with a longer one is refused."""
 
 _NAMED = 100
 """So many objects that cannot be read are named in the log at a time."""
 
-_ASK_AGAIN_SECONDS = 45.0
+_RETRY_SECONDS = 45.0
 """A kind may be installed later; a slow retry is enough."""
 
 Value = TypeVar("Value")
@@ -99,17 +99,17 @@ class Feed(Generic[AnyItem, Value]):
         """
         try:
             page = self._kind.read_page(body)
-            found = [self._read(item) for item in page.items or ()]
+            read = [self._read(item) for item in page.items or ()]
         except (ValueError, RecursionError):
             raw = read_raw_page(body)
-            each = [self._attempt(one) for one in raw.items or ()]
-            return ListPage(raw.metadata, [one for one in each if one is not None])
-        kept = [_Read(key, value) for key, value in found if value is not None]
+            each = [self._attempt(item) for item in raw.items or ()]
+            return ListPage(raw.metadata, [item for item in each if item is not None])
+        kept = [_Read(key, value) for key, value in read if value is not None]
         return ListPage(page.metadata, kept)
 
-    def _snapshot(self, found: list[_Read[Value]]) -> Snapshot[Value]:
-        items = {one.key: one.value for one in found if one.value is not None}
-        unreadable = frozenset(one.key for one in found if one.value is None)
+    def _snapshot(self, read: list[_Read[Value]]) -> Snapshot[Value]:
+        items = {item.key: item.value for item in read if item.value is not None}
+        unreadable = frozenset(item.key for item in read if item.value is None)
         for key in self._unreadable.keys() - unreadable:
             self._readable(key)
         return Snapshot(items, unreadable)
@@ -175,15 +175,15 @@ def kept(texts: msgspec.Struct) -> dict[str, str]:
 
     Raises ``ValueError`` for one that is too long to be kept.
     """
-    found: dict[str, str] = msgspec.to_builtins(texts)
-    check_lengths(*found.values())
-    return found
+    labels: dict[str, str] = msgspec.to_builtins(texts)
+    check_lengths(*labels.values())
+    return labels
 
 
 def check_lengths(*texts: str) -> None:
     """Raise ``ValueError`` for a label or annotation that is too long to be kept."""
-    if any(len(text) > _LONGEST_TEXT for text in texts):
-        raise ValueError(f"a label or annotation has more than {_LONGEST_TEXT} characters")
+    if any(len(text) > _MAX_TEXT for text in texts):
+        raise ValueError(f"a label or annotation has more than {_MAX_TEXT} characters")
 
 
 async def follow_if_installed(
@@ -201,4 +201,4 @@ async def follow_if_installed(
                     yield event
         except StoreNotFound as error:
             yield KindUnavailable(str(error))
-        await asyncio.sleep(random.uniform(_ASK_AGAIN_SECONDS / 2, _ASK_AGAIN_SECONDS))
+        await asyncio.sleep(random.uniform(_RETRY_SECONDS / 2, _RETRY_SECONDS))

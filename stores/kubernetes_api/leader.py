@@ -10,9 +10,10 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import msgspec
+from typing_extensions import override
 
 from contract.names import LEADER_LEASE, LEADER_NAMESPACE
-from stores.base import LeaderElectionRecord
+from stores.base import LeaderElectionRecord, LeaderLease
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.leases import API, LeaseSpec
 from stores.kubernetes_api.namespaces import create, create_namespace, is_namespace_missing
@@ -44,7 +45,7 @@ _decoder = msgspec.json.Decoder(_Lease)
 _read_page = msgspec.json.Decoder(ListPage[_Lease]).decode
 
 
-class KubernetesLeaderLease:
+class KubernetesLeaderLease(LeaderLease):
     """See ``LeaderLease``. ``name`` is that of the Lease."""
 
     def __init__(self, connection: ApiConnection, name: str = LEADER_LEASE) -> None:
@@ -57,41 +58,42 @@ class KubernetesLeaderLease:
         self._added = _Metadata()
         """The metadata of the Lease that are other people's, and stay."""
 
+    @override
     def watch(self) -> AsyncIterator[LeaderElectionRecord | Interrupted]:
-        """See ``LeaderLease``."""
         query = {"fieldSelector": f"metadata.name={self._name}"}
         return watched(
             self._connection, _LEASES, query, _read_page, self._what, self._everything, self._one
         )
 
+    @override
     async def read(self) -> LeaderElectionRecord:
-        """See ``LeaderLease``."""
         answer = await self._connection.request("GET", self._path, is_urgent=True)
         if answer.status == HTTPStatus.NOT_FOUND:
             return NO_RECORD
-        what = f"read {self._what}"
-        return self._decoded(wire.accepted(answer, what), what)
+        action = f"read {self._what}"
+        return self._decoded(wire.accepted(answer, action), action)
 
+    @override
     async def write(self, record: LeaderElectionRecord) -> LeaderElectionRecord:
         """See ``LeaderLease``. A missing namespace is created."""
-        what = f"write {self._what}"
+        action = f"write {self._what}"
         body = self._body(record)
         if record.version:
             path = f"{self._path}?{wire.FIELD_MANAGER}"
             answer = await self._connection.request("PUT", path, body, is_urgent=True)
             if is_namespace_missing(answer):
-                await create_namespace(self._connection, LEADER_NAMESPACE, what, has_objects=True)
+                await create_namespace(self._connection, LEADER_NAMESPACE, action, has_objects=True)
                 answer = await self._connection.request("PUT", path, body, is_urgent=True)
             if answer.status == HTTPStatus.NOT_FOUND:
                 # It was deleted: the next candidate makes a new one.
-                raise wire.refusal(HTTPStatus.CONFLICT, answer.body, what)
+                raise wire.refusal(HTTPStatus.CONFLICT, answer.body, action)
         else:
             path = f"{_LEASES}?{wire.FIELD_MANAGER}"
             answer = await create(
-                self._connection, path, body, namespace=LEADER_NAMESPACE, what=what
+                self._connection, path, body, namespace=LEADER_NAMESPACE, action=action
             )
-        written = self._decoded(wire.accepted(answer, what), what)
-        _check(record, written, what)
+        written = self._decoded(wire.accepted(answer, action), action)
+        _check(record, written, action)
         return written
 
     def _body(self, record: LeaderElectionRecord) -> bytes:
@@ -115,8 +117,8 @@ class KubernetesLeaderLease:
         api = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
         return msgspec.json.encode({**api, "metadata": metadata, "spec": spec})
 
-    def _decoded(self, body: bytes, what: str) -> LeaderElectionRecord:
-        return self._record_of(wire.decoded(_decoder, body, f"the answer to {what} is no Lease"))
+    def _decoded(self, body: bytes, action: str) -> LeaderElectionRecord:
+        return self._record_of(wire.decoded(_decoder, body, f"the answer to {action} is no Lease"))
 
     def _record_of(self, lease: _Lease) -> LeaderElectionRecord:
         self._added = lease.metadata
@@ -128,15 +130,15 @@ class KubernetesLeaderLease:
             lease.metadata.resource_version,
         )
 
-    def _everything(self, found: list[_Lease]) -> LeaderElectionRecord:
-        return self._record_of(found[0]) if found else NO_RECORD
+    def _everything(self, leases: list[_Lease]) -> LeaderElectionRecord:
+        return self._record_of(leases[0]) if leases else NO_RECORD
 
     def _one(self, kind: str, content: msgspec.Raw) -> tuple[LeaderElectionRecord, str]:
         record = self._record_of(_decoder.decode(content))
         return NO_RECORD if kind == "DELETED" else record, record.version
 
 
-def _check(wanted: LeaderElectionRecord, written: LeaderElectionRecord, what: str) -> None:
+def _check(wanted: LeaderElectionRecord, written: LeaderElectionRecord, action: str) -> None:
     """Raise ``StoreRefused`` where the API server made something else of our own write."""
     pairs = (
         ("holderIdentity", wanted.holder, written.holder),
@@ -145,4 +147,4 @@ def _check(wanted: LeaderElectionRecord, written: LeaderElectionRecord, what: st
     )
     differing = [field for field, ours, there in pairs if ours != there]
     if differing:
-        raise wire.altered(what, differing)
+        raise wire.altered(action, differing)

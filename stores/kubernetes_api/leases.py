@@ -35,8 +35,8 @@ _MILLISECOND = timedelta(milliseconds=1)
 class NoBeat(Exception):
     """A Lease that is no heartbeat; the text is the reason."""
 
-    def __init__(self, what: str, reason: Reason = Reason.UNREADABLE) -> None:
-        super().__init__(what)
+    def __init__(self, place: str, reason: Reason = Reason.UNREADABLE) -> None:
+        super().__init__(place)
         self.reason = reason
 
 

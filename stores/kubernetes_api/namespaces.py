@@ -49,34 +49,34 @@ async def create(
     headers: Mapping[str, str] | None = None,
     *,
     namespace: str,
-    what: str,
+    action: str,
 ) -> ApiAnswer:
     """Create an object in ``namespace``, which is created too where it is missing.
 
-    Returns the answer. Raises ``StoreError``, where ``what`` is what could not be done.
+    Returns the answer. Raises ``StoreError``, where ``action`` is what could not be done.
     """
     answer = await connection.request("POST", path, body, headers, is_urgent=True)
     if answer.status != HTTPStatus.NOT_FOUND:
         return answer
-    await create_namespace(connection, namespace, what)
+    await create_namespace(connection, namespace, action)
     return await connection.request("POST", path, body, headers, is_urgent=True)
 
 
 async def create_namespace(
-    connection: ApiConnection, namespace: str, what: str, *, has_objects: bool = False
+    connection: ApiConnection, namespace: str, action: str, *, has_objects: bool = False
 ) -> None:
-    """Create a namespace. Raises ``StoreError``, where ``what`` is what could not be done.
+    """Create a namespace. Raises ``StoreError``, where ``action`` is what could not be done.
 
     ``has_objects``: it was removed by force, see ``is_namespace_missing``.
     """
     new = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     made = await connection.request("POST", "/api/v1/namespaces", msgspec.json.encode(new))
     if made.status == HTTPStatus.FORBIDDEN:
-        why = (
+        reason = (
             " any more: it was removed by force, and its objects remain;" if has_objects else " and"
         )
         raise StoreRefused(
-            f"cannot {what}: there is no namespace {namespace}{why} it may not be created; "
+            f"cannot {action}: there is no namespace {namespace}{reason} it may not be created; "
             f"create it (kubectl create namespace {namespace})"
         )
     wire.accepted(made, f"create namespace {namespace}", HTTPStatus.CONFLICT)

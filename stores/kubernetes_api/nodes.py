@@ -47,9 +47,14 @@ def _read(item: _Node) -> NodeState:
     check_lengths(serial_number)
     return NodeState(
         name=metadata.name,
-        ip=next((one.address for one in status.addresses if one.type == "InternalIP"), ""),
+        ip=next(
+            (address.address for address in status.addresses if address.type == "InternalIP"), ""
+        ),
         serial_number=serial_number,
-        is_ready=any(one.type == "Ready" and one.status == "True" for one in status.conditions),
+        is_ready=any(
+            condition.type == "Ready" and condition.status == "True"
+            for condition in status.conditions
+        ),
     )
 
 
@@ -61,9 +66,13 @@ def not_ready_since_ms(raw: bytes) -> int:
 
     Raises ``msgspec.DecodeError``.
     """
-    for one in _nodes.decode(raw).status.conditions:
-        if one.type == "Ready" and one.status != "True" and one.last_transition_time is not None:
-            return int(one.last_transition_time.timestamp() * 1000)
+    for condition in _nodes.decode(raw).status.conditions:
+        if (
+            condition.type == "Ready"
+            and condition.status != "True"
+            and condition.last_transition_time is not None
+        ):
+            return int(condition.last_transition_time.timestamp() * 1000)
     return 0
 
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import msgspec
+from typing_extensions import override
 
-from stores.base import NodeObject
+from stores.base import ClusterObjects, NodeObject
 from stores.cluster import Snapshot, Update
 from stores.document_names import check_node_name
 from stores.kubernetes_api import wire
@@ -68,14 +69,14 @@ _kinds = msgspec.json.Decoder(_Kinds)
 _commanded = msgspec.json.Decoder(_CommandedPods)
 
 
-class KubernetesObjects:
-    """See ``ClusterObjects``."""
+class KubernetesObjects(ClusterObjects):
+    """Events and Nodes at the API server."""
 
     def __init__(self, connection: ApiConnection) -> None:
         self._connection = connection
 
+    @override
     async def record(self, event: KubernetesEvent) -> None:
-        """See ``ClusterObjects``."""
         answer = await self._connection.request(
             "POST",
             f"{wire.object_path('/api/v1', 'events', event.namespace)}?{wire.FIELD_MANAGER}",
@@ -100,12 +101,13 @@ class KubernetesObjects:
         except msgspec.DecodeError:
             return ""
 
+    @override
     async def get_node(self, node: str) -> NodeObject:
-        """See ``ClusterObjects``."""
         answer = await self._connection.request("GET", _path(node), headers=wire.ONLY_METADATA)
         body = wire.accepted(answer, f"read node {node}")
         return _object(wire.decoded(_node, body, f"the answer for node {node} is no Node"))
 
+    @override
     async def set_node(
         self,
         node: str,
@@ -126,6 +128,7 @@ class KubernetesObjects:
         )
         wire.accepted(answer, f"write labels and annotations of node {node}")
 
+    @override
     async def commands(self, node: str) -> tuple[tuple[str, str, str], ...]:
         """See ``ClusterObjects``. Asked of the API server's cache, as the node's kubelet does."""
         check_node_name(node)
@@ -136,13 +139,14 @@ class KubernetesObjects:
         return tuple(
             (
                 f"{pod.metadata.namespace}/{pod.metadata.name}",
-                " ".join((*one.command, *one.args)),
+                " ".join((*container.command, *container.args)),
                 f"{pod.metadata.namespace}/{pod.spec.service_account_name}",
             )
             for pod in pods
-            for one in pod.spec.containers
+            for container in pod.spec.containers
         )
 
+    @override
     async def missing_owners(
         self, namespace: str, owners: tuple[ObjectOwner, ...]
     ) -> frozenset[str]:
@@ -155,11 +159,13 @@ class KubernetesObjects:
             answer = await self._connection.request("GET", path, headers=wire.ONLY_METADATA)
             if answer.status == HTTPStatus.FORBIDDEN:
                 continue
-            what = f"read {owner.kind} {owner.name}"
-            body = wire.accepted(answer, what, HTTPStatus.NOT_FOUND)
+            action = f"read {owner.kind} {owner.name}"
+            body = wire.accepted(answer, action, HTTPStatus.NOT_FOUND)
             if answer.status != HTTPStatus.NOT_FOUND:
-                found = wire.decoded(wire.item_decoder, body, f"the answer to {what} is no object")
-                if found.metadata.uid == owner.uid:
+                owner_object = wire.decoded(
+                    wire.item_decoder, body, f"the answer to {action} is no object"
+                )
+                if owner_object.metadata.uid == owner.uid:
                     continue
             missing.add(owner.uid)
         return frozenset(missing)
@@ -172,18 +178,19 @@ class KubernetesObjects:
         if answer.status in (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN):
             return None
         body = wire.accepted(answer, f"read which kinds are in {group}")
-        found = wire.decoded(_kinds, body, f"the answer about {group} lists no kinds").resources
-        for one in found:
-            if one.kind == owner.kind and "/" not in one.name:
-                place = namespace if one.namespaced else None
-                return wire.object_path(api, one.name, place, owner.name)
+        kinds = wire.decoded(_kinds, body, f"the answer about {group} lists no kinds").resources
+        for kind in kinds:
+            if kind.kind == owner.kind and "/" not in kind.name:
+                place = namespace if kind.namespaced else None
+                return wire.object_path(api, kind.name, place, owner.name)
         return None
 
+    @override
     async def is_own_node_only(self, node: str) -> bool | None:
-        """See ``ClusterObjects``."""
         check_node_name(node)
         return await is_own_node_only(self._connection, node)
 
+    @override
     def watch_node(self, node: str) -> AsyncIterator[NodeObject | Interrupted]:
         """See ``ClusterObjects``. Only metadata travels, not the status that kubelets write."""
         check_node_name(node)
@@ -199,6 +206,7 @@ class KubernetesObjects:
             only_metadata=True,
         )
 
+    @override
     def watch_nodes(self, label: tuple[str, str]) -> AsyncIterator[NodesEvent]:
         """See ``ClusterObjects``. The API server leaves the other Nodes out."""
         return watched(
@@ -261,8 +269,8 @@ def _object(node: _Node) -> NodeObject:
     return NodeObject(metadata.labels, metadata.annotations, metadata.resource_version)
 
 
-def _everything(found: list[_Node]) -> NodeObject:
-    return _object(found[0]) if found else _NOT_THERE
+def _everything(nodes: list[_Node]) -> NodeObject:
+    return _object(nodes[0]) if nodes else _NOT_THERE
 
 
 def _one(kind: str, content: msgspec.Raw) -> tuple[NodeObject, str]:
@@ -270,8 +278,8 @@ def _one(kind: str, content: msgspec.Raw) -> tuple[NodeObject, str]:
     return _NOT_THERE if kind == "DELETED" else node, node.version
 
 
-def _all_nodes(found: list[_Node]) -> NodesEvent:
-    return Snapshot({node.metadata.name: _object(node) for node in found})
+def _all_nodes(nodes: list[_Node]) -> NodesEvent:
+    return Snapshot({node.metadata.name: _object(node) for node in nodes})
 
 
 def _one_of_all(kind: str, content: msgspec.Raw) -> tuple[NodesEvent, str]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 _PAGE = 500
-_MOST_PAGES = 1000
+_MAX_PAGES = 1000
 
 
 class _Page(msgspec.Struct):
@@ -33,7 +33,7 @@ class ObjectPages:
     async def pages(self, path: str) -> AsyncIterator[bytes]:
         """Return the pages of the list at ``path``, a page at a time."""
         token = ""
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             behind = f"&continue={quote(token, safe='')}" if token else ""
             page = await self.get(f"{path}?limit={_PAGE}{behind}")
             yield page

@@ -87,8 +87,8 @@ def _one(kind: str, content: msgspec.Raw) -> tuple[UsageEvent, str]:
 
 
 def _everything(pods: list[_Pod]) -> UsageEvent:
-    found = (one for pod in pods if (one := _usage(pod)) is not None)
-    return Snapshot({one.uid: one for one in found})
+    users = (user for pod in pods if (user := _usage(pod)) is not None)
+    return Snapshot({user.uid: user for user in users})
 
 
 def _usage(pod: _Pod) -> PodUsage | None:
@@ -97,7 +97,7 @@ def _usage(pod: _Pod) -> PodUsage | None:
     assigned = chip_names(",".join((given.ascend910, given.npu, given.ascend310p, given.ascend310)))
     if not (chips or assigned) or not pod.spec.node_name:
         return None
-    asking = [one.name for one in pod.spec.containers if _asks_for_chips(one)]
+    asking = [container.name for container in pod.spec.containers if _asks_for_chips(container)]
     return PodUsage(
         pod.metadata.uid,
         pod.spec.node_name,

@@ -41,8 +41,8 @@ def config_map(document: Document, version: str | None) -> bytes:
             _text(_RESOURCE_VERSION, version) if version else b"",
             *_map(_LABELS, document.labels),
             *_map(_ANNOTATIONS, document.annotations),
-            *(_field(_OWNERS, _owner(one)) for one in document.owners),
-            *(_text(_FINALIZERS, one) for one in document.finalizers),
+            *(_field(_OWNERS, _owner(owner)) for owner in document.owners),
+            *(_text(_FINALIZERS, finalizer) for finalizer in document.finalizers),
         )
     )
     raw = b"".join((_field(_CONFIG_MAP_METADATA, metadata), *_map(_CONFIG_MAP_DATA, document.data)))

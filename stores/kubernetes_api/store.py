@@ -10,10 +10,11 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import msgspec
+from typing_extensions import override
 
 from contract.errors import StoreConflict, StoreForbidden, StoreRefused, StoreUnavailable
 from contract.validation_texts import decode_text
-from stores.base import Changed, Deleted, Document, DocumentsListed, Selection, WatchEvent
+from stores.base import Changed, Deleted, Document, DocumentsListed, Selection, Store, WatchEvent
 from stores.document_names import check_names
 from stores.kubernetes_api import wire, writers
 from stores.kubernetes_api.beats import LeaseHeartbeats
@@ -29,7 +30,7 @@ from stores.touch import TOUCHED, touched_now
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
-    from stores.base import LastWriter, UsageEvent
+    from stores.base import Beat, LastWriter, UsageEvent
     from stores.kubernetes_api.client.attempts import ApiAnswer
 
 _ATTEMPTS = 3
@@ -39,7 +40,7 @@ _log = logging.getLogger(__name__)
 _read_page = msgspec.json.Decoder(ListPage[wire.ConfigMap]).decode
 
 
-class KubernetesStore:
+class KubernetesStore(Store):
     """ConfigMaps of the API server that ``kubeconfig`` names, or of this pod's."""
 
     absence_is_deletion = True
@@ -57,18 +58,14 @@ class KubernetesStore:
         self.url = url
         self._manager = wire.OPERATOR_MANAGER if by_operator else wire.FIELD_MANAGER
         self._connection = ApiConnection(kubeconfig)
-        heartbeats = LeaseHeartbeats(self._connection)
-        self.refusals = heartbeats.refusals
-        self.beat = heartbeats.beat
-        self.beats = heartbeats.beats
-        self.dry_run_beat = heartbeats.dry_run
-        self.forget_beat = heartbeats.forget
+        self._heartbeats = LeaseHeartbeats(self._connection)
+        self.refusals = self._heartbeats.refusals
         self.objects = KubernetesObjects(self._connection)
         self.cluster = KubernetesCluster(self._connection)
         self.leader_lease = KubernetesLeaderLease(self._connection)
 
+    @override
     async def get(self, namespace: str, name: str) -> Document | None:
-        """See ``Store``."""
         check_names(namespace, name)
         path = _path(namespace, name)
         answer = await self._connection.request("GET", path, is_urgent=True)
@@ -77,19 +74,21 @@ class KubernetesStore:
         body = wire.accepted(answer, f"read ConfigMap {namespace}/{name}")
         return _document(body, f"the answer for ConfigMap {namespace}/{name}")
 
+    @override
     async def list(self, selection: Selection) -> tuple[Document, ...]:
-        """See ``Store``."""
         path, query = _path(selection.namespace), _query(selection)
         is_of_one = selection.name is not None and selection.namespace is not None
-        found, _ = await listed(
+        items, _ = await listed(
             self._connection, path, query, _read_page, "ConfigMaps", is_of_one=is_of_one
         )
-        return tuple(map(wire.document, found))
+        return tuple(map(wire.document, items))
 
+    @override
     async def put(self, document: Document, *, expected: str | None = None) -> str:
         """See ``Store``. A missing namespace is created."""
         return (await self._put(document, expected, wire.WRITE_HEADERS)).version
 
+    @override
     async def put_shown(self, document: Document, *, expected: str | None = None) -> Document:
         """See ``Store``. A missing namespace is created."""
         return await self._put(document, expected, wire.WHOLE_WRITE_HEADERS)
@@ -100,44 +99,46 @@ class KubernetesStore:
         """Put a document; return the answer, with data only if ``headers`` ask for them."""
         namespace, name = document.namespace, document.name
         check_names(namespace, name)
-        what = f"write ConfigMap {namespace}/{name}"
+        action = f"write ConfigMap {namespace}/{name}"
         body = wire.config_map_body(document, expected)
         for _ in range(_ATTEMPTS):
             if expected != "":
                 path = f"{_path(namespace, name)}?{self._manager}"
                 answer = await self._connection.request("PUT", path, body, headers, is_urgent=True)
-                shown = await self._shown(answer, document, what)
+                shown = await self._shown(answer, document, action)
                 if shown is not None:
                     return shown
                 if answer.status == HTTPStatus.CONFLICT and expected is None:
                     continue
                 if is_namespace_missing(answer):
                     is_there = await self.get(namespace, name) is not None
-                    await create_namespace(self._connection, namespace, what, has_objects=is_there)
+                    await create_namespace(
+                        self._connection, namespace, action, has_objects=is_there
+                    )
                     continue
                 is_invalid = answer.status == HTTPStatus.UNPROCESSABLE_ENTITY
-                if is_invalid and await self._make_way(document, expected, what):
+                if is_invalid and await self._make_way(document, expected, action):
                     body = wire.config_map_body(document, "")
                 elif answer.status != HTTPStatus.NOT_FOUND:
-                    raise wire.refusal(answer.status, answer.body, what)
+                    raise wire.refusal(answer.status, answer.body, action)
                 elif expected is not None:
-                    raise StoreConflict(f"cannot {what}: version {expected} was deleted")
+                    raise StoreConflict(f"cannot {action}: version {expected} was deleted")
             path = f"{_path(namespace)}?{self._manager}"
             answer = await create(
-                self._connection, path, body, headers, namespace=namespace, what=what
+                self._connection, path, body, headers, namespace=namespace, action=action
             )
-            shown = await self._shown(answer, document, what)
+            shown = await self._shown(answer, document, action)
             if shown is not None:
                 return shown
             is_conflict = answer.status == HTTPStatus.CONFLICT and expected is None
             if not is_conflict and answer.status != HTTPStatus.NOT_FOUND:
-                raise wire.refusal(answer.status, answer.body, what)
-        raise StoreUnavailable(f"cannot {what}: others write it all the time")
+                raise wire.refusal(answer.status, answer.body, action)
+        raise StoreUnavailable(f"cannot {action}: others write it all the time")
 
-    async def _shown(self, answer: ApiAnswer, document: Document, what: str) -> Document | None:
+    async def _shown(self, answer: ApiAnswer, document: Document, action: str) -> Document | None:
         """Return what was written by this attempt, or by one before that got no answer."""
         if answer.status in wire.SUCCESS:
-            return _document(answer.body, f"the answer to {what}")
+            return _document(answer.body, f"the answer to {action}")
         was_late = answer.status == HTTPStatus.CONFLICT and answer.was_repeated
         return await self._own(document) if was_late else None
 
@@ -156,7 +157,7 @@ class KubernetesStore:
         )
         return shown if is_own else None
 
-    async def _make_way(self, document: Document, expected: str | None, what: str) -> bool:
+    async def _make_way(self, document: Document, expected: str | None, action: str) -> bool:
         """Delete an immutable ConfigMap; return whether it was immutable.
 
         Its uid is demanded, so that no other one is deleted that was made meanwhile.
@@ -165,16 +166,16 @@ class KubernetesStore:
         answer = await self._connection.request("GET", path)
         if answer.status != HTTPStatus.OK:
             return answer.status == HTTPStatus.NOT_FOUND
-        problem = f"the answer to {what} is no ConfigMap"
+        problem = f"the answer to {action} is no ConfigMap"
         there = wire.decoded(wire.mutability_decoder, answer.body, problem)
         if not there.immutable:
             return False
         if expected is not None and there.metadata.resource_version != expected:
-            raise StoreConflict(f"cannot {what}: expected version {expected}")
+            raise StoreConflict(f"cannot {action}: expected version {expected}")
         if there.metadata.finalizers:
             held = ", ".join(there.metadata.finalizers)
             raise StoreRefused(
-                f"cannot {what}: it was made immutable, and a deletion waits for finalizers of "
+                f"cannot {action}: it was made immutable, and a deletion waits for finalizers of "
                 f"others ({held}); let their owners remove them"
             )
         only = {"uid": there.metadata.uid}
@@ -184,11 +185,11 @@ class KubernetesStore:
         answer = await self._connection.request("DELETE", path, options)
         if answer.status == HTTPStatus.FORBIDDEN:
             raise StoreForbidden(
-                f"cannot {what}: it was made immutable, and we may not delete it; run kubectl "
+                f"cannot {action}: it was made immutable, and we may not delete it; run kubectl "
                 f"delete configmap -n {document.namespace} {document.name}"
             )
-        what = f"{what}: it is immutable and cannot be deleted"
-        wire.accepted(answer, what, HTTPStatus.NOT_FOUND)
+        action = f"{action}: it is immutable and cannot be deleted"
+        wire.accepted(answer, action, HTTPStatus.NOT_FOUND)
         _log.warning(
             "ConfigMap %s/%s: it was made immutable; it is deleted and created again",
             document.namespace,
@@ -196,8 +197,8 @@ class KubernetesStore:
         )
         return True
 
+    @override
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
-        """See ``Store``."""
         check_names(namespace, name)
         options = {"preconditions": {"resourceVersion": expected}}
         answer = await self._connection.request(
@@ -208,17 +209,34 @@ class KubernetesStore:
         )
         wire.accepted(answer, f"delete ConfigMap {namespace}/{name}", HTTPStatus.NOT_FOUND)
 
+    @override
     def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
         """See ``Store``. Missing rights are waited for: they may come, as tokens and roles do."""
         path, query = _path(selection.namespace), _query(selection)
         return watched(self._connection, path, query, _read_page, "ConfigMaps", _everything, _event)
 
+    @override
     def usage(self, node: str) -> AsyncIterator[UsageEvent]:
-        """See ``Store``."""
         return follow_pods(self._connection, node)
 
+    @override
+    async def beat(self, beat: Beat) -> None:
+        await self._heartbeats.beat(beat)
+
+    @override
+    async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
+        return await self._heartbeats.beats(node)
+
+    @override
+    async def dry_run_beat(self, node: str) -> None:
+        await self._heartbeats.dry_run(node)
+
+    @override
+    async def forget_beat(self, node: str) -> None:
+        await self._heartbeats.forget(node)
+
+    @override
     async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
-        """See ``Store``."""
         check_names(namespace, name)
         metadata: dict[str, object] = {"annotations": {TOUCHED: touched_now()}}
         if expected:
@@ -232,12 +250,12 @@ class KubernetesStore:
         if not expected or answer.status != HTTPStatus.CONFLICT:
             wire.accepted(answer, f"touch ConfigMap {namespace}/{name}", HTTPStatus.NOT_FOUND)
 
+    @override
     async def writer(self, namespace: str, name: str) -> LastWriter | None:
-        """See ``Store``."""
         return await self._writer(namespace, name, writers.newest_writer)
 
+    @override
     async def other_writer(self, namespace: str, name: str) -> LastWriter | None:
-        """See ``Store``."""
         return await self._writer(namespace, name, writers.newest_other)
 
     async def _writer(
@@ -247,22 +265,22 @@ class KubernetesStore:
         choose: Callable[[Iterable[writers.ManagedFields]], LastWriter | None],
     ) -> LastWriter | None:
         check_names(namespace, name)
-        what = f"read who writes ConfigMap {namespace}/{name}"
+        action = f"read who writes ConfigMap {namespace}/{name}"
         answer = await self._connection.request(
             "GET", _path(namespace, name), headers=wire.ONLY_METADATA
         )
         if answer.status == HTTPStatus.NOT_FOUND:
             return None
-        body = wire.accepted(answer, what)
+        body = wire.accepted(answer, action)
         try:
             return choose(writers.decoder.decode(body).metadata.managed_fields)
         except ValueError as error:
             raise StoreUnavailable(
-                f"the answer to {what} makes no sense: {decode_text(error)}"
+                f"the answer to {action} makes no sense: {decode_text(error)}"
             ) from error
 
+    @override
     async def close(self) -> None:
-        """See ``Store``."""
         await self._connection.close()
 
 
@@ -282,13 +300,13 @@ def _query(selection: Selection) -> dict[str, str]:
     return query
 
 
-def _document(body: bytes, what: str) -> Document:
-    problem = f"{what} is no ConfigMap"
+def _document(body: bytes, action: str) -> Document:
+    problem = f"{action} is no ConfigMap"
     return wire.document(wire.decoded(wire.config_map_decoder, body, problem))
 
 
-def _everything(found: list[wire.ConfigMap]) -> WatchEvent:
-    return DocumentsListed(tuple(map(wire.document, found)))
+def _everything(items: list[wire.ConfigMap]) -> WatchEvent:
+    return DocumentsListed(tuple(map(wire.document, items)))
 
 
 def _event(kind: str, content: msgspec.Raw) -> tuple[WatchEvent, str]:

@@ -44,11 +44,11 @@ class UninstallRequests(ObjectPages):
 
         The kubelet sets ``allocatable`` to 0 when the plugin is gone.
         """
-        found: set[str] = set()
+        kept: set[str] = set()
         async for page in self.pages(_NODES):
             nodes = wire.decoded(_nodes, page, "the list of Nodes makes no sense").items
-            found |= {node.metadata.name for node in nodes if _gives(node.status.allocatable)}
-        return frozenset(found)
+            kept |= {node.metadata.name for node in nodes if _gives(node.status.allocatable)}
+        return frozenset(kept)
 
     async def delete_leader_leases(self) -> None:
         """Delete the Leases of those that led; one that is absent is no error."""

@@ -52,10 +52,10 @@ class VcJobs(ObjectPages):
 
     async def jobs(self) -> list[msgspec.Raw]:
         """Return all jobs as they are now."""
-        found: list[msgspec.Raw] = []
+        jobs: list[msgspec.Raw] = []
         async for page in self.pages(PATH):
-            found += _items(page)
-        return found
+            jobs += _items(page)
+        return jobs
 
     async def pods(self, namespace: str, name: str) -> list[msgspec.Raw]:
         """Return the pods that the controller made for a job, as they are now."""

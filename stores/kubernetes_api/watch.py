@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _PAGE = 500
 _PAGE_SECONDS = 60.0
 _WATCH_SECONDS = (240, 480)
-_LARGEST_FRAME_BYTES = 16 * 1024 * 1024
+_MAX_FRAME_BYTES = 16 * 1024 * 1024
 # A watch that ends at once is a failure, whatever the server answers.
 _SHORTEST_WATCH_SECONDS = 1.0
 _STEADY_SECONDS = 5.0
@@ -54,7 +54,7 @@ async def listed(
     path: str,
     query: Mapping[str, str],
     read_page: Callable[[bytes], ListPage[Item]],
-    what: str,
+    action: str,
     *,
     only_metadata: bool = False,
     is_of_one: bool = False,
@@ -64,7 +64,7 @@ async def listed(
     ``read_page`` decodes one page; it may raise ``msgspec.DecodeError`` and ``RecursionError``.
     ``is_of_one``: there is at most one, so the answer comes as soon as that to a read of it.
     """
-    found: list[Item] = []
+    items: list[Item] = []
     asked = {**query, "limit": str(_PAGE)}
     headers = wire.LIST_ONLY_METADATA if only_metadata else None
     while True:
@@ -73,16 +73,16 @@ async def listed(
             answer = await connection.request("GET", url, headers=headers)
         else:
             answer = await connection.list(url, _PAGE_SECONDS, headers)
-        body = wire.accepted(answer, f"list {what}")
+        body = wire.accepted(answer, f"list {action}")
         try:
             page = read_page(body)
         except (msgspec.DecodeError, RecursionError) as error:
             raise StoreUnavailable(
-                f"the list of {what} is malformed: {decode_text(error)}"
+                f"the list of {action} is malformed: {decode_text(error)}"
             ) from error
-        found.extend(page.items or ())
+        items.extend(page.items or ())
         if not page.metadata.continue_token:
-            return found, page.metadata.resource_version
+            return items, page.metadata.resource_version
         asked["continue"] = page.metadata.continue_token
 
 
@@ -91,9 +91,9 @@ async def watched(
     path: str,
     query: Mapping[str, str],
     read_page: Callable[[bytes], ListPage[Item]],
-    what: str,
+    action: str,
     everything: Callable[[list[Item]], Event],
-    one: Callable[[str, msgspec.Raw], tuple[Event | None, str]],
+    read_event: Callable[[str, msgspec.Raw], tuple[Event | None, str]],
     *,
     only_metadata: bool = False,
     pause_seconds: float = 0.0,
@@ -102,8 +102,9 @@ async def watched(
 
     After each part of the stream further ones stay in the socket for ``pause_seconds``.
 
-    ``everything`` makes an event of a list, ``one`` of a frame's type and object, with the version
-    after it, which is empty where it could not be read; it may raise ``msgspec.DecodeError``.
+    ``everything`` makes an event of a list, ``read_event`` of a frame's type and object, with the
+    version after it, which is empty where it could not be read; it may raise
+    ``msgspec.DecodeError``.
     """
     loop = asyncio.get_running_loop()
     backoff = Backoff()
@@ -111,19 +112,19 @@ async def watched(
     while True:
         began = loop.time()
         try:
-            found, version = await listed(
-                connection, path, query, read_page, what, only_metadata=only_metadata
+            items, version = await listed(
+                connection, path, query, read_page, action, only_metadata=only_metadata
             )
-            yield everything(found)
-            del found
+            yield everything(items)
+            del items
             reason = ""
             changes = _follow(
                 connection,
                 path,
                 query,
                 version,
-                what,
-                one,
+                action,
+                read_event,
                 only_metadata=only_metadata,
                 pause_seconds=pause_seconds,
             )
@@ -144,8 +145,8 @@ async def _follow(
     path: str,
     query: Mapping[str, str],
     version: str,
-    what: str,
-    one: Callable[[str, msgspec.Raw], tuple[Event | None, str]],
+    action: str,
+    read_event: Callable[[str, msgspec.Raw], tuple[Event | None, str]],
     *,
     only_metadata: bool,
     pause_seconds: float,
@@ -169,24 +170,24 @@ async def _follow(
         async with connection.stream(f"{path}?{urlencode(asked)}", headers) as response:
             if response.status != HTTPStatus.OK:
                 body = await response.read()
-                raise wire.refusal(response.status, body, f"watch {what}")
+                raise wire.refusal(response.status, body, f"watch {action}")
             pending = bytearray()
             # Proxies cut what is quiet, and where nothing changes not even a bookmark comes: it is
             # asked anew then from where it was. A server that is gone does not answer that.
             with contextlib.suppress(aiohttp.ClientError, OSError):
                 async for chunk in response.content.iter_any():
                     pending += chunk
-                    if b"\n" not in chunk and len(pending) <= _LARGEST_FRAME_BYTES:
+                    if b"\n" not in chunk and len(pending) <= _MAX_FRAME_BYTES:
                         continue  # a large frame comes in many pieces
                     *lines, rest = pending.split(b"\n")
                     for line in lines:
                         if line.strip():
-                            event, newer = _event(line, one)
+                            event, newer = _event(line, read_event)
                             version = newer or version
                             if event is not None:
                                 yield event
                     pending = rest
-                    if len(pending) > _LARGEST_FRAME_BYTES:
+                    if len(pending) > _MAX_FRAME_BYTES:
                         raise StoreUnavailable("a watch frame is too large")
                     if pause_seconds:
                         await _pause(response, pause_seconds)
@@ -214,7 +215,7 @@ async def _pause(response: aiohttp.ClientResponse, seconds: float) -> None:
 
 
 def _event(
-    line: bytearray, one: Callable[[str, msgspec.Raw], tuple[Event | None, str]]
+    line: bytearray, read_event: Callable[[str, msgspec.Raw], tuple[Event | None, str]]
 ) -> tuple[Event | None, str]:
     """Return the event in a line of the watch, and the version after it."""
     try:
@@ -226,6 +227,6 @@ def _event(
             raise StoreUnavailable(f"the watch ended: {status.message or status.reason}")
         if frame.type not in ("ADDED", "MODIFIED", "DELETED"):
             raise StoreUnavailable(f"a watch frame has the unknown type {frame.type!r}")
-        return one(frame.type, frame.object)
+        return read_event(frame.type, frame.object)
     except (msgspec.DecodeError, RecursionError) as error:
         raise StoreUnavailable(f"a watch frame is malformed: {decode_text(error)}") from error

@@ -206,9 +206,9 @@ def status_text(status: int, body: bytes) -> str:
     return f"{message} (status {status})" if message else f"status {status}"
 
 
-def refusal(status: int, body: bytes, what: str) -> StoreError:
-    """Return the error for an answer without success; ``what`` is what could not be done."""
-    text = f"cannot {what}: {status_text(status, body)}"
+def refusal(status: int, body: bytes, action: str) -> StoreError:
+    """Return the error for an answer without success; ``action`` is what could not be done."""
+    text = f"cannot {action}: {status_text(status, body)}"
     if status == HTTPStatus.CONFLICT:
         return StoreConflict(text)
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
@@ -220,13 +220,13 @@ def refusal(status: int, body: bytes, what: str) -> StoreError:
     return StoreRefused(text)
 
 
-def accepted(answer: ApiAnswer, what: str, *more: int) -> bytes:
+def accepted(answer: ApiAnswer, action: str, *more: int) -> bytes:
     """Return the body of an answer with a status of success, or one of ``more``.
 
-    Raises ``refusal`` for each other status; ``what`` is what could not be done then.
+    Raises ``refusal`` for each other status; ``action`` is what could not be done then.
     """
     if answer.status not in (*SUCCESS, *more):
-        raise refusal(answer.status, answer.body, what)
+        raise refusal(answer.status, answer.body, action)
     return answer.body
 
 
@@ -241,9 +241,9 @@ def decoded(decoder: msgspec.json.Decoder[T], body: bytes, problem: str) -> T:
         raise StoreUnavailable(f"{problem}: {decode_text(error)}") from error
 
 
-def altered(what: str, fields: Iterable[str]) -> StoreRefused:
+def altered(action: str, fields: Iterable[str]) -> StoreRefused:
     """Return the error for an API server that made something else of our own write."""
     return StoreRefused(
-        f"the answer to our own write differs from what was written ({what}): "
+        f"the answer to our own write differs from what was written ({action}): "
         f"{', '.join(fields)}; an admission webhook or policy changes it"
     )

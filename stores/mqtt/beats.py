@@ -29,8 +29,8 @@ from stores.refusals import Refusals
 if TYPE_CHECKING:
     from stores.mqtt.connection import BrokerConnection, Received
 
-_LARGEST_BYTES = 4096
-_MOST_NODES = 65_536
+_MAX_BYTES = 4096
+_MAX_NODES = 65_536
 _UNKNOWN_INTERVAL_SECONDS = 5.0
 _NAME_LENGTH = 253
 
@@ -63,8 +63,8 @@ def decode_pulse(node: str, payload: bytes) -> HeartbeatMessage:
 
     Raises ``ValueError`` with why it is none, ``OfAnotherNode`` where it names another one.
     """
-    if len(payload) > _LARGEST_BYTES:
-        raise ValueError(f"it has {len(payload)} bytes, more than {_LARGEST_BYTES}")
+    if len(payload) > _MAX_BYTES:
+        raise ValueError(f"it has {len(payload)} bytes, more than {_MAX_BYTES}")
     try:
         pulse = _decoder.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -129,18 +129,18 @@ class ReceivedHeartbeats:
         """Remove the nodes whose beat did not come since the list began."""
         listed, self._listed = self._listed, None
         if listed is not None:
-            self._received = {node: one for node, one in self._received.items() if node in listed}
+            self._received = {node: beat for node, beat in self._received.items() if node in listed}
             there = {beat_topic(node) for node in listed}
             self._refusals.keep(lambda place: place in there or not is_beat_topic(place))
-        for one in self._received.values():
-            one.is_retained = True
+        for beat in self._received.values():
+            beat.is_retained = True
 
     def receive(self, message: Received) -> None:
         """Apply a message."""
         node = node_of(message.topic)
         if node is None:
-            what = "there is no node of this name"
-            self._refusals.refuse(message.topic, Reason.UNREADABLE, what)
+            problem = "there is no node of this name"
+            self._refusals.refuse(message.topic, Reason.UNREADABLE, problem)
             return
         if not message.payload:
             self._received.pop(node, None)
@@ -148,28 +148,28 @@ class ReceivedHeartbeats:
             return
         if self._listed is not None:
             self._listed.add(node)
-        known = self._received.get(node)
-        if known is not None and known.payload == message.payload:
+        last = self._received.get(node)
+        if last is not None and last.payload == message.payload:
             return
         try:
             pulse = decode_pulse(node, message.payload)
-            if known is None and len(self._received) >= _MOST_NODES:
-                raise ValueError(f"there are already {_MOST_NODES} nodes")
+            if last is None and len(self._received) >= _MAX_NODES:
+                raise ValueError(f"there are already {_MAX_NODES} nodes")
         except ValueError as error:
             is_foreign = isinstance(error, OfAnotherNode)
             reason = Reason.OTHER_NODE if is_foreign else Reason.UNREADABLE
             self._refusals.refuse(message.topic, reason, f"it is no heartbeat: {error}")
             return
         self._refusals.accept(message.topic)
-        self._observe(node, message.payload, pulse, known)
+        self._observe(node, message.payload, pulse, last)
 
     def _observe(
-        self, node: str, payload: bytes, pulse: HeartbeatMessage, known: _ReceivedBeat | None
+        self, node: str, payload: bytes, pulse: HeartbeatMessage, last: _ReceivedBeat | None
     ) -> None:
-        if pulse.is_broken and known is not None:
-            if known.pulse.connection != pulse.connection:
+        if pulse.is_broken and last is not None:
+            if last.pulse.connection != pulse.connection:
                 return
-            pulse = msgspec.structs.replace(known.pulse, is_broken=True)
+            pulse = msgspec.structs.replace(last.pulse, is_broken=True)
         self._received[node] = _ReceivedBeat(payload, pulse, time.monotonic())
 
     def end(self, reason: str) -> None:
@@ -178,7 +178,7 @@ class ReceivedHeartbeats:
     def beats(self) -> tuple[Beat, ...]:
         """Return all nodes that beat or beat once."""
         now = time.monotonic()
-        return tuple(_beat(one, now) for one in self._received.values())
+        return tuple(_beat(beat, now) for beat in self._received.values())
 
     def beat_of(self, node: str) -> tuple[Beat, ...]:
         """Return the one of ``node``, if there is one.
@@ -186,10 +186,10 @@ class ReceivedHeartbeats:
         A will from before the first beat is none: it may be of an agent that only waited until
         another one with the same name is gone.
         """
-        one = self._received.get(node)
-        if one is None or (one.pulse.is_broken and not one.pulse.beaten_at_ms):
+        received = self._received.get(node)
+        if received is None or (received.pulse.is_broken and not received.pulse.beaten_at_ms):
             return ()
-        return (_beat(one, time.monotonic()),)
+        return (_beat(received, time.monotonic()),)
 
 
 class BrokerHeartbeats:
@@ -206,7 +206,7 @@ class BrokerHeartbeats:
         self._task: asyncio.Task[NoReturn] | None = None
 
     async def beat(self, beat: Beat) -> None:
-        """See ``Store``."""
+        """Publish ``beat``, retained; errors are those of ``Store.beat``."""
         check_node_name(beat.node)
         session = await self._connection.session()
         connection = self._will.connection if self._will is not None else ""
@@ -224,12 +224,12 @@ class BrokerHeartbeats:
             self._will.record_beat(pulse)
 
     async def forget(self, node: str) -> None:
-        """See ``Store.forget_beat``."""
+        """Take the retained heartbeat of ``node`` out of the broker."""
         check_node_name(node)
         await self._connection.publish(beat_topic(node), b"", retain=True)
 
     async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
-        """See ``Store``."""
+        """Return the received heartbeats, of all nodes or of one, as ``Store.beats`` does."""
         if node is not None:
             check_node_name(node)
             if self._is_complete:

@@ -1,8 +1,9 @@
 """One connection to an MQTT broker, from its beginning to its end: aiomqtt's, with two additions.
 
 aiomqtt leaves out what a broker answers to a publication (the reason codes of MQTT 5), and waits
-out its deadline when a broker hangs up instead of accepting. So the callbacks that it gives to paho
-are extended here, and messages are handed on where they arrive, not through a task each.
+out its deadline when a broker hangs up instead of accepting. ``extended_client`` extends the
+callbacks that it gives to paho; here messages are handed on where they arrive, not through a task
+each, and publications end with their reason codes.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import aiomqtt
 from paho.mqtt.client import MQTT_CLEAN_START_FIRST_ONLY, MQTT_ERR_SUCCESS
 from paho.mqtt.subscribeoptions import SubscribeOptions
+from typing_extensions import override
 
 from contract.errors import StoreRefused, StoreUnavailable
 from stores.mqtt.errors import (
-    HUNG_UP,
     connect_error,
     end_reason,
     is_about_else,
@@ -28,6 +29,7 @@ from stores.mqtt.errors import (
     publish_error,
     subscribe_error,
 )
+from stores.mqtt.extended_client import ExtendedClient
 from stores.mqtt.limits import BrokerLimits, PublishWindow, UnderWay, limits_of, packet_bytes
 from stores.mqtt.settings import read_password
 
@@ -43,7 +45,7 @@ _ANSWER_SECONDS = 10.0
 _PROTOCOLS = {"5": aiomqtt.ProtocolVersion.V5, "3.1.1": aiomqtt.ProtocolVersion.V311}
 
 
-class MqttClient(aiomqtt.Client):
+class MqttClient(ExtendedClient):
     """Connects when entered and sends DISCONNECT when left; not to be used again.
 
     ``take(topic, payload, is_retained)`` is given every message and must neither block nor raise.
@@ -69,7 +71,6 @@ class MqttClient(aiomqtt.Client):
         self.limits = BrokerLimits()
         self.granted_qos = 0
         """The QoS that the broker granted to the last subscription."""
-        self._failure: OSError | None = None
         self._acknowledgements: dict[int, asyncio.Future[Any]] = {}
         is_v5 = mqtt.protocol == "5"
         super().__init__(
@@ -101,8 +102,7 @@ class MqttClient(aiomqtt.Client):
             ) from None
         except asyncio.CancelledError:
             # A thread is connecting, and the loop must not end before it.
-            if not self._connected.done():
-                self._connected.set_exception(aiomqtt.MqttError("given up"))
+            self._abandon_connecting()
             await asyncio.wait({entering})
             entering.exception()
             self._hang_up()
@@ -113,14 +113,6 @@ class MqttClient(aiomqtt.Client):
         # A broker that takes not even a goodbye has none.
         with contextlib.suppress(aiomqtt.MqttError):
             await super().__aexit__(*raised)
-
-    def _hang_up(self) -> None:
-        if self._client.socket() is not None:
-            # Both would come when the socket is closed and no task waits any more.
-            self._client.on_disconnect = None
-            self._client.on_socket_register_write = None
-            self._client.disconnect()
-            self._client.loop_write()
 
     async def take_place(self, topic: str, payload: bytes) -> bool:
         """Wait until the broker may be sent this message, which ``publish_now`` then does.
@@ -143,7 +135,7 @@ class MqttClient(aiomqtt.Client):
         """
         size = self._size(topic, payload)
         try:
-            info = self._client.publish(topic, payload, 1, retain)
+            info = self._paho.publish(topic, payload, 1, retain)
         except ValueError as error:
             self._window.free()
             raise StoreRefused(f"{self._address}: {topic} cannot be published: {error}") from None
@@ -174,9 +166,9 @@ class MqttClient(aiomqtt.Client):
         return packet_bytes(topic, payload, is_v5=self._mqtt.protocol == "5")
 
     def _give_up(self, reason: str) -> None:
-        if not self._disconnected.done():
+        if not self._end.done():
             self._hang_up()
-            self._disconnected.set_exception(aiomqtt.MqttError(reason))
+            self._end.set_exception(aiomqtt.MqttError(reason))
 
     def subscribe_now(
         self, topics: str, qos: int, *, only_new: bool = False
@@ -189,9 +181,9 @@ class MqttClient(aiomqtt.Client):
         if self._mqtt.protocol == "5":
             handling = 2 if only_new else 0
             options = SubscribeOptions(qos, retainAsPublished=True, retainHandling=handling)
-            result, mid = self._client.subscribe(topics, options=options)
+            result, mid = self._paho.subscribe(topics, options=options)
         else:
-            result, mid = self._client.subscribe(topics, qos)
+            result, mid = self._paho.subscribe(topics, qos)
         if result != MQTT_ERR_SUCCESS or mid is None:
             raise self._broken()
         self._window.begin_subscription()
@@ -209,7 +201,7 @@ class MqttClient(aiomqtt.Client):
 
     def unsubscribe_now(self, topics: str) -> None:
         """Take a subscription back, without waiting for the answer."""
-        self._client.unsubscribe(topics)
+        self._paho.unsubscribe(topics)
 
     @property
     def names_limits(self) -> bool:
@@ -219,12 +211,12 @@ class MqttClient(aiomqtt.Client):
     @property
     def has_ended(self) -> bool:
         """Whether the connection is no more."""
-        return self._disconnected.done()
+        return self._end.done()
 
     async def ended(self) -> str:
         """Wait for the end of the connection; return its reason."""
-        await asyncio.wait({self._disconnected})
-        error = self._disconnected.exception()
+        await asyncio.wait({self._end})
+        error = self._end.exception()
         reason = self._last_error.text or end_reason(error)
         self._learned.record_break(
             tuple(self._under_way.values()),
@@ -260,7 +252,8 @@ class MqttClient(aiomqtt.Client):
 
     # From here on: what paho calls, in the loop's thread.
 
-    def _on_message(self, _client: Any, _userdata: Any, message: Any) -> None:
+    @override
+    def _take_message(self, message: Any) -> None:
         try:
             topic = message.topic
         except UnicodeDecodeError:
@@ -268,9 +261,8 @@ class MqttClient(aiomqtt.Client):
         self._learned.record_shown(topic, message.payload)
         self._take(topic, message.payload, bool(message.retain))
 
-    def _on_publish(
-        self, _client: Any, _userdata: Any, mid: int, reason_code: Any, _properties: Any
-    ) -> None:
+    @override
+    def _end_publication(self, mid: int, reason_code: Any) -> None:
         sent = self._under_way.pop(mid, None)
         if sent is None:
             return
@@ -282,56 +274,16 @@ class MqttClient(aiomqtt.Client):
         self._acknowledge(mid, error)
         self._window.free()
 
-    def _on_subscribe(
-        self, _client: Any, _userdata: Any, mid: int, reason_codes: Any, _properties: Any = None
-    ) -> None:
+    @override
+    def _end_subscription(self, mid: int, reason_codes: Any) -> None:
         self._window.end_subscription()
-        self.granted_qos = max((one.value for one in reason_codes), default=0)
+        self.granted_qos = max((code.value for code in reason_codes), default=0)
         self._acknowledge(mid, subscribe_error(self._address, reason_codes))
 
-    def _on_unsubscribe(
-        self, _client: Any, _userdata: Any, _mid: int, _codes: Any, _properties: Any = None
-    ) -> None:
-        pass
-
-    def _on_connect(
-        self, client: Any, userdata: Any, flags: Any, reason_code: Any, properties: Any = None
-    ) -> None:
+    @override
+    def _begin_session(self, properties: Any) -> None:
         self.limits = limits_of(properties)
         self._window = self._learned.begin(self.limits)
-        super()._on_connect(client, userdata, flags, reason_code, properties)
-
-    def _on_disconnect(
-        self, client: Any, userdata: Any, flags: Any, reason_code: Any, properties: Any = None
-    ) -> None:
-        if not self._connected.done():
-            self._connected.set_exception(aiomqtt.MqttError(HUNG_UP))
-            return
-        super()._on_disconnect(client, userdata, flags, reason_code, properties)
-
-    def _on_socket_register_write(self, _client: Any, _userdata: Any, sock: Any) -> None:
-        # Called by the thread that connects, too.
-        self._loop.call_soon_threadsafe(self._register_write, sock)
-
-    def _register_write(self, sock: Any) -> None:
-        # Since it was asked for, the connection may have ended, and its descriptor be another's.
-        current = self._client.socket()
-        if current is not None and current is sock and self._client.want_write():
-            self._loop.add_writer(current.fileno(), self._write)
-
-    def _write(self) -> None:
-        try:
-            self._client.loop_write()
-        except Exception as error:  # whatever it is, the connection cannot be used
-            if not self._disconnected.done():
-                self._disconnected.set_exception(error)
-
-    def _client_connect(self) -> None:
-        try:
-            super()._client_connect()
-        except OSError as error:
-            self._failure = error
-            raise
 
 
 class _LastError(logging.Handler):

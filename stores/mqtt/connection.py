@@ -54,11 +54,11 @@ _QUIET_SECONDS = 2.0
 _MAX_QUIET_SECONDS = 8.0
 _SHOWN_SECONDS = 2.0
 """A retained message is sent at once after a subscription, by a busy broker later."""
-_LONGEST_PAUSE_SECONDS = 3.0
+_MAX_PAUSE_SECONDS = 3.0
 _STEADY_SECONDS = 5.0
 """A connection that breaks sooner was none: the next attempt waits longer."""
 
-MOST_WAITING = 20_000
+MAX_WAITING = 20_000
 """Messages that wait for a reader, before it is interrupted."""
 
 
@@ -89,7 +89,7 @@ class Sink:
         """Add a message."""
         if self._end:
             return
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) >= MAX_WAITING:
             dropped = len(self._waiting) + 1
             self.end(
                 f"{counted(dropped, 'message')} dropped: they came faster than they were processed"
@@ -269,8 +269,8 @@ class Session:
         if is_retained:
             self._retained_at = time.monotonic()
         message = Received(topic, payload, is_retained)
-        for one in filters_of(topic):
-            for sink in self._sinks.get(one, ()):
+        for pattern in filters_of(topic):
+            for sink in self._sinks.get(pattern, ()):
                 sink.receive(message)
 
     def end(self, reason: str) -> None:
@@ -321,17 +321,17 @@ class Session:
     @contextlib.asynccontextmanager
     async def subscribed(self, filters: tuple[str, ...], sink: MessageSink) -> AsyncIterator[None]:
         """Pass to ``sink`` within the block what ``list_now`` requests and what comes after it."""
-        for one in filters:
-            self._sinks.setdefault(one, []).append(sink)
+        for pattern in filters:
+            self._sinks.setdefault(pattern, []).append(sink)
         try:
             yield
         finally:
-            for one in filters:
-                self._sinks[one].remove(sink)
-                if not self._sinks[one]:
-                    del self._sinks[one]
+            for pattern in filters:
+                self._sinks[pattern].remove(sink)
+                if not self._sinks[pattern]:
+                    del self._sinks[pattern]
                     if self._client is not None:
-                        self._client.unsubscribe_now(one)
+                        self._client.unsubscribe_now(pattern)
 
     async def list_now(self, topics: str) -> None:
         """Ask for what is retained; done when all of it has been put into the sinks.
@@ -422,16 +422,16 @@ class Session:
                 "its queue for a client is too short (mosquitto: set max_queued_messages 1000000)"
             )
 
-    async def _answer(self, future: asyncio.Future[None], what: str) -> None:
+    async def _answer(self, future: asyncio.Future[None], request: str) -> None:
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 await future
         except TimeoutError:
             raise StoreUnavailable(
-                f"{self._address}: {what}: no answer within {_ANSWER_SECONDS:.0f} s"
+                f"{self._address}: {request}: no answer within {_ANSWER_SECONDS:.0f} s"
             ) from None
         except StoreError as error:
-            raise type(error)(f"{what}: {error}") from None
+            raise type(error)(f"{request}: {error}") from None
 
     @property
     def _connected(self) -> MqttClient:
@@ -538,7 +538,7 @@ class BrokerConnection:
         self._notify()
 
     async def _keep(self) -> NoReturn:
-        backoff = Backoff(last_seconds=_LONGEST_PAUSE_SECONDS)
+        backoff = Backoff(last_seconds=_MAX_PAUSE_SECONDS)
         while True:
             session = Session(self._address, self._node)
             try:

@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-LARGEST_BYTES = 16 * 1024 * 1024
-_MOST_DOCUMENTS = 65_536
-_MOST_COMPLAINTS = 1000
+MAX_BYTES = 16 * 1024 * 1024
+_MAX_DOCUMENTS = 65_536
+_MAX_COMPLAINTS = 1000
 
 
 def encode(document: Document) -> bytes:
     """Return the message that holds the document. Raises ``StoreRefused``."""
     payload = json_documents.encode(document)
-    if len(payload) > LARGEST_BYTES:
+    if len(payload) > MAX_BYTES:
         place = f"{document.namespace}/{document.name}"
-        raise StoreRefused(f"{place} has {len(payload)} bytes, more than {LARGEST_BYTES}")
+        raise StoreRefused(f"{place} has {len(payload)} bytes, more than {MAX_BYTES}")
     return payload
 
 
@@ -42,8 +42,8 @@ def decode(topic: str, payload: bytes) -> Document:
     place = document_place(topic)
     if place is None or not is_namespace(place[0]) or not is_name(place[1]):
         raise ValueError("no document has this topic")
-    if len(payload) > LARGEST_BYTES:
-        raise ValueError(f"it has {len(payload)} bytes, more than {LARGEST_BYTES}")
+    if len(payload) > MAX_BYTES:
+        raise ValueError(f"it has {len(payload)} bytes, more than {MAX_BYTES}")
     return json_documents.decode(place, payload, json_documents.digest(payload))
 
 
@@ -58,7 +58,7 @@ class MalformedTopics:
         if self._logged.get(topic) == problem:
             return
         # Every client that may write can make up topics; the log and this memory have an end.
-        if topic in self._logged or len(self._logged) < _MOST_COMPLAINTS:
+        if topic in self._logged or len(self._logged) < _MAX_COMPLAINTS:
             self._logged[topic] = problem
             _log.warning("%s is left out: %s", topic, problem)
 
@@ -83,9 +83,9 @@ class Latest:
         """Replace the message of its topic."""
         if self._end:
             return
-        if len(self._waiting) >= _MOST_DOCUMENTS and message.topic not in self._waiting:
+        if len(self._waiting) >= _MAX_DOCUMENTS and message.topic not in self._waiting:
             dropped = len(self._waiting) + 1
-            self.end(f"{counted(dropped, 'document')} dropped: more than {_MOST_DOCUMENTS} wait")
+            self.end(f"{counted(dropped, 'document')} dropped: more than {_MAX_DOCUMENTS} wait")
             return
         self._waiting[message.topic] = message.payload
         self._more.set()
@@ -137,14 +137,14 @@ class BrokerDocuments:
         latest = Latest(self._passed_on)
         session = await self._connection.session()
         async with session.subscribed(topics, latest):
-            for one in topics:
-                await session.list_now(one)
+            for topic in topics:
+                await session.list_now(topic)
             return self._read_all(latest.pop_all(), {})
 
     async def follow(self, selection: Selection) -> AsyncIterator[WatchEvent]:
-        """See ``Store.watch``."""
+        """Follow the selected documents for ever, as ``Store.watch`` describes."""
         filters = selected_topics(selection)
-        known: dict[str, Document] = {}
+        current: dict[str, Document] = {}
         backoff = Backoff()
         reason = ""
         while True:
@@ -152,18 +152,20 @@ class BrokerDocuments:
                 session = await self._connection.session(waits=bool(reason))
                 latest = Latest(self._passed_on)
                 async with session.subscribed(filters, latest):
-                    for one in filters:
-                        await session.list_now(one)
-                    known = self._read_all(
-                        latest.pop_all(), {} if selection.owned else known, selection
+                    for topic_filter in filters:
+                        await session.list_now(topic_filter)
+                    current = self._read_all(
+                        latest.pop_all(), {} if selection.owned else current, selection
                     )
                     backoff.reset()
                     reason = ""
-                    selected = (one for one in known.values() if selection.fits(one.labels))
+                    selected = (
+                        document for document in current.values() if selection.fits(document.labels)
+                    )
                     yield DocumentsListed(tuple(selected))
                     while True:
                         for topic, payload in (await latest.wait()).items():
-                            event = self._event(topic, payload, known, selection)
+                            event = self._event(topic, payload, current, selection)
                             if event is not None:
                                 yield event
             except StoreError as error:
@@ -187,18 +189,18 @@ class BrokerDocuments:
     def _read_all(
         self,
         payloads: dict[str, bytes],
-        known: dict[str, Document],
+        current: dict[str, Document],
         selection: Selection | None = None,
     ) -> dict[str, Document]:
-        found = {}
+        documents = {}
         for topic, payload in payloads.items():
-            document = self._read(topic, payload, known.get(topic), selection)
+            document = self._read(topic, payload, current.get(topic), selection)
             if document is not None:
-                found[topic] = document
-        return found
+                documents[topic] = document
+        return documents
 
     def _read(
-        self, topic: str, payload: bytes, known: Document | None, selection: Selection | None
+        self, topic: str, payload: bytes, current: Document | None, selection: Selection | None
     ) -> Document | None:
         """Return the document in a message; where it is malformed, the known one or the problem."""
         if not payload:
@@ -213,19 +215,19 @@ class BrokerDocuments:
                     place, str(error), json_documents.digest(payload), selection
                 )
             self._malformed.log_once(topic, f"it is no document: {error}")
-            return known
+            return current
         self._malformed.forget(topic)
         return document
 
     def _event(
-        self, topic: str, payload: bytes, known: dict[str, Document], selection: Selection
+        self, topic: str, payload: bytes, current: dict[str, Document], selection: Selection
     ) -> Changed | Deleted | None:
-        before = known.get(topic)
+        before = current.get(topic)
         after = self._read(topic, payload, None if selection.owned else before, selection)
         if after is None:
-            known.pop(topic, None)
+            current.pop(topic, None)
         else:
-            known[topic] = after
+            current[topic] = after
         was_selected = before is not None and selection.fits(before.labels)
         if after is not None and selection.fits(after.labels):
             if was_selected and before is not None and before.version == after.version:

@@ -171,5 +171,5 @@ def _refused_connection(address: BrokerAddress, error: aiomqtt.MqttCodeError) ->
     if code == _IDENTIFIER:
         return StoreRefused(f"{address}: the broker refused the client's identifier")
     # With 3.1.1 there is no code for what a broker does not offer, and some send one of MQTT 5.
-    why = f"; {_MAY_NOT_TAKE}" if code == _UNSPECIFIED else ""
-    return StoreUnavailable(f"{address}: the broker refused the connection: {error}{why}")
+    reason = f"; {_MAY_NOT_TAKE}" if code == _UNSPECIFIED else ""
+    return StoreUnavailable(f"{address}: the broker refused the connection: {error}{reason}")

@@ -256,7 +256,7 @@ class LearnedLimits:
         ``is_named``: it gave another reason, such as that it ends.
         """
         self._stated = BrokerLimits()
-        largest = max((one.size for one in under_way), default=0)
+        largest = max((message.size for message in under_way), default=0)
         if was_too_large and largest:
             self.refuse(largest)
             return
@@ -264,9 +264,9 @@ class LearnedLimits:
             self._under_way = max(1, min(self._under_way, len(under_way)) // 2)
             self._under_way_again_at = self._steady_seconds() + LAST_PAUSE_SECONDS
         self._lost |= {
-            one.topic: (one.size, _digest(one.payload))
-            for one in under_way
-            if one.size > LEAST_BYTES
+            message.topic: (message.size, _digest(message.payload))
+            for message in under_way
+            if message.size > LEAST_BYTES
         }
         is_proof = alone and self._was_small_taken and self.is_suspect(largest)
         if largest > max(self._taken, LEAST_BYTES) and not is_named:

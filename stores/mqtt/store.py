@@ -9,9 +9,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import msgspec
+from typing_extensions import override
 
 from contract.errors import StoreForbidden
 from contract.topics import document_topic
+from stores.base import Store
 from stores.document_names import check_names
 from stores.json_documents import demand_version, digest, touched
 from stores.mqtt.beats import BrokerHeartbeats, LastWill
@@ -32,7 +34,7 @@ _SHOWN_AFTER_SECONDS = (0.0, 0.3)
 """A document that is not shown is published once more: brokers may store later than they answer."""
 
 
-class MqttStore:
+class MqttStore(Store):
     """Documents as retained messages, all over one connection.
 
     With ``node`` the broker is left a last will: that the agent of this node is gone. ``to_be`` is
@@ -69,9 +71,6 @@ class MqttStore:
         self._documents = BrokerDocuments(self._connection, shows_flags=mqtt.protocol == "5")
         self._heartbeats = BrokerHeartbeats(self._connection, will)
         self.refusals = self._heartbeats.refusals
-        self.beat = self._heartbeats.beat
-        self.beats = self._heartbeats.beats
-        self.forget_beat = self._heartbeats.forget
         self.channel = MqttChannel(self._connection, self.refusals)
         self._writing: dict[str, asyncio.Lock] = {}
         self._names_refusals = mqtt.protocol == "5"
@@ -81,21 +80,22 @@ class MqttStore:
         self._proven_in: Session | None = None
 
     @property
+    @override
     def largest_document(self) -> int | None:
-        """See ``Store``."""
         return self._connection.learned.largest_document
 
+    @override
     async def get(self, namespace: str, name: str) -> Document | None:
-        """See ``Store``."""
         check_names(namespace, name)
         return await self._get(document_topic(namespace, name))
 
+    @override
     async def list(self, selection: Selection) -> tuple[Document, ...]:
-        """See ``Store``."""
         filters = selected_topics(selection)
-        found = await self._documents.read(filters)
-        return tuple(one for one in found.values() if selection.fits(one.labels))
+        documents = await self._documents.read(filters)
+        return tuple(document for document in documents.values() if selection.fits(document.labels))
 
+    @override
     async def put(self, document: Document, *, expected: str | None = None) -> str:
         """See ``Store``. A broker compares nothing: between the look and the write is a moment."""
         check_names(document.namespace, document.name)
@@ -108,13 +108,14 @@ class MqttStore:
             await self._publish(topic, payload, version)
         return version
 
+    @override
     async def put_shown(self, document: Document, *, expected: str | None = None) -> Document:
         """See ``Store``. A broker keeps what it is sent."""
         version = await self.put(document, expected=expected)
         return msgspec.structs.replace(document, version=version)
 
+    @override
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
-        """See ``Store``."""
         check_names(namespace, name)
         topic = document_topic(namespace, name)
         async with self._alone(topic):
@@ -122,19 +123,34 @@ class MqttStore:
                 demand_version(topic, current, expected)
             await self._connection.publish(topic, b"", retain=True)
 
+    @override
     def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
         """See ``Store``. Of changes that come faster than they are taken the last one is shown."""
         return self._documents.follow(selection)
 
-    def usage(self, node: str) -> None:  # noqa: ARG002
+    @override
+    def usage(self, node: str) -> None:
         """See ``Store``. A broker knows nothing of pods."""
         return
 
+    @override
     async def dry_run_beat(self, node: str) -> None:
         """See ``Store``. Nothing is in the way of a beat."""
 
+    @override
+    async def beat(self, beat: Beat) -> None:
+        await self._heartbeats.beat(beat)
+
+    @override
+    async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
+        return await self._heartbeats.beats(node)
+
+    @override
+    async def forget_beat(self, node: str) -> None:
+        await self._heartbeats.forget(node)
+
+    @override
     async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
-        """See ``Store``."""
         del expected  # a broker compares nothing
         check_names(namespace, name)
         topic = document_topic(namespace, name)
@@ -143,18 +159,20 @@ class MqttStore:
             if document is not None:
                 await self._connection.publish(topic, encode(touched(document)), retain=True)
 
+    @override
     async def writer(self, namespace: str, name: str) -> LastWriter | None:
         """See ``Store``. A broker does not name the writer."""
         check_names(namespace, name)
         return None
 
+    @override
     async def other_writer(self, namespace: str, name: str) -> LastWriter | None:
         """See ``Store``. A message has no writer's name."""
         check_names(namespace, name)
         return None
 
+    @override
     async def close(self) -> None:
-        """See ``Store``."""
         await self._heartbeats.close()
         await self._connection.close()
 

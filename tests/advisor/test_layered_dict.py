@@ -28,7 +28,7 @@ def test_it_is_a_dictionary(
     plain, found = dict(base), layered(base)
     copies: list[tuple[LayeredDict[int], dict[str, int]]] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layered_dict, "_MOST_CHANGES", most)
+        patch.setattr(layered_dict, "_MAX_CHANGES", most)
         for what, key, value in steps:
             if what == "set":
                 plain[key] = found[key] = value

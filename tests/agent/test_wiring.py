@@ -25,9 +25,6 @@ async def test_a_collector_that_started_again_receives_each_report_once(tmp_path
         node_name="node-1", store=f"directory:{tmp_path / 'store'}", state_dir=tmp_path / "state"
     )
     driver = Driver(FoundLibrary(tmp_path / "libdcmi.so", (), ()), lambda: 0)
-    collecting = AgentParts(
-        configuration, open_store(configuration.store), driver, lambda: 0
-    ).collecting
     parts = AgentParts(configuration, open_store(configuration.store), driver, lambda: 0)
     received: list[int] = []
 

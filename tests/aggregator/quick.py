@@ -15,5 +15,5 @@ QUICK_SECONDS = 0.5
 if __name__ == "__main__":
     directory_mark.PERIOD_SECONDS = QUICK_SECONDS
     listing.IDENTITY_SECONDS = QUICK_SECONDS
-    unread_heartbeats.SHORTEST_MS = 3000
+    unread_heartbeats.MIN_UNREAD_MS = 3000
     main()

@@ -32,7 +32,7 @@ class Both:
     def take_over(self, at: float) -> set[str]:
         """Make the follower the leader; return the names of the documents that it then changes."""
         before = dict(self.leader.outputs)
-        self.follower.pipeline.restore(self.stored())
+        self.follower.pipeline.restore_documents(self.stored())
         self.follower.pipeline.step(instant(at))
         self.follower.write(instant(at))
         after = self.follower.outputs

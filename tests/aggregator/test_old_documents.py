@@ -61,7 +61,7 @@ def test_it_neither_ends_nor_hides_a_fault_that_was_reported_before() -> None:
     assert bench.statuses() == {"n1": "UnHealthy"}
     # The operator's way out, also where its NodeD writes it again before anybody looked.
     gone = v5(1)
-    bench.pipeline.observe(bench.nodes, Deleted(gone.namespace, gone.name), instant(0))
+    bench.pipeline.observe_event(bench.nodes, Deleted(gone.namespace, gone.name), instant(0))
     bench.put(v5(2))
     assert bench.servers() == {}
 

@@ -62,8 +62,8 @@ class Soak:
         self.aggregator = Aggregator(configuration, stores, history, Always(""), clock=self.now)
         pipeline, faults = self.aggregator.pipeline, self.aggregator.public_faults
         self.devices, self.servers = pipeline.sources[0].watches
-        pipeline.observe(self.devices, DocumentsListed(()), self.now())
-        pipeline.observe(self.servers, DocumentsListed(()), self.now())
+        pipeline.observe_event(self.devices, DocumentsListed(()), self.now())
+        pipeline.observe_event(self.servers, DocumentsListed(()), self.now())
         for name, data in (
             (
                 separation_documents.POLICY_NAME,
@@ -103,7 +103,9 @@ class Soak:
         aggregator.plugins.views()
 
     def device(self, node: str, data: dict[str, str]) -> None:
-        self.aggregator.pipeline.observe(self.devices, Changed(report(node, data)), self.now())
+        self.aggregator.pipeline.observe_event(
+            self.devices, Changed(report(node, data)), self.now()
+        )
 
     def come(self, node: str) -> None:
         """Add a node with every kind of object that can refer to a node."""
@@ -136,7 +138,7 @@ class Soak:
         when = T0 + int(self.seconds)
         self.device(node, config(bad, unhealthy=(2, 3), update_time=when) | switch)
         server = node_report(node, [], "UnHealthy")
-        self.aggregator.pipeline.observe(self.servers, Changed(server), self.now())
+        self.aggregator.pipeline.observe_event(self.servers, Changed(server), self.now())
 
     def go(self, node: str) -> None:
         cluster_state, listed_nodes = self.aggregator.cluster_state, self.aggregator._listed_nodes
@@ -145,7 +147,7 @@ class Soak:
             (self.devices, report(node, {})),
             (self.servers, node_report(node, [], "")),
         ):
-            pipeline.observe(watch, Deleted(gone.namespace, gone.name), self.now())
+            pipeline.observe_event(watch, Deleted(gone.namespace, gone.name), self.now())
         listed_nodes(cluster_state.observe_pods(0, Update(f"pod-{node}", None)))
         listed_nodes(cluster_state.observe_jobs(0, Update(f"group-{node}", None)))
         listed_nodes(cluster_state.observe_nodes(0, Update(node, None)))

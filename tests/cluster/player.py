@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from typing_extensions import override
+
 from aggregator import process
 from aggregator.config import AggregatorConfiguration
 from tests.cluster import steps, wire
@@ -198,8 +200,8 @@ class Player(RecordingPlayer):
         """Let so much time pass from now on."""
         await self.until(self._loop.time() - self._begin + seconds)
 
+    @override
     async def do(self, step: Mapping[str, Any]) -> None:
-        """See ``RecordingPlayer``."""
         step = dict(step)
         match step["do"]:
             case "restart-aggregator":

@@ -9,11 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import grpc
+from typing_extensions import override
 
 from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from tests.cluster import steps, wire
 from tests.cluster.grpc_server import Refused
-from tests.cluster.player import LABEL, OURS, Played, Sent, Shown
+from tests.cluster.player import LABEL, OURS, Played, Sent, Services, Shown
 from tests.cluster.recorded import last_ms
 from tests.parts.deadlines import patience, time_passes, wait_until
 
@@ -68,14 +69,14 @@ def install_volcano(plane: ControlPlane) -> None:
         wait_until(partial(_is_served, plane, path), f"{plural} are served")
 
 
-class Network:
+class Network(Services):
     """The services of an aggregator that listens on ``address``, without TLS."""
 
     def __init__(self, address: str) -> None:
         self._channel = grpc.aio.insecure_channel(address)
 
+    @override
     async def call(self, method: str, request: dict[str, Any]) -> dict[str, Any]:
-        """See ``Services``."""
         ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
         try:
             answer = await ask(
@@ -85,10 +86,10 @@ class Network:
             raise Refused(error.code(), error.details() or "") from error
         return wire.answer(method, answer)
 
+    @override
     async def subscribe(
         self, method: str, request: dict[str, Any]
     ) -> AsyncIterator[dict[str, Any]]:
-        """See ``Services``."""
         ask: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = self._channel.unary_stream(method)
         try:
             async for message in ask(wire.request(method, request)):

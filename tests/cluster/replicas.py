@@ -8,6 +8,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
 from aggregator import daemon, process
 from tests.cluster.grpc_server import MemoryServer
 from tests.cluster.pausing import Pauses
@@ -80,8 +82,8 @@ class Replicas(Cluster):
         await self.pass_time(seconds)
         return replica
 
+    @override
     async def until(self, seconds: float) -> None:
-        """See ``Player``."""
         await super().until(seconds)
         for replica in self._replicas:
             if replica.life is not None and replica.life.done():

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from typing_extensions import override
 
 from advisor.checks.ended_vcjobs import EndedJob, EndedJobs, FaultUnder
 from advisor.report import ElasticAdvice
@@ -146,8 +147,8 @@ class _Half(_Around):
         self.causes: list[Cause] = []
         self.removals = 0
 
+    @override
     async def patch(self, _namespace: str, _name: str, patch: list[dict[str, Any]]) -> str:
-        """See ``VcJobs``."""
         if patch[1]["path"] == "/metadata/annotations/npu-vigil~1elastic-cause":
             cause = read_cause({CAUSE: patch[1].get("value", "null")})
             self.causes += [] if cause is None else [cause]

@@ -102,7 +102,7 @@ def test_malformed_payload_is_counted_and_named(
     assert status == 200
     assert page["node"]["state"] == "rejected"
     (one,) = page["node"]["rejected"]
-    assert "is no document" in one["reason"]
+    assert "is not a valid document" in one["reason"]
     assert set(on_broker(node)) == {"node-1"}
 
     problems = "npu_vigil_fault_configuration_problems"

@@ -34,7 +34,8 @@ class _Task(NamedTuple):
     group: str
     title: str
     path: str
-    edit: Edit
+    source: str
+    """The whole changed file."""
     tests: list[str]
 
 
@@ -48,8 +49,11 @@ def _begin(folder: str) -> None:
 
 
 def _run(task: _Task) -> tuple[_Task, Outcome]:
-    source = task.edit.apply((ROOT / task.path).read_text(encoding="utf-8"))
-    return task, _copy.run(task.path, source, task.tests)
+    return task, _copy.run(task.path, task.source, task.tests)
+
+
+def _changed(path: str, edit: Edit) -> str:
+    return edit.apply((ROOT / path).read_text(encoding="utf-8"))
 
 
 def _run_all(tasks: Sequence[_Task], workers: int) -> list[tuple[_Task, Outcome]]:
@@ -76,7 +80,7 @@ def _defects(workers: int, names: Sequence[str]) -> int:
             continue
         place = locate(defect)
         tests = chooser.tests(place.path, place.ran)
-        tasks.append(_Task("defects", defect.breaks, place.path, place.edit, tests))
+        tasks.append(_Task("defects", defect.breaks, place.path, _changed(*place[:2]), tests))
     results = _run_all(tasks, workers)
     missed = [task.title for task, outcome in results if outcome.noticed_by is None]
     print(f"{len(results) - len(missed)} of {len(results)} defects are noticed")
@@ -96,7 +100,15 @@ def _mutants(count: int, seed: int, workers: int) -> int:
     for site in rest:
         title = f"{site.path}:{site.line} {site.scope or 'module'}, {site.kind} {site.number}: "
         tests = chooser.tests(site.path, site.ran)
-        tasks.append(_Task(groups[site], title + site.before[:160], site.path, site.edit, tests))
+        tasks.append(
+            _Task(
+                groups[site],
+                title + site.before[:160],
+                site.path,
+                _changed(site.path, site.edit),
+                tests,
+            )
+        )
     results = _run_all(tasks, workers)
     survived = [task for task, outcome in results if outcome.noticed_by is None]
     print(f"\nseed {seed}; {len(drawn)} places, {len(drawn) - len(rest)} of them equivalent")

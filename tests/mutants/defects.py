@@ -39,7 +39,7 @@ DEFECTS = (
     Defect(
         "invariant 1: a document is written without being decoded by its reader's rules",
         "DocumentPublisher._write",
-        "self._callbacks.verify(write.document)",
+        "self._published.verify(write.document)",
         "pass",
     ),
     Defect(
@@ -50,9 +50,9 @@ DEFECTS = (
     ),
     Defect(
         "invariant 3: a source that gives no answer counts as one that answers",
-        "_apply",
-        "replace(known, blind=known.blind | {item.source: blindness})",
-        "known",
+        "_source_blind",
+        "replace(current, blind=current.blind | {item.source: blindness})",
+        "current",
     ),
     Defect(
         "invariant 4: a bad configuration of faults replaces the good one",
@@ -74,7 +74,7 @@ DEFECTS = (
     ),
     Defect(
         "invariant 6: a decision reads a clock instead of the time that it gets",
-        "observe",
+        "claim_after_read",
         "now_ms - other.beaten_at_ms",
         "__import__('time').time() * 1000 - other.beaten_at_ms",
     ),
@@ -116,7 +116,7 @@ DEFECTS = (
     ),
     Defect(
         "decision 5: of two agents with one node name, both give way",
-        "observe",
+        "claim_after_read",
         "beats and identity(holder) < identity(other.holder)",
         "False",
     ),
@@ -159,7 +159,7 @@ DEFECTS = (
     Defect(
         "decision 12: a document of one node counts for other nodes, too",
         "split_foreign",
-        "one.node == owner.node",
+        "report.node == owner.node",
         "True",
     ),
     Defect(
@@ -195,7 +195,7 @@ DEFECTS = (
     Defect(
         "decision 18: faults stay at an id that the driver gave to another chip",
         "listed",
-        "found.moved.get(subject.id, subject.id)",
+        "comparison.moved.get(subject.id, subject.id)",
         "subject.id",
     ),
     Defect(
@@ -207,8 +207,8 @@ DEFECTS = (
     Defect(
         "decision 20: the health word of a chip without events judges no code",
         "_health_read",
-        "all_judged_again(known, 'the health word was read', context)",
-        "known",
+        "all_judged_again(current, 'the health word was read', context)",
+        "current",
     ),
     Defect(
         "decision 21: what a directory lacks counts as deleted",

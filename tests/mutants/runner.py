@@ -31,6 +31,8 @@ _RUN_SECONDS = 240.0
 """The deadline of all tests for one mutant."""
 
 _POLL_SECONDS = 0.02
+_NOT_IMPORTED = " (it could not be imported)"
+_NONE_BEGAN = "no test could begin"
 _CONTROL = "tests/pacing/test_backoff.py"
 
 _PACKAGES = (
@@ -82,22 +84,31 @@ class Copy:
             shutil.copy2(ROOT / path, target, follow_symlinks=False)
         # The commands of the environment, which tests start, are the same.
         (folder / ".venv").symlink_to(Path(sys.prefix))
-        noticed_by = self._run([_CONTROL])
-        if noticed_by is not None:
+        failed, text = self._run([_CONTROL])
+        if failed is not None:
             log = (folder / "run.log").read_text(encoding="utf-8")
-            raise RunFailed(f"without a change: {noticed_by}\n{log}")
+            raise RunFailed(f"without a change: {text}\n{log}")
 
     def run(self, path: str, source: str, tests: Sequence[str]) -> Outcome:
-        """Run the tests in their order, up to the first that fails, with another ``source``."""
+        """Run the tests in their order, up to the first that notices another ``source``.
+
+        A test that fails without the change as well has noticed nothing, as on a busy machine.
+        """
         begin = time.monotonic()
         changed = self._folder / path
         original = changed.read_bytes()
-        self._write(changed, source.encode())
-        try:
-            noticed_by = self._run(tests)
-        finally:
-            self._write(changed, original)
-        return Outcome(noticed_by, len(tests), time.monotonic() - begin)
+        rest = tests
+        while True:
+            self._write(changed, source.encode())
+            try:
+                failed, text = self._run(rest)
+            finally:
+                self._write(changed, original)
+            if failed is None or failed not in rest or self._run([failed])[0] is None:
+                return Outcome(text, len(tests), time.monotonic() - begin)
+            rest = rest[rest.index(failed) + 1 :]
+            if not rest:
+                return Outcome(None, len(tests), time.monotonic() - begin)
 
     def _write(self, path: Path, source: bytes) -> None:
         path.write_bytes(source)
@@ -105,7 +116,8 @@ class Copy:
         self._changes += 1
         os.utime(path, (1e9 + self._changes, 1e9 + self._changes))
 
-    def _run(self, tests: Sequence[str]) -> str | None:
+    def _run(self, tests: Sequence[str]) -> tuple[str | None, str | None]:
+        """Return the test that failed, and how to name it; ``None`` and ``None`` without one."""
         result = self._folder / "result.jsonl"
         result.unlink(missing_ok=True)
         child = os.fork()
@@ -124,11 +136,11 @@ class Copy:
         lines = [json.loads(line) for line in result.read_text().splitlines()]
         failed = [name for event, name in lines if event == "failed"]
         if failed:
-            return str(failed[0])
+            return failed[0].removesuffix(_NOT_IMPORTED), failed[0]
         if pid and os.waitstatus_to_exitcode(status) == 0:
-            return None
+            return None, None
         begun = [name for event, name in lines if event == "begun"]
-        return f"{begun[-1]} (it did not end)" if begun else "no test could begin"
+        return (begun[-1], f"{begun[-1]} (it did not end)") if begun else ("", _NONE_BEGAN)
 
 
 def import_packages() -> None:
@@ -156,7 +168,7 @@ class _Notes:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self._note("failed", f"{report.nodeid} (it could not be imported)")
+            self._note("failed", report.nodeid + _NOT_IMPORTED)
 
 
 def _pytest(folder: Path, result: Path, tests: Sequence[str]) -> None:

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from pacing.waiting import is_set_within, result_of
-from tests.parts.deadlines import patience
 
 
 async def test_a_wait_ends_with_the_event_or_with_its_time() -> None:
@@ -61,7 +60,7 @@ async def test_work_is_cancelled_by_an_error_meanwhile_and_with_its_caller() -> 
     with pytest.raises(LookupError):
         await result_of(work("given up"), 1.0, give_up)
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(patience(5)):
+        async with asyncio.timeout(5):
             await result_of(work("too late"), 10.0, lambda: None)
     await asyncio.sleep(0)
     assert cancelled == ["given up", "too late"]

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from collectors.base import AgentOptions, CollectorContext
+from typing_extensions import override
+
+from collectors.base import AgentOptions, CollectorContext, SavedState
 from dcmi_shim.library.discovery import VendorPaths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from collectors.base import SavedState, Show, Sink, WallClock
+    from collectors.base import Show, Sink, WallClock
     from contract.observation import Subject
     from dcmi_shim.interface import ChipDriver
 
 
-class SavedInMemory:
+class SavedInMemory(SavedState):
     """The saved state of a collector, in memory."""
 
     def __init__(self, content: bytes | None = None) -> None:
         self.content = content
 
+    @override
     def read(self) -> bytes | None:
-        """See ``SavedState``."""
         return self.content
 
+    @override
     def write(self, content: bytes) -> None:
-        """See ``SavedState``."""
         self.content = content
 
 

@@ -171,6 +171,8 @@ class ControlPlane:
         """Return options for an API server on this machine, without controllers."""
         return (
             "--bind-address=127.0.0.1",
+            # It would look for a default route, which not every machine has. Nobody connects there.
+            "--advertise-address=192.0.2.1",
             # No controller makes the service accounts that it would demand of every pod.
             "--disable-admission-plugins=ServiceAccount",
         )

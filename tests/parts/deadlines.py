@@ -21,10 +21,16 @@ import time
 from typing import TYPE_CHECKING, TypeVar, overload
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
-_STEP_SECONDS = 0.02
+_FIRST_STEP_SECONDS = 0.005
+_LAST_STEP_SECONDS = 0.1
+_GROWTH = 1.25
 _Result = TypeVar("_Result")
+
+
+class TooLate(AssertionError):
+    """The event that a test waits for did not come in time."""
 
 
 def patience_factor(text: str) -> float:
@@ -47,16 +53,19 @@ def wait_until(
     reached: Callable[[], _Result],
     event: str | Callable[[], object] = "what the test waits for",
     seconds: float = 20.0,
-    step_seconds: float = _STEP_SECONDS,
+    step_seconds: float | None = None,
 ) -> _Result:
     """Wait until ``reached`` returns a true value, and return that.
 
-    Fails after ``seconds`` with the name of the event, or with what ``event`` returns then.
+    Raises ``TooLate`` after ``seconds``, with the name of the event or with what ``event`` returns
+    then. It looks every ``step_seconds``; without them soon at first, and later less often.
     """
     give_up = time.monotonic() + patience(seconds)
+    steps = _steps(step_seconds)
     while not (result := reached()):
-        assert time.monotonic() < give_up, _late(event, seconds)
-        time.sleep(step_seconds)
+        if time.monotonic() >= give_up:
+            raise TooLate(_late(event, seconds))
+        time.sleep(next(steps))
     return result
 
 
@@ -65,20 +74,20 @@ async def until(
     reached: Callable[[], Awaitable[_Result]],
     event: str | Callable[[], object] = ...,
     seconds: float = ...,
-    step_seconds: float = ...,
+    step_seconds: float | None = ...,
 ) -> _Result: ...
 @overload
 async def until(
     reached: Callable[[], _Result],
     event: str | Callable[[], object] = ...,
     seconds: float = ...,
-    step_seconds: float = ...,
+    step_seconds: float | None = ...,
 ) -> _Result: ...
 async def until(
     reached: Callable[[], Awaitable[_Result] | _Result],
     event: str | Callable[[], object] = "what the test waits for",
     seconds: float = 20.0,
-    step_seconds: float = _STEP_SECONDS,
+    step_seconds: float | None = None,
 ) -> _Result:
     """Wait in a coroutine until ``reached`` returns, or is awaited to, a true value; return that.
 
@@ -86,13 +95,15 @@ async def until(
     """
     clock = asyncio.get_running_loop().time
     give_up = clock() + patience(seconds)
+    steps = _steps(step_seconds)
     while True:
         answer = reached()
         result: _Result = await answer if inspect.isawaitable(answer) else answer
         if result:
             return result
-        assert clock() < give_up, _late(event, seconds)
-        await asyncio.sleep(step_seconds)
+        if clock() >= give_up:
+            raise TooLate(_late(event, seconds))
+        await asyncio.sleep(next(steps))
 
 
 async def until_succeeds(
@@ -103,13 +114,23 @@ async def until_succeeds(
     """Repeat work until it raises none of the errors that pass; return its result."""
     clock = asyncio.get_running_loop().time
     give_up = clock() + patience(seconds)
+    steps = _steps(None)
     while True:
         try:
             return await work()
         except passing:
             if clock() >= give_up:
                 raise
-        await asyncio.sleep(_STEP_SECONDS)
+        await asyncio.sleep(next(steps))
+
+
+def _steps(seconds: float | None) -> Iterator[float]:
+    """Yield the pauses between two looks: a slow machine has no time for many in vain."""
+    step = _FIRST_STEP_SECONDS if seconds is None else seconds
+    while True:
+        yield step
+        if seconds is None:
+            step = min(step * _GROWTH, _LAST_STEP_SECONDS)
 
 
 def _late(event: str | Callable[[], object], seconds: float) -> str:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from tests.parts.deadlines import wait_until
+from tests.parts.deadlines import TooLate, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -138,7 +138,7 @@ def leftovers(folder: Path, seconds: float) -> list[str]:
                 left.append(f"process {process.info['pid']}: {' '.join(words[:-1])}")
         return not left
 
-    with contextlib.suppress(AssertionError):
+    with contextlib.suppress(TooLate):
         wait_until(is_clean, "nothing is left", seconds)
     return left
 
@@ -197,7 +197,7 @@ class Running:
 
         try:
             wait_until(is_decided, lambda: f"{self._name} is up:\n{self._log_tail()}", seconds)
-        except AssertionError as error:
+        except TooLate as error:
             raise PartFailed(str(error)) from None
         if self.status is not None and not is_up():
             raise PartFailed(f"{self._name} ended with {self.status}:\n{self._log_tail()}")

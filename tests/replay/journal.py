@@ -10,8 +10,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from agent.journal.file import FILE_NAME, JournalFile
-from agent.journal.journal import JournalStatus
 from agent.journal.rows import JournalRow, RowKind
+from contract.pages.agent_status import JournalStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

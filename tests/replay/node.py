@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
+from typing_extensions import override
 
 from agent.config import AgentConfiguration
 from collectors.bmc import BmcSection
@@ -33,8 +34,8 @@ from tests.replay.player import Player
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from agent.pages.status import AgentStatus
     from collectors.base import Collector
+    from contract.pages.agent_status import AgentStatus
 
 STARTED_MS = 1_795_262_000_000
 _DIED = "SIGKILL"
@@ -95,8 +96,8 @@ class NodePlayer(Player):
             patch.setattr("agent.collector_setup.COLLECTORS", _of_recordings())
             yield
 
+    @override
     async def do(self, step: Mapping[str, Any]) -> None:
-        """See ``RecordingPlayer``."""
         step = dict(step)
         match step["do"]:
             case "bmc" | "bmc-hang" | "bmc-error":

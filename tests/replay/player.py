@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
+from typing_extensions import override
 
 from agent.config import AgentConfiguration
 from agent.daemon import Agent
@@ -134,8 +135,8 @@ class Player(RecordingPlayer):
     def _wall_clock(self) -> int:
         return self._started_ms + self.at_ms
 
+    @override
     async def do(self, step: Mapping[str, Any]) -> None:
-        """See ``RecordingPlayer``."""
         step = dict(step)
         match step["do"]:
             case "start-agent":

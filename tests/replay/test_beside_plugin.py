@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agent.config import AgentConfiguration
-    from agent.pages.status import AgentStatus
+    from contract.pages.agent_status import AgentStatus
 
 FAULT = "80E01801"
 CODES = "dcmi_get_device_errorcode_v2"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typing_extensions import override
 
 from agent.config import AgentConfiguration
 from contract.codes.storage_faults import CODES
@@ -39,8 +40,8 @@ class StoragePlayer(NodePlayer):
         self.is_away = False
         self.posted: list[tuple[int, PublicFault]] = []
 
+    @override
     async def do(self, step: Mapping[str, Any]) -> None:
-        """See ``RecordingPlayer``."""
         if step["do"] == "fault-service":
             self.is_away = step["action"] == "stop"
         await super().do(step)

@@ -44,7 +44,7 @@ NONE = {"objects", "cluster", "channel", "leader_lease", "leader_lock", "mark"}
 
 
 async def test_every_part_of_a_store_is_read_or_refused(tmp_path: Path) -> None:
-    parts = {name for name in vars(Store) if not name.startswith("_")}
+    parts = {name for name in (*vars(Store), *Store.__annotations__) if not name.startswith("_")}
     assert parts == READS | NONE | WRITES.keys()
     inner = DirectoryStore(f"directory:{tmp_path}", tmp_path)
     own = {name for name, _ in inspect.getmembers(ReadOnly(inner)) if not name.startswith("_")}

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from contract.refusal import Reason
-from stores.refusals import MOST_PLACES, Refusals, Refused
+from stores.refusals import MAX_PLACES, Refusals, Refused
 
 if TYPE_CHECKING:
     import pytest
@@ -68,14 +68,14 @@ def test_places_without_end_are_counted_and_not_remembered(
 ) -> None:
     clock = Clock()
     refusals = Refusals(clock)
-    for number in range(3 * MOST_PLACES):
+    for number in range(3 * MAX_PLACES):
         refusals.refuse(f"place {number}", Reason.UNREADABLE, "bad")
-    assert (len(refusals.now), len(caplog.records)) == (MOST_PLACES, MOST_PLACES)
-    assert refusals.counts == {Reason.UNREADABLE: 3 * MOST_PLACES}
+    assert (len(refusals.now), len(caplog.records)) == (MAX_PLACES, MAX_PLACES)
+    assert refusals.counts == {Reason.UNREADABLE: 3 * MAX_PLACES}
     refusals.keep(lambda _: False)
     refusals.refuse("one more", Reason.UNREADABLE, "bad")
-    assert len(caplog.records) == MOST_PLACES, "the log names no further ones in this minute"
+    assert len(caplog.records) == MAX_PLACES, "the log names no further ones in this minute"
     refusals.accept("one more")
     clock.now_ms = 61_000
     refusals.refuse("one more", Reason.UNREADABLE, "bad")
-    assert len(caplog.records) == MOST_PLACES + 1
+    assert len(caplog.records) == MAX_PLACES + 1

@@ -11,8 +11,10 @@ from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
+from contract.pages.agent_status import AgentStatus
 from tests.parts.deadlines import patience
 from tests.parts.verbs import run_verb
+from tests.vigil.answers import page, whole
 
 if TYPE_CHECKING:
     import queue
@@ -20,25 +22,28 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 AT_MS = 1_795_469_669_290
-AGENT: dict[str, Any] = {
-    "node": "node-1",
-    "at_ms": AT_MS,
-    "version": "9.9",
-    "chips": [{"chip": 3, "device": "Ascend910-3", "level": "SeparateNPU", "blind": []}],
-    "faults": [
-        {
-            "subject": "chip 3",
-            "device": "Ascend910-3",
-            "code": "80E18402",
-            "level": "SeparateNPU",
-            "since_ms": AT_MS - 200_000,
-        }
-    ],
-    "driver": {},
-    "publications": [],
-    "heartbeat": {"interval_seconds": 5.0},
-    "a_field_of_a_later_release": {"x": 1},
-}
+AGENT: dict[str, Any] = whole(
+    AgentStatus,
+    {
+        "node": "node-1",
+        "at_ms": AT_MS,
+        "version": "9.9",
+        "chips": [{"chip": 3, "device": "Ascend910-3", "level": "SeparateNPU", "blind": []}],
+        "faults": [
+            {
+                "subject": "chip 3",
+                "device": "Ascend910-3",
+                "code": "80E18402",
+                "level": "SeparateNPU",
+                "since_ms": AT_MS - 200_000,
+            }
+        ],
+        "driver": {},
+        "publications": [],
+        "heartbeat": {"interval_seconds": 5.0},
+        "a_field_of_a_later_release": {"x": 1},
+    },
+)
 LEADER = {"at_ms": AT_MS, "leader": {"role": "leader", "leads": True, "holder": "a"}}
 
 
@@ -61,10 +66,11 @@ class _SocketServer(_Server):
 class Stand:
     """A server that gives one answer to everything, or with ``answers`` one for each path.
 
-    It listens on the socket ``path``, else on a free port. An answer waits until ``pause`` is set;
-    ``raw`` replaces it by bytes that may be no HTTP. ``asked`` are the paths so far, ``sent`` the
-    headers of the last request. With ``events`` there is a stream, which sends what is put into it;
-    ``None`` ends the stream. ``refused_tokens`` get 401, after ``on_refusal`` was called.
+    ``answers`` are completed, see ``page``. It listens on the socket ``path``, else on a free port.
+    An answer waits until ``pause`` is set; ``raw`` replaces it by bytes that may be no HTTP.
+    ``asked`` are the paths so far, ``sent`` the headers of the last request. With ``events`` there
+    is a stream, which sends what is put into it; ``None`` ends the stream. ``refused_tokens`` get
+    401, after ``on_refusal`` was called.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -100,7 +106,10 @@ class Stand:
                 status, body = stand.status, stand.body
                 if stand.answers:
                     found = stand.answers.get(self.path)
-                    status, body = 404 if found is None else 200, json.dumps(found).encode()
+                    status, body = (
+                        404 if found is None else 200,
+                        json.dumps(page(self.path, found)).encode(),
+                    )
                 self.send_response(status)
                 self.send_header("Content-Length", str(stand.length or len(body)))
                 self.end_headers()

@@ -27,12 +27,12 @@ from contract.errors import DriverCallError, DriverCallStuck, DriverError, Store
 from contract.listed_chips import ListedChip
 from contract.observation import chip_subject
 from contract.operator_rules.fault_configuration import catalogue_of
+from contract.pages.agent_status import AgentStatus
 from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import VendorPaths, find_library
 from vigil.daemon_client import DaemonClient
 from vigil.driver_session import driver_session, first_answer
 from vigil.exit_status import ExitStatus, print_done, print_refusal
-from vigil.reports.answers import AgentAnswer
 from vigil.reports.status_report import STATUS
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def forget_chip(node: AgentPaths, name: str, *, is_meant: bool) -> ExitStatus:
 
 
 def _through_agent(
-    node: AgentPaths, name: str, status: AgentAnswer, *, is_meant: bool
+    node: AgentPaths, name: str, status: AgentStatus, *, is_meant: bool
 ) -> ExitStatus:
     if status.driver.family is None:
         return print_refusal(
@@ -189,10 +189,10 @@ def _would(name: str, codes: list[str]) -> ExitStatus:
     return print_done(f"{name} would be forgotten{held}; nothing was changed: add --yes")
 
 
-def _status(state_dir: Path) -> AgentAnswer | None:
+def _status(state_dir: Path) -> AgentStatus | None:
     """Return the status page of the agent that runs; ``None`` where none answers."""
     client = DaemonClient(f"unix:{state_dir / SOCKET_NAME}", _ANSWER_SECONDS)
     try:
-        return client.get(STATUS, AgentAnswer)
+        return client.get(STATUS, AgentStatus)
     except StoreUnavailable:
         return None

@@ -17,8 +17,8 @@ from contract.codes.levels import ChipLevel
 from contract.documents.device_info import MANUALLY_SEPARATE_KEY
 from contract.documents.isolation_request import (
     ISOLATION_ANNOTATION,
-    LONGEST_BY,
-    LONGEST_REASON,
+    MAX_BY_CHARACTERS,
+    MAX_REASON_CHARACTERS,
     IsolationRequest,
     encode_requests,
     read_requests,
@@ -54,11 +54,11 @@ class Isolation:
 
     def __post_init__(self) -> None:
         if self.by and not (
-            0 < len(self.reason) <= LONGEST_REASON
+            0 < len(self.reason) <= MAX_REASON_CHARACTERS
             and self.reason.isprintable()
             and self.reason.strip()
         ):
-            what = f"must be 1 to {LONGEST_REASON} printable characters on one line"
+            what = f"must be 1 to {MAX_REASON_CHARACTERS} printable characters on one line"
             raise ConfigurationError("command line", [Problem("--reason", what)])
 
     @property
@@ -73,7 +73,7 @@ def stated_name() -> str:
         user = os.environ.get("SUDO_USER") or getpass.getuser()
     except (KeyError, OSError):
         user = f"user {os.geteuid()}"
-    name = f"{user}@{socket.gethostname()}"[:LONGEST_BY]
+    name = f"{user}@{socket.gethostname()}"[:MAX_BY_CHARACTERS]
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
 
 from contract.codes.reference import CodeKind, text_of_level
 from contract.errors import ConfigurationError, Problem
+from contract.pages.agent_status import AgentStatus
+from contract.pages.aggregator_status import LeaderPage
+from contract.pages.explanation import ExplainedNode
 from contract.pages.faults import FaultRule, FaultsPage
 from vigil.daemon_client import OtherNode, UnknownNode
-from vigil.reports.answers import AgentAnswer, LeaderAnswer, NodeAnswer
 from vigil.reports.status_report import (
     STATUS,
     BlindRow,
@@ -110,7 +112,7 @@ def explain_node(client: DaemonClient, node: str, part: str) -> NodeExplanation:
     Raises ``UnknownNode``, ``ConfigurationError`` for a part that the node lacks,
     ``StoreUnavailable`` where the daemon does not answer.
     """
-    answer = client.find(STATUS, AgentAnswer)
+    answer = client.find(STATUS, AgentStatus)
     if answer is not None:
         if answer.node != node:
             what = (
@@ -128,7 +130,7 @@ def report_of(client: DaemonClient, node: str | None) -> StatusReport:
     Raises ``UnknownNode`` for a node that it does not know, ``StoreUnavailable`` where it does
     not answer.
     """
-    answer = client.find(STATUS, AgentAnswer)
+    answer = client.find(STATUS, AgentStatus)
     if answer is not None:
         return of_agent(client.server, answer, node)
     if node is None:
@@ -143,15 +145,15 @@ def report_of(client: DaemonClient, node: str | None) -> StatusReport:
     return of_nodes(client, node, None, (found.node,), tuple(rows), facts)
 
 
-def _node_of(client: DaemonClient, node: str, otherwise: str = "") -> NodeAnswer:
-    found = client.find(f"/api/v1/nodes/{quote(node, safe='')}", NodeAnswer)
+def _node_of(client: DaemonClient, node: str, otherwise: str = "") -> ExplainedNode[Any]:
+    found = client.find(f"/api/v1/nodes/{quote(node, safe='')}", ExplainedNode[Any])
     if found is None:
         what = f"{otherwise}the aggregator at {client.server} knows no node of this name"
         raise UnknownNode(node, what)
     return found
 
 
-def _of_agent(client: DaemonClient, answer: AgentAnswer, part: str) -> NodeExplanation:
+def _of_agent(client: DaemonClient, answer: AgentStatus, part: str) -> NodeExplanation:
     server = client.server
     report = of_agent(server, answer, None)
     rules = _rules(client)
@@ -215,8 +217,8 @@ def _rules(client: DaemonClient) -> Mapping[tuple[str, str], tuple[FaultRule, ..
     return {(one.subject, one.code): one.rules for one in faults}
 
 
-def _of_aggregator(client: DaemonClient, answer: NodeAnswer, part: str) -> NodeExplanation:
-    about = client.get("/api/v1/leader", LeaderAnswer)
+def _of_aggregator(client: DaemonClient, answer: ExplainedNode[Any], part: str) -> NodeExplanation:
+    about = client.get("/api/v1/leader", LeaderPage)
     node = answer.node
     parts = tuple(one for one in parts_of(answer, part) if not part or is_meant(part, one.part))
     chips = [chip for chip in answer.chips if not part or is_meant(part, chip.chip)]
@@ -271,7 +273,7 @@ def _of_aggregator(client: DaemonClient, answer: NodeAnswer, part: str) -> NodeE
     )
 
 
-def parts_of(answer: NodeAnswer, part: str = "") -> Iterator[PartExplanation]:
+def parts_of(answer: ExplainedNode[Any], part: str = "") -> Iterator[PartExplanation]:
     """Yield the parts with something to explain; with ``part`` also chips that are well."""
     node = answer.node.node
     for chip in answer.chips:

@@ -9,10 +9,10 @@ import msgspec
 
 from contract.errors import StoreUnavailable
 from contract.observation import Subject
+from contract.pages.agent_status import AgentStatus
 from contract.pages.history import HistoryPage
 from contract.pages.subjects import subject_name
 from vigil.daemon_client import UnknownNode
-from vigil.reports.answers import AgentAnswer
 from vigil.reports.explanation import is_meant
 from vigil.reports.job_report import leader_of
 from vigil.reports.status_report import STATUS, agent_source, names_of, other_node
@@ -106,7 +106,7 @@ class DaemonHistory:
             raise UnknownNode(node, what)
 
     def _of_agent(self, node: str | None) -> Timeline:
-        answer = self._client.get(STATUS, AgentAnswer)
+        answer = self._client.get(STATUS, AgentStatus)
         if node not in (None, answer.node):
             raise other_node(self._client.server, answer, node)
         if self._client.find(f"{_PATH}?limit=1", msgspec.Raw) is None:

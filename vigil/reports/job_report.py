@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.errors import ConfigurationError, Problem
+from contract.pages.aggregator_status import ClusterStatePage, JobsPage, LeaderPage
 from contract.pages.faults import FaultsPage
-from vigil.reports.answers import ClusterStateAnswer, JobsAnswer, LeaderAnswer
 from vigil.reports.show import source_lines
 from vigil.reports.status_report import in_language, names_of, source_of
 from vigil.reports.times import since
@@ -17,8 +17,8 @@ from vigil.reports.wrapping import wrapped
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from contract.pages.aggregator_status import RankFaultDevice
     from vigil.daemon_client import DaemonClient
-    from vigil.reports.answers import DeviceAnswer
 
 _WHOLE = "-1"
 _CHIP = "NPU"
@@ -57,7 +57,7 @@ class JobReport(msgspec.Struct, frozen=True):
 
 def leader_of(client: DaemonClient) -> str | None:
     """Return which aggregator answers; ``None`` where it is none."""
-    found = client.find("/api/v1/leader", LeaderAnswer)
+    found = client.find("/api/v1/leader", LeaderPage)
     return None if found is None else source_of(found.leader)
 
 
@@ -71,9 +71,9 @@ def job_report(client: DaemonClient) -> JobReport:
     if source is None:
         what = f"{client.server} is no aggregator; only an aggregator knows this"
         raise ConfigurationError("command line", [Problem("--server", what)])
-    found = client.get("/api/v1/jobs", JobsAnswer)
+    found = client.get("/api/v1/jobs", JobsPage)
     types = _chip_types(client) if any(job.nodes for job in found.jobs) else {}
-    objects = client.get("/api/v1/cluster-state", ClusterStateAnswer).cluster_state.objects
+    objects = client.get("/api/v1/cluster-state", ClusterStatePage).cluster_state.objects
     pods = [one for one in objects if one.kind == "pods" and one.followed]
     not_known = [
         f"pods of {one.store} ({one.interrupted or 'they are not read yet'})"
@@ -126,7 +126,7 @@ def _chip_types(client: DaemonClient) -> dict[str, str]:
     return {one.node: one.subject.rpartition("-")[0] for one in faults if one.kind == "chip"}
 
 
-def _fault(node: str, one: DeviceAnswer, types: Mapping[str, str]) -> JobFault:
+def _fault(node: str, one: RankFaultDevice, types: Mapping[str, str]) -> JobFault:
     part = one.device_type if one.device_id == _WHOLE else f"{one.device_type} {one.device_id}"
     if one.device_type == _CHIP and node in types:
         part = f"{types[node]}-{one.device_id}"

@@ -15,21 +15,19 @@ from contract.codes.reference import CodeKind, describe_code, text_of_level
 from contract.counted import counted
 from contract.errors import ConfigurationError, Problem, quoted
 from contract.observation import Subject
+from contract.pages.agent_status import AgentStatus, HeldFaultStatus, PublicationStatus
+from contract.pages.aggregator_status import (
+    LeaderPage,
+    LeaderStatus,
+    LivenessPage,
+    NodesPage,
+    NodeStatus,
+)
 from contract.pages.faults import FaultsPage
+from contract.pages.readiness import ReadinessPage
 from contract.pages.subjects import subject_name
 from service.log.shortened import shortened
 from vigil.daemon_client import OtherNode
-from vigil.reports.answers import (
-    AgentAnswer,
-    AgentFault,
-    AgentPublication,
-    LeaderAnswer,
-    LeaderStateAnswer,
-    LivenessAnswer,
-    NodesAnswer,
-    NodeSummaryAnswer,
-    ReadinessAnswer,
-)
 from vigil.reports.times import ago
 
 if TYPE_CHECKING:
@@ -147,7 +145,7 @@ def same_code(given: str, code: str) -> bool:
         return given.strip() == code
 
 
-def of_agent(server: str, answer: AgentAnswer, node: str | None) -> StatusReport:
+def of_agent(server: str, answer: AgentStatus, node: str | None) -> StatusReport:
     """Return what an agent knows. Raises ``OtherNode`` for another node than its own."""
     if node not in (None, answer.node):
         raise other_node(server, answer, node)
@@ -217,7 +215,7 @@ def of_agent(server: str, answer: AgentAnswer, node: str | None) -> StatusReport
 
 def of_cluster(client: DaemonClient) -> StatusReport:
     """Return what an aggregator knows of all nodes. Raises ``StoreUnavailable``."""
-    nodes = client.get("/api/v1/nodes", NodesAnswer)
+    nodes = client.get("/api/v1/nodes", NodesPage)
     found = client.get("/api/v1/faults", FaultsPage)
     rows = tuple(_cluster_rows(found))
     return of_nodes(client, None, nodes.at_ms, nodes.nodes, rows)
@@ -227,7 +225,7 @@ def of_nodes(
     client: DaemonClient,
     name: str | None,
     at_ms: int | None,
-    chosen: Sequence[NodeSummaryAnswer],
+    chosen: Sequence[NodeStatus],
     faults: tuple[FaultRow, ...],
     facts: Mapping[str, tuple[str, ...]] | None = None,
 ) -> StatusReport:
@@ -235,9 +233,9 @@ def of_nodes(
 
     ``at_ms`` is the time of the answers, ``None`` where they have none.
     """
-    liveness = client.get("/api/v1/liveness", LivenessAnswer).liveness
-    about = client.get("/api/v1/leader", LeaderAnswer)
-    ready = client.decoded(client.ask("/readyz")[1], ReadinessAnswer)
+    liveness = client.get("/api/v1/liveness", LivenessPage).liveness
+    about = client.get("/api/v1/leader", LeaderPage)
+    ready = client.decoded(client.ask("/readyz")[1], ReadinessPage)
     blind = tuple(row for one in chosen for row in blind_of(one))
     reasons = [
         *([_ALARM] if liveness.alarm else []),
@@ -266,25 +264,25 @@ def of_nodes(
     )
 
 
-def agent_source(answer: AgentAnswer) -> str:
+def agent_source(answer: AgentStatus) -> str:
     """Return which agent it is, in words."""
     return f"agent of {answer.node}, version {answer.version}"
 
 
-def other_node(server: str, answer: AgentAnswer, node: str | None) -> OtherNode:
+def other_node(server: str, answer: AgentStatus, node: str | None) -> OtherNode:
     """Return the error for a ``node`` that is not that of the agent at ``server``."""
     what = f"the agent at {server} is of {answer.node}; name an aggregator with --server"
     return OtherNode(node or "", what)
 
 
-def source_of(leader: LeaderStateAnswer) -> str:
+def source_of(leader: LeaderStatus) -> str:
     """Return which aggregator it is, in words."""
     if leader.leads:
         return "aggregator, which leads"
     return f"aggregator, a follower of {leader.holder or 'nobody'}"
 
 
-def reasons_of_nodes(nodes: Iterable[NodeSummaryAnswer], about: str | None = None) -> Iterator[str]:
+def reasons_of_nodes(nodes: Iterable[NodeStatus], about: str | None = None) -> Iterator[str]:
     """Yield why these nodes are not well, apart from faults and blind sources.
 
     The node that all is ``about`` is not named again.
@@ -301,7 +299,7 @@ def reasons_of_nodes(nodes: Iterable[NodeSummaryAnswer], about: str | None = Non
     yield from reasons_of_names(by_word, about)
 
 
-def not_known_of_nodes(nodes: Sequence[NodeSummaryAnswer]) -> list[str]:
+def not_known_of_nodes(nodes: Sequence[NodeStatus]) -> list[str]:
     """Return what an aggregator does not know of these nodes, such as those of a real NodeD."""
     if not nodes:
         return ["any node: none has a document or a heartbeat here"]
@@ -311,7 +309,7 @@ def not_known_of_nodes(nodes: Sequence[NodeSummaryAnswer]) -> list[str]:
     return [f"{what} {shortened(names, NAMED)}" for what, names in found.items() if names]
 
 
-def is_all_known(nodes: Sequence[NodeSummaryAnswer]) -> bool:
+def is_all_known(nodes: Sequence[NodeStatus]) -> bool:
     """Return whether there are nodes, and each has a heartbeat."""
     return bool(nodes) and all(one.heartbeat != _UNKNOWN for one in nodes)
 
@@ -355,19 +353,27 @@ def _cluster_rows(found: FaultsPage) -> Iterator[FaultRow]:
         yield msgspec.structs.replace(row, withheld=one.hidden is not None)
 
 
-def faults_of(answer: AgentAnswer) -> tuple[AgentFault, ...]:
+def faults_of(answer: AgentStatus) -> tuple[HeldFaultStatus, ...]:
     """Return the faults of an agent, and what isolates a chip without a fault that holds."""
     holding = {(fault.device, fault.code) for fault in answer.faults}
     return (
         *answer.faults,
         *(
-            AgentFault(
+            HeldFaultStatus(
+                chip=chip.chip,
+                device=chip.device,
                 subject=f"chip {chip.chip}",
+                part="",
                 code=_MANUAL if one.code == AUTOFILL_CODE else one.code,
                 level=one.level,
+                severity=None,
+                device_fault=False,
                 since_ms=one.upgraded_at_ms,
-                device=chip.device,
+                episode=one.episode,
                 reason=one.because,
+                source="",
+                reported_by=(),
+                once=False,
             )
             for chip in answer.chips
             for one in chip.upgrades
@@ -413,7 +419,7 @@ def in_language(language: str, name_en: str, name_zh: str) -> str:
     return (name_zh if language == "zh" else "") or name_en
 
 
-def _part_of(fault: AgentFault) -> str:
+def _part_of(fault: HeldFaultStatus) -> str:
     """Return what a fault is of, in the words of an aggregator."""
     kind, _, number = fault.subject.partition(" ")
     try:
@@ -433,7 +439,7 @@ def blind_rows(node: str, part: str, found: Iterable[BlindStatus]) -> Iterator[B
         yield BlindRow(node, part, one.source, one.since_ms, one.reason)
 
 
-def blind_of(node: NodeSummaryAnswer) -> Iterator[BlindRow]:
+def blind_of(node: NodeStatus) -> Iterator[BlindRow]:
     """Yield a row for each blind source of a node that an aggregator knows."""
     for one in node.blind or ():
         yield from blind_rows(node.node, one.chip or "", [one])
@@ -460,7 +466,7 @@ def rank(level: str) -> tuple[int, str]:
     return _RANK.get(level, len(_RANK)), level
 
 
-def _publication(one: AgentPublication, now_ms: int) -> str:
+def _publication(one: PublicationStatus, now_ms: int) -> str:
     if one.left_to is not None:
         return f"{one.kind} is left to {one.left_to}"
     if one.acknowledged_at_ms is None:

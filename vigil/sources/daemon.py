@@ -8,11 +8,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
+from typing_extensions import override
+
 from contract.errors import StoreError
 from vigil.daemon_client import NOT_FOUND, DaemonClient
 from vigil.reports.explanation import NodeExplanation, explain_node, report_of
 from vigil.reports.fault_history import DaemonHistory
 from vigil.reports.job_report import JobReport, job_report
+from vigil.sources.source import AnswerSource
 
 if TYPE_CHECKING:
     from vigil.reports.status_report import StatusReport
@@ -35,36 +38,37 @@ _AGENT = _Pace(0.1, 1.0)
 _AGGREGATOR = _Pace(0.25, 2.0)
 
 
-class DaemonSource:
+class DaemonSource(AnswerSource):
     """What the daemon behind ``client`` answers."""
 
     def __init__(self, client: DaemonClient) -> None:
         self._client = client
 
+    @override
     def report(self, node: str | None) -> StatusReport:
-        """See ``AnswerSource``."""
         return report_of(self._client, node)
 
+    @override
     def explanation(self, node: str, part: str) -> NodeExplanation:
-        """See ``AnswerSource``."""
         return explain_node(self._client, node, part)
 
+    @override
     def jobs(self) -> JobReport:
-        """See ``AnswerSource``."""
         return job_report(self._client)
 
+    @override
     def history(self, node: str | None, part: str, since_ms: int | None) -> FaultHistory:
-        """See ``AnswerSource``."""
         return DaemonHistory(self._client, node, part, since_ms)
 
+    @override
     def signal(self, node: str | None) -> Signal:
         """See ``AnswerSource``. A daemon is asked after an event of its stream."""
         path = "/api/v1/stream" + (f"?node={quote(node, safe='')}" if node else "")
         is_agent = self._client.ask("/api/v1/leader")[0] == NOT_FOUND
         return _Stream(self._client, path, _AGENT if is_agent else _AGGREGATOR)
 
+    @override
     def close(self) -> None:
-        """See ``AnswerSource``."""
         self._client.close()
 
 

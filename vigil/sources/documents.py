@@ -10,6 +10,8 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from typing_extensions import override
+
 from contract.errors import StoreUnavailable
 from contract.names import (
     DEVICE_INFO_NAMESPACE,
@@ -22,6 +24,7 @@ from stores.base import READ_SECONDS, Selection
 from stores.interruption import Interrupted
 from vigil.sources.document_jobs import jobs_of_documents
 from vigil.sources.document_report import explanation_of_documents, report_of_documents
+from vigil.sources.source import AnswerSource
 from vigil.sources.store_contents import (
     CLUSTER_INFOS,
     DEVICE_INFOS,
@@ -102,7 +105,7 @@ async def _limited(work: Coroutine[Any, Any, T], seconds: float, what: str) -> T
         raise StoreUnavailable(f"{what} gives no answer in {seconds:g} s") from None
 
 
-class StoreSource:
+class StoreSource(AnswerSource):
     """What the documents of the store at ``url`` show; see ``AnswerSource``.
 
     Settings of a broker come from the environment, as those of the aggregator.
@@ -113,31 +116,34 @@ class StoreSource:
         self._loop = EventLoop()
         self._store = self._loop.run(_opened(url, kubeconfig), READ_SECONDS, self._address)
 
+    @override
     def report(self, node: str | None) -> StatusReport:
-        """See ``AnswerSource``."""
         return report_of_documents(self._contents(node), self._address, node)
 
+    @override
     def explanation(self, node: str, part: str) -> NodeExplanation:
-        """See ``AnswerSource``."""
         return explanation_of_documents(self._contents(node), self._address, node, part)
 
+    @override
     def jobs(self) -> JobReport:
         """See ``AnswerSource``. Only an API server has pods."""
         found = jobs_of_documents(self._store, self._address)
         return self._loop.run(found, 2 * READ_SECONDS, self._address)
 
+    @override
     def history(self, *_: object) -> NoReturn:
         """See ``AnswerSource``. Documents have no history."""
         raise StoreUnavailable(
             f"documents at {self._address} have no history; an aggregator has one"
         )
 
+    @override
     def signal(self, node: str | None) -> Signal:
         """See ``AnswerSource``. Documents are followed as an aggregator follows them."""
         return _Changes(self._store, self._loop, node)
 
+    @override
     def close(self) -> None:
-        """See ``AnswerSource``."""
         self._loop.close(self._store.close(), _CLOSE_SECONDS)
 
     def _contents(self, node: str | None) -> StoreContents:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from agent.journal.file import FILE_NAME
 from agent.journal.reader import read_rows
 from agent.journal.rows import JournalRow, RowKind, Start, decoded
@@ -13,6 +15,7 @@ from contract.errors import JournalError, StoreUnavailable
 from vigil.daemon_client import OtherNode
 from vigil.reports.explanation import is_meant
 from vigil.reports.fault_history import Timeline, TimelineRow, timeline_row
+from vigil.sources.source import FaultHistory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +35,7 @@ class JournalSource:
         self._path = directory / FILE_NAME
 
     def history(self, node: str | None, part: str, since_ms: int | None) -> JournalFileHistory:
-        """See ``AnswerSource``."""
+        """Return what happened from ``since_ms`` on (epoch milliseconds)."""
         found = JournalFileHistory(self._path, part, since_ms)
         if node not in (None, found.node):
             what = f"the journal {self._path} is of {found.node}; name an aggregator with --server"
@@ -48,7 +51,7 @@ class JournalSource:
     report = explanation = jobs = signal = _refuse
 
 
-class JournalFileHistory:
+class JournalFileHistory(FaultHistory):
     """The changes in the journal at ``path``, from ``since_ms`` on; see ``FaultHistory``.
 
     Raises ``StoreUnavailable`` where it cannot be read.
@@ -65,14 +68,15 @@ class JournalFileHistory:
             if row.kind == RowKind.START:
                 self.node = decoded(row, Start).node
 
+    @override
     def about(self) -> Timeline:
-        """See ``FaultHistory``."""
         not_known = (
             "what happened since the agent ended",
             "what the cluster published about this node",
         )
         return Timeline(f"journal of the agent of {self.node}", str(self._path), not_known, ())
 
+    @override
     def read(self) -> Iterator[TimelineRow]:
         """See ``FaultHistory``. The file is read again only where it changed."""
         state = tuple(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stores.kubernetes_api.client.pool import ConnectionPool
 
 _SHORTEST_SECONDS = 2.0
-_LONGEST_SECONDS = 10.0
+_MAX_SECONDS = 10.0
 _TIMES = 1.5
 """An answer may take so many times as long as the slowest one of late."""
 _LATELY_SECONDS = 30.0
@@ -187,7 +187,7 @@ class Attempts:
         while times and times[0][0] < now - _LATELY_SECONDS:
             times.popleft()
         slowest = max((seconds for _, seconds in times), default=0.0)
-        return min(max(_SHORTEST_SECONDS, _TIMES * slowest), _LONGEST_SECONDS)
+        return min(max(_SHORTEST_SECONDS, _TIMES * slowest), _MAX_SECONDS)
 
 
 def _take_notice(task: asyncio.Task[ApiAnswer]) -> None:

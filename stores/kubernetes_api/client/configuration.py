@@ -2,30 +2,37 @@
 
 The official client reads both too, but keeps keys in temporary files, waits for a plugin without
 end, and takes tokens that no header can hold. All of this blocks and belongs to a thread.
+Only users with an ``auth-provider`` (``oidc``, ``gcp``) are read by it: such a kubeconfig costs its
+memory, some 10 MiB.
 """
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import binascii
 import os
 import re
+import shlex
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from yarl import URL
 
 from contract.errors import Problem, quoted
-from stores.kubernetes_api.client.auth_providers import authorization_by
 from stores.kubernetes_api.client.credential_plugin import credential_in, request_to
 from stores.kubernetes_api.client.kubeconfig import current_context
 from stores.kubernetes_api.client.proxies import proxy_for
 from stores.kubernetes_api.client.tls import check_server_name, client_tls, identify
 from stores.kubernetes_api.client.unusable import Unusable, misconfigured, naming
-from stores.kubernetes_api.client.urls import AuthorizedUrl, address_of, basic
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from stores.kubernetes_api.client.credential_files import CredentialFiles
     from stores.kubernetes_api.client.credential_plugin import PluginCredential, Plugins
@@ -36,9 +43,9 @@ if TYPE_CHECKING:
         Plugin,
     )
 
-_LONGEST_KUBECONFIG = 1 << 20
-_LONGEST_PEM = 4 << 20
-_LONGEST_TOKEN = 256 << 10
+_MAX_KUBECONFIG = 1 << 20
+_MAX_PEM = 4 << 20
+_MAX_TOKEN = 256 << 10
 """Bytes; an API server takes 1 MiB of headers in all."""
 
 _HEADER_TEXT = re.compile(r"[!-~]+")
@@ -106,7 +113,7 @@ class ConfigurationReader:
         token = Path(incluster_config.SERVICE_TOKEN_FILENAME)
         authorization = self._token_in(token, where)
         authorities = Path(incluster_config.SERVICE_CERT_FILENAME)
-        pem = self._file(authorities, where, _LONGEST_PEM)
+        pem = self._file(authorities, where, _MAX_PEM)
         with naming(where, str(authorities)):
             tls = client_tls(pem, verify=True)
         proxy = self._proxy(server.url, None, "")
@@ -119,7 +126,7 @@ class ConfigurationReader:
         for path in paths:
             # Those that are not there are left out, as by kubectl; they may come.
             if len(paths) == 1 or path.exists():
-                contents.append((path, self._file(path, "kubeconfig", _LONGEST_KUBECONFIG)))
+                contents.append((path, self._file(path, "kubeconfig", _MAX_KUBECONFIG)))
             else:
                 self._files.note_absent(path)
         cluster, user = current_context(contents)
@@ -245,10 +252,10 @@ class ConfigurationReader:
                 return binascii.a2b_base64(data)
             except ValueError:
                 raise misconfigured(f"{where}-data", "is no base64") from None
-        return self._file(entry.directory / file, where, _LONGEST_PEM) if file else None
+        return self._file(entry.directory / file, where, _MAX_PEM) if file else None
 
     def _token_in(self, path: Path, where: str) -> str:
-        content = self._file(path, where, _LONGEST_TOKEN)
+        content = self._file(path, where, _MAX_TOKEN)
         return _bearer(content.decode("utf-8", "replace"), f"{where}: {quoted(str(path))}")
 
     def _file(self, path: Path, where: str, most_bytes: int) -> bytes:
@@ -270,8 +277,87 @@ def _token(text: str, where: str) -> str:
     token = text.strip()
     if not token:
         raise misconfigured(where, "is an empty token")
-    if len(token) > _LONGEST_TOKEN:
-        raise misconfigured(where, f"is no token: it is longer than {_LONGEST_TOKEN} bytes")
+    if len(token) > _MAX_TOKEN:
+        raise misconfigured(where, f"is no token: it is longer than {_MAX_TOKEN} bytes")
     if not _HEADER_TEXT.fullmatch(token):
         raise misconfigured(where, "is no token: it has white space inside, or is not ASCII")
     return token
+
+
+def authorization_by(
+    provider: Mapping[str, Any], run: Callable[[Sequence[str]], bytes], seconds: float
+) -> str:
+    """Return the ``Authorization`` header that ``provider`` gives. Blocks, with a loop of its own.
+
+    ``run`` is what runs the command of ``gcp``. Raises ``Unusable``, and what ``run`` does.
+    """
+    return asyncio.run(_ask(provider, run, seconds))
+
+
+async def _ask(
+    provider: Mapping[str, Any], run: Callable[[Sequence[str]], bytes], seconds: float
+) -> str:
+    from stores.kubernetes_api.client.official_client import Configuration, KubeConfigLoader
+
+    def of_command() -> SimpleNamespace:
+        config = provider["config"]
+        printed = run([config["cmd-path"], *shlex.split(config["cmd-args"])])
+        credential = msgspec.json.decode(printed)["credential"]
+        return SimpleNamespace(
+            token=credential["access_token"], expiry=credential.get("token_expiry")
+        )
+
+    content = {
+        "current-context": "one",
+        "contexts": [{"name": "one", "context": {"cluster": "one", "user": "one"}}],
+        "clusters": [{"name": "one", "cluster": {}}],
+        "users": [{"name": "one", "user": {"auth-provider": dict(provider)}}],
+    }
+    configuration = Configuration()
+    try:
+        async with asyncio.timeout(seconds):
+            loader = KubeConfigLoader(content, get_google_credentials=of_command)
+            await loader.load_and_set(configuration)
+    except TimeoutError:
+        raise Unusable(f"gives no answer within {seconds:g} s") from None
+    token = configuration.api_key.get("BearerToken")
+    if not isinstance(token, str):
+        raise Unusable("gives no token")
+    return token
+
+
+class AuthorizedUrl(NamedTuple):
+    """``url`` without user and password, and ``authorization``: the header made of these."""
+
+    url: str
+    authorization: str | None
+
+
+def address_of(text: str) -> AuthorizedUrl:
+    """Split the URL of a server or proxy, with the scheme http or https.
+
+    Raises ``Unusable`` with what is wrong, which repeats nothing of ``text``: no password.
+    """
+    try:
+        url = URL(text)
+        port = url.port
+        # As it will be looked up; that of a label that is too long is no OSError.
+        (url.raw_host or "").encode("idna")
+    except ValueError:
+        raise Unusable("is no URL; write https://HOST:PORT") from None
+    if url.scheme not in ("http", "https"):
+        raise Unusable("does not begin with https:// or http://; write https://HOST:PORT")
+    if not url.host or not port:
+        raise Unusable("names no host, or port 0; write https://HOST:PORT")
+    if url.query_string or url.fragment:
+        raise Unusable("has a query (?) or a fragment (#); write https://HOST:PORT")
+    without = str(url.with_user(None)).rstrip("/")
+    if url.user is None and url.password is None:
+        return AuthorizedUrl(without, None)
+    return AuthorizedUrl(without, basic(url.user or "", url.password or ""))
+
+
+def basic(user: str, password: str) -> str:
+    """Return the value of an ``Authorization`` header for a user and a password (RFC 7617)."""
+    pair = f"{user}:{password}".encode("utf-8", "replace")
+    return f"Basic {base64.b64encode(pair).decode()}"

@@ -135,7 +135,7 @@ class ApiConnection:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a request over a connection that is free, or a new one."""
         used = await self._credentials.current()
-        what = f"({asked.method} {asked.path})"
+        request = f"({asked.method} {asked.path})"
         host = used.endpoint.server
         try:
             # A watch has no deadline, but its events come at once.
@@ -159,9 +159,9 @@ class ApiConnection:
                 else:
                     self._pool.discard(pooled)
         except TimeoutError as error:
-            raise StoreUnavailable(f"{host} gives no answer in time {what}") from error
+            raise StoreUnavailable(f"{host} gives no answer in time {request}") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise StoreUnavailable(f"{host} cannot be used {what}: {error}") from error
+            raise StoreUnavailable(f"{host} cannot be used {request}: {error}") from error
 
     async def _answer(
         self, used: ClientConfiguration, asked: _Asked, *, is_new: bool

@@ -24,8 +24,8 @@ from stores.kubernetes_api.client.unusable import Unusable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_LONGEST_OUTPUT = 1 << 20
-_LONGEST_COMPLAINT = 4096
+_MAX_OUTPUT = 1 << 20
+_MAX_COMPLAINT = 4096
 _READ_BYTES = 1 << 16
 
 
@@ -95,17 +95,17 @@ def _finished(process: subprocess.Popen[bytes], deadline: float) -> bytes:
                 if not chunk:
                     selector.unregister(key.fileobj)
                 key.data.extend(chunk)
-            del complaint[_LONGEST_COMPLAINT:]
-            if len(printed) > _LONGEST_OUTPUT:
-                raise Unusable(f"printed more than {_LONGEST_OUTPUT} bytes and was ended")
+            del complaint[_MAX_COMPLAINT:]
+            if len(printed) > _MAX_OUTPUT:
+                raise Unusable(f"printed more than {_MAX_OUTPUT} bytes and was ended")
         try:
             status = process.wait(_left(deadline))
         except subprocess.TimeoutExpired:
             raise Unusable(_TOO_SLOW) from None
     if status != 0:
         how = f"ended with status {status}" if status > 0 else f"was ended by signal {-status}"
-        why = quoted(complaint.decode(errors="replace"))
-        raise Unusable(f"{how}: {why}" if why else how)
+        reason = quoted(complaint.decode(errors="replace"))
+        raise Unusable(f"{how}: {reason}" if reason else how)
     return bytes(printed)
 
 
@@ -159,8 +159,8 @@ def credential_in(printed: bytes, version: str) -> PluginCredential:
     try:
         answer = msgspec.json.decode(printed, type=_Answer)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        what = decode_text(error) if isinstance(error, msgspec.ValidationError) else "no JSON"
-        raise Unusable(f"printed no ExecCredential: {what}") from None
+        message = decode_text(error) if isinstance(error, msgspec.ValidationError) else "no JSON"
+        raise Unusable(f"printed no ExecCredential: {message}") from None
     if answer.kind != "ExecCredential" or answer.api_version != version:
         raise Unusable(f"printed no ExecCredential of {quoted(version)}")
     status = answer.status

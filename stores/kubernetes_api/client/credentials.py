@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 _PAUSE_SECONDS = 5.0
 _DEADLINE_SECONDS = 10.0
 _ENDING_SECONDS = 1.0
@@ -63,7 +63,7 @@ class Credentials:
         """
         if self._good is None:
             await self._finished(self._refreshing(is_refused=True))
-        elif time.monotonic() - self._looked >= _LOOK_SECONDS:
+        elif time.monotonic() - self._looked >= _POLL_SECONDS:
             self._refreshing(is_refused=False)
         return self._in_force()
 
@@ -120,8 +120,8 @@ class Credentials:
                 self._began = now
                 await self._read(now + _DEADLINE_SECONDS)
         except TimeoutError:
-            what = f"cannot be read within {_DEADLINE_SECONDS:g} s; is their file system there?"
-            self._fail(misconfigured("credentials", what))
+            message = f"cannot be read within {_DEADLINE_SECONDS:g} s; is their file system there?"
+            self._fail(misconfigured("credentials", message))
 
     async def _read(self, deadline: float) -> None:
         files = CredentialFiles()

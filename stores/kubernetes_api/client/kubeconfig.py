@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _DEEPEST = 50
-_MOST_EVENTS = 50_000
+_MAX_EVENTS = 50_000
 """Of the parser: twice as many as a file with 700 clusters, users and contexts has."""
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The loader in C if PyYAML has libyaml: 60 clusters take 0.04 s, in Python 0.3 s."""
@@ -143,8 +143,8 @@ def _user(place: _Place | None, path: Path) -> KubeconfigEntry[KubeconfigUser]:
     return _entry(place, "user", value, KubeconfigUser)
 
 
-def _entry(place: _Place, what: str, value: Any, kind: type[T]) -> KubeconfigEntry[T]:
-    where = f"{place.path}: {what}s[{quoted(place.entry.name)}].{what}"
+def _entry(place: _Place, name: str, value: Any, kind: type[T]) -> KubeconfigEntry[T]:
+    where = f"{place.path}: {name}s[{quoted(place.entry.name)}].{name}"
     return KubeconfigEntry(_converted(value, kind, where), where, _directory(place.path))
 
 
@@ -179,7 +179,7 @@ def _check_size(text: str) -> None:
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
-        if depth > _DEEPEST or number > _MOST_EVENTS:
+        if depth > _DEEPEST or number > _MAX_EVENTS:
             raise yaml.YAMLError("too much")
 
 

@@ -18,7 +18,7 @@ from contract.errors import StoreUnavailable
 _log = logging.getLogger(__name__)
 
 _STATUSES = (429, 503)
-_LONGEST_SECONDS = 60.0
+_MAX_SECONDS = 60.0
 _JITTER = 0.1
 _URGENT_SECONDS = 5.0
 _WORTH_A_LINE_SECONDS = 5.0
@@ -58,7 +58,7 @@ class Pauses:
         seconds = seconds_of(retry_after, datetime.now(UTC))
         if seconds is None:
             return
-        seconds = min(seconds * random.uniform(1 - _JITTER, 1 + _JITTER), _LONGEST_SECONDS)
+        seconds = min(seconds * random.uniform(1 - _JITTER, 1 + _JITTER), _MAX_SECONDS)
         now = _now()
         if urgent is not None:
             self._tried[urgent] = now
@@ -78,7 +78,7 @@ def seconds_of(retry_after: str, now: datetime) -> float | None:
     """Return the seconds that a ``Retry-After`` asks for; ``None`` for what is none."""
     text = retry_after.strip()
     if text.isascii() and text.isdigit():
-        return float(text) if len(text) < _DIGITS else _LONGEST_SECONDS
+        return float(text) if len(text) < _DIGITS else _MAX_SECONDS
     try:
         at = parsedate_to_datetime(text)
     except (ValueError, OverflowError):

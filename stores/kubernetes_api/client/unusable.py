@@ -15,9 +15,9 @@ class Unusable(Exception):
     """What is wrong with a file, a plugin or a certificate, as the end of a sentence about it."""
 
 
-def misconfigured(where: str, what: str) -> StoreMisconfigured:
-    """Return the error that ``what`` is wrong at ``where``."""
-    return StoreMisconfigured("store kubernetes", [Problem(where, what)])
+def misconfigured(where: str, message: str) -> StoreMisconfigured:
+    """Return the error that ``message`` holds at ``where``."""
+    return StoreMisconfigured("store kubernetes", [Problem(where, message)])
 
 
 @contextlib.contextmanager

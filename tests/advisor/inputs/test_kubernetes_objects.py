@@ -231,11 +231,11 @@ def test_a_value_that_is_no_object_is_refused(
         ),
         (
             _pod(containers=[{"name": "c", "resources": {"requests": {"cpu": "1x"}}}]),
-            "Pod ns/p: $.spec.containers['c'].resources['cpu']: '1x' is no quantity",
+            "Pod ns/p: $.spec.containers['c'].resources['cpu']: '1x' is not a valid quantity",
         ),
         (
             {"metadata": {"namespace": "ns", "name": "p", "creationTimestamp": "yesterday"}},
-            "Pod ns/p: $.metadata.creationTimestamp: 'yesterday' is no time",
+            "Pod ns/p: $.metadata.creationTimestamp: 'yesterday' is not a valid time",
         ),
         ({"spec": {}}, "Pod without a name: $.metadata: is missing"),
     ],

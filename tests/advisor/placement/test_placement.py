@@ -244,7 +244,7 @@ def test_an_incomplete_gang_and_an_invalid_one() -> None:
     del scene.pods["j-1"]
     assert scene.session().gangs[0].short == "1 of 2 pods exist"
     scene.add("k", [""], FORCE, annotations={"huawei.com/schedule_minAvailable": "two"})
-    assert "is no integer" in scene.session().gangs[1].short
+    assert "is not an integer" in scene.session().gangs[1].short
 
 
 def test_a_job_with_a_pod_that_ends_waits_for_it() -> None:

@@ -19,8 +19,8 @@ from agent.kubernetes_events.correlator import (
     ReleasedReasons,
 )
 from agent.kubernetes_events.event_rules import ChipFaultChange
-from agent.policy.state import Upgrade
 from contract.codes.levels import ChipLevel
+from contract.pages.agent_status import Upgrade
 from stores.base import Involved, KubernetesEvent
 
 Given: TypeAlias = tuple[ChipFaultChange, int]

@@ -13,9 +13,10 @@ from msgspec.structs import replace
 from agent.kubernetes_events.correlator import CorrelatedEvent, Other, ReleasedReasons
 from agent.kubernetes_events.sender import reporter_of
 from agent.kubernetes_events.text import Reporter, event_of, releases
-from agent.policy.state import Change, ChangeKind, Upgrade
+from agent.policy.state import Change, ChangeKind
 from contract.codes.levels import ChipLevel
 from contract.observation import chip_subject
+from contract.pages.agent_status import Upgrade
 from dcmi_shim.values import Chip, Inventory
 from stores.base import Involved, KubernetesEvent
 

@@ -9,17 +9,23 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.chip_allocation import AllocationStatus
-from agent.journal.journal import JournalStatus
 from agent.pages import status
 from agent.pages.history import JournalHistory
 from agent.pages.routes import application
-from agent.policy.state import Blindness, ChipState, Fault, PolicyState, SubjectState, Upgrade
+from agent.policy.state import Blindness, ChipState, Fault, PolicyState, SubjectState
 from agent.publishing.publication import Lag, Publication
 from contract.codes.levels import ChipLevel, NodeLevel, Severity
 from contract.codes.policies import AUTOFILL_CODE
 from contract.observation import NODE, chip_subject, host_subject
 from contract.operator_rules.fault_configuration import InForce, judge_texts
+from contract.pages.agent_status import (
+    AgentStatus,
+    AllocationStatus,
+    HeartbeatStatus,
+    JournalStatus,
+    OldHeartbeatStatus,
+    Upgrade,
+)
 from contract.pages.faults import FaultsPage, FaultStatus, names_of
 from dcmi_shim.values import Chip, Inventory, StuckCall
 from service.owned_documents.foreign_writes import ForeignWrites
@@ -64,7 +70,7 @@ STATE = PolicyState(
 )
 
 
-HEARTBEAT = status.HeartbeatStatus(
+HEARTBEAT = HeartbeatStatus(
     holder="host-a_1",
     interval_seconds=5.0,
     standing="ours",
@@ -76,7 +82,7 @@ HEARTBEAT = status.HeartbeatStatus(
     withheld="no progress: links",
 )
 WELL = msgspec.structs.replace(HEARTBEAT, withheld=None)
-OLD = status.OldHeartbeatStatus("annotation", "label nodeDEnable=on: it is not there", None, "no")
+OLD = OldHeartbeatStatus("annotation", "label nodeDEnable=on: it is not there", None, "no")
 CONFLICT = "conflict: another agent with the node name node-1 runs on host-b_2"
 
 
@@ -85,8 +91,8 @@ READINGS = {(chip_subject(3), "health"): 2.0, (chip_subject(3), "link_up"): 1.0}
 
 
 def picture(
-    record: Publication, stalled: dict[str, float], heartbeat: status.HeartbeatStatus
-) -> status.AgentStatus:
+    record: Publication, stalled: dict[str, float], heartbeat: HeartbeatStatus
+) -> AgentStatus:
     publications = (
         status.publication_status("device-info", "doc", "directory:/x", record),
         status.publication_status(
@@ -96,7 +102,7 @@ def picture(
     stuck = (StuckCall("dcmi_get_device_health", CHIP_3, NOW_MS),)
     driver = status.driver_status("/driver", INVENTORY, None, None, 2, stuck)
     chips = status.chip_statuses(STATE, "Ascend910", READINGS)
-    return status.AgentStatus(
+    return AgentStatus(
         gauges=status.gauges_of(READINGS),
         node="node-1",
         version="1",

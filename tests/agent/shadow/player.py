@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent.shadow.comparison import WriteResult
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
+from contract.pages.agent_status import WriteResult
 from stores.base import Document, NodeObject
 from tests.replay.player import NODE, OPERATOR, SETTLED_SECONDS, Player
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from agent.shadow.difference_log import ReportedDifference, ShadowStatus
+    from contract.pages.agent_status import ReportedDifference, ShadowStatus
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from agent.shadow.comparison import (
-    AFTER_MS,
-    BEFORE_MS,
-    MISSING_MS,
-    REFRESH_MS,
-    ShadowComparison,
-    WriteResult,
-)
-from agent.shadow.difference import Fact, Field
+from agent.shadow.comparison import AFTER_MS, BEFORE_MS, MISSING_MS, REFRESH_MS, ShadowComparison
+from agent.shadow.difference import Fact
 from contract.codes.families import FAMILIES
 from contract.documents.device_info import DeviceFault, DeviceInfo, TimeAndLevel, encode
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
+from contract.pages.agent_status import Field, WriteResult
 from stores.base import Document
 
 if TYPE_CHECKING:

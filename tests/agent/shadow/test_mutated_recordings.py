@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.shadow.comparison import WriteResult
+from contract.pages.agent_status import WriteResult
 from tests.agent.shadow.documents import MUTATIONS, taken_apart, written
 from tests.agent.shadow.player import compare
 from tests.replay.player import recorded

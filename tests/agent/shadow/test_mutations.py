@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from agent.shadow.comparison import AFTER_MS, ShadowComparison, WriteResult
+from agent.shadow.comparison import AFTER_MS, ShadowComparison
 from agent.shadow.difference import differences, facts_of
-from agent.shadow.difference_log import DifferenceLog, ReportedDifference
+from agent.shadow.difference_log import DifferenceLog
 from contract.errors import DocumentError
 from contract.go import encode as go_json
+from contract.pages.agent_status import ReportedDifference, WriteResult
 from tests.agent.shadow.documents import MUTATIONS, RESOURCE, rich_tree, varied, written
 
 if TYPE_CHECKING:

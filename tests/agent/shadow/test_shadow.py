@@ -10,20 +10,26 @@ import pytest
 from msgspec.structs import replace
 
 from agent.pages import status
-from agent.pages.status import DriverStatus
 from agent.publishing.publisher import DesiredDocument
-from agent.shadow.comparison import MISSING_MS, ComparisonResult, WriteResult
-from agent.shadow.difference import DocumentDifference, Fact, Field
+from agent.shadow.comparison import MISSING_MS, ComparisonResult
+from agent.shadow.difference import DocumentDifference, Fact
 from agent.shadow.difference_log import DifferenceLog
 from agent.shadow.reasons import Background
 from agent.shadow.shadow import Shadow
+from contract.pages.agent_status import (
+    ChipStatus,
+    DriverStatus,
+    Field,
+    HeartbeatStatus,
+    WriteResult,
+)
 from tests.agent.shadow.documents import rich_tree, written
 from tests.replay.cluster import RecordedCluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from agent.shadow.difference_log import ReportedDifference
+    from contract.pages.agent_status import ReportedDifference
     from stores.base import Document, Store
 
 pytestmark = pytest.mark.looptime(resolution=2**-20)
@@ -73,11 +79,11 @@ class Bench:
         return DesiredDocument(1, document, lambda stamp: document, 300.0)
 
     def not_ready(self) -> tuple[str, ...]:
-        chips = [status.ChipStatus(0, "Ascend910-0", None, None, True, "", 0, (), ())]
+        chips = [ChipStatus(0, "Ascend910-0", None, None, True, "", 0, (), ())]
         return status.not_ready((), chips, DRIVER, HEARTBEAT, self.shadow.status())
 
 
-HEARTBEAT = status.HeartbeatStatus("a_1", 5.0, "unknown", None, 0, 0, None, None, None)
+HEARTBEAT = HeartbeatStatus("a_1", 5.0, "unknown", None, 0, 0, None, None, None)
 
 
 @contextlib.asynccontextmanager

@@ -20,7 +20,7 @@ from aggregator.absence.last_known import (
     LastKnownRow,
     LastKnownStore,
 )
-from aggregator.liveness.rules import kept
+from aggregator.liveness.lost_nodes import kept
 from service.clock import system_clock
 from tests.aggregator.nodes import faulty, healthy, report
 from tests.parts.deadlines import stays, until

@@ -43,7 +43,7 @@ def filled(items: list[cluster.Object]) -> AdvisedObjects:
     for name in KINDS:
         kind, read = _READ.get(name, ("", kubernetes_objects.node))
         values = {one["metadata"]["uid"]: read(one) for one in items if one["kind"] == kind}
-        found.observe(name, Listed(values), NOW_MS)
+        found.observe_objects(name, Listed(values), NOW_MS)
     return found
 
 
@@ -56,7 +56,7 @@ def ill(found: AdvisedObjects, at_ms: int) -> bool:
     entries["mindx-dl-deviceinfo-n2"]["UpdateTime"] += 100
     raw = cluster.configmap("mindx-dl", "cluster-info-device-0", json.dumps(entries), 20)
     one = kubernetes_objects.configmap(raw)
-    return found.observe("documents", Update(one.uid, one), at_ms)
+    return found.observe_objects("documents", Update(one.uid, one), at_ms)
 
 
 def decided(sessions: Sessions) -> list[tuple[str, int]]:
@@ -99,7 +99,7 @@ def test_remaining_retries_are_those_that_the_scheduler_has_written() -> None:
             "volcano-system", "vcjob-fault-npu-cm", text, 5, "remain-retry-times"
         )
         one = kubernetes_objects.configmap(raw)
-        found.observe("retries", Listed({one.uid: one}), NOW_MS)
+        found.observe_objects("retries", Listed({one.uid: one}), NOW_MS)
         sessions.look(found.snapshot(NOW_MS))
         assert decided(sessions) == deletes
 
@@ -109,8 +109,8 @@ def test_a_touch_is_no_change_and_makes_the_document_young() -> None:
     (one,) = (m for m in found.snapshot(0).configmaps if m.name == "cluster-info-device-0")
     later = NOW_MS + 3_600_000
     touched = msgspec.structs.replace(one, resource_version="99")
-    assert not found.observe("documents", Update(one.uid, touched), later)
-    assert not found.observe("documents", Update(one.uid, one), later)
+    assert not found.observe_objects("documents", Update(one.uid, touched), later)
+    assert not found.observe_objects("documents", Update(one.uid, one), later)
     sessions.look(found.snapshot(later))
     stale = [
         f.object for report in sessions.reports for f in report.findings if f.code == "STALE_INPUT"
@@ -123,23 +123,23 @@ def test_a_heartbeat_of_a_kubelet_is_no_change() -> None:
     again = cluster.node("n1")
     again["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-11-23T18:00:00Z"
     node = kubernetes_objects.node(again)
-    assert not found.observe("nodes", Update(node.uid, node), NOW_MS)
+    assert not found.observe_objects("nodes", Update(node.uid, node), NOW_MS)
     again["status"]["conditions"][0]["status"] = "False"
     node = kubernetes_objects.node(again)
-    assert found.observe("nodes", Update(node.uid, node), NOW_MS)
-    assert found.observe("nodes", Update(node.uid, None), NOW_MS)
-    assert not found.observe("nodes", Update(node.uid, None), NOW_MS)
+    assert found.observe_objects("nodes", Update(node.uid, node), NOW_MS)
+    assert found.observe_objects("nodes", Update(node.uid, None), NOW_MS)
+    assert not found.observe_objects("nodes", Update(node.uid, None), NOW_MS)
 
 
 @pytest.mark.parametrize("event", [KindUnavailable("no such kind"), Interrupted("forbidden")])
 def test_unreadable_kind_is_reported_as_unknown_until_it_is_listed(event: Any) -> None:
     found = AdvisedObjects()
     for name in KINDS:
-        found.observe(name, event if name == "vcjobs" else Listed({}), NOW_MS)
+        found.observe_objects(name, event if name == "vcjobs" else Listed({}), NOW_MS)
     assert found.is_answered
     assert found.unknown == {"vcjobs": event.reason}
     assert found.snapshot(0).unread == {"vcjobs"}
-    found.observe("vcjobs", Listed({}), NOW_MS)
+    found.observe_objects("vcjobs", Listed({}), NOW_MS)
     assert found.unknown == {}
 
 
@@ -152,8 +152,8 @@ def motor() -> AdvisedObjects:
     labels = labels_of("g0")
     job = AscendJob("mind", "g0-0", "u-g0-0", labels, replicas=2)
     group = PodGroup("mind", "g0-0-u-g0-0", "g-0", "Inqueue", 2, labels=labels)
-    found.observe("ascendjobs", Listed({job.uid: job}), NOW_MS)
-    found.observe("podgroups", Update(group.uid, group), NOW_MS)
+    found.observe_objects("ascendjobs", Listed({job.uid: job}), NOW_MS)
+    found.observe_objects("podgroups", Update(group.uid, group), NOW_MS)
     assert found.want_rules() == {"mind"}
     return found
 
@@ -171,11 +171,11 @@ def test_a_scaling_rule_is_looked_for_where_its_job_is() -> None:
     raw = cluster.configmap("mind", "rule", rule_text(S), 3, "elastic_scaling.json")
     rule = kind.read(msgspec.Raw(json.dumps(raw).encode()))
     assert rule is not None
-    assert found.observe(name, Listed({rule.uid: rule}), NOW_MS)
+    assert found.observe_objects(name, Listed({rule.uid: rule}), NOW_MS)
     assert created(found) == [("ALLOW", "")]
     other = cluster.configmap("mind", "other", "", 4)
     assert kind.read(msgspec.Raw(json.dumps(other).encode())) is None
-    assert found.observe(name, Update(rule.uid, None), NOW_MS)
+    assert found.observe_objects(name, Update(rule.uid, None), NOW_MS)
     assert created(found) == [("HOLD", "RULE_MISSING")]
 
 
@@ -186,17 +186,17 @@ def test_without_its_rule_or_podgroups_a_job_gets_no_answer() -> None:
     assert (created(found), found.unknown) == ([], {name: _NOT_YET})
     assert found.snapshot(0).unread == {"scalingrules"}
     assert found.is_answered
-    found.observe(name, Interrupted("forbidden"), NOW_MS)
+    found.observe_objects(name, Interrupted("forbidden"), NOW_MS)
     assert (created(found), found.unknown) == ([], {name: "forbidden"})
-    found.observe(name, Listed({}), NOW_MS)
+    found.observe_objects(name, Listed({}), NOW_MS)
     assert found.unknown == {}
-    found.observe("podgroups", KindUnavailable("no such kind"), NOW_MS)
+    found.observe_objects("podgroups", KindUnavailable("no such kind"), NOW_MS)
     assert created(found) == []
 
 
 def test_rules_are_forgotten_with_the_last_job_that_names_one() -> None:
     found = motor()
-    found.observe("ascendjobs", Listed({}), NOW_MS)
+    found.observe_objects("ascendjobs", Listed({}), NOW_MS)
     assert (found.want_rules(), found.unknown) == (frozenset(), {})
 
 
@@ -204,7 +204,7 @@ def test_rules_of_a_hundred_namespaces_are_followed() -> None:
     found = motor()
     names = (f"n{n:03}" for n in range(120))
     jobs = {name: AscendJob(name, "g0-0", name, labels_of("g0")) for name in names}
-    found.observe("ascendjobs", Listed(jobs), NOW_MS)
+    found.observe_objects("ascendjobs", Listed(jobs), NOW_MS)
     assert found.want_rules() == {f"n{n:03}" for n in range(100)}
     assert found.unknown["scalingrules in n119"] == "more than 100 namespaces have some"
     status = AdviceStatus(NOW_MS, not_known={**found.unknown, "vcjobs": "no right"})
@@ -217,16 +217,16 @@ def test_with_which_grace_pods_began_to_end_is_noted_until_it_is_asked_for() -> 
     found = filled(cluster.two_pods_on_two_of_three_nodes())
     first, second = found.snapshot(0).pods
     ends = msgspec.structs.replace(first, is_terminating=True, deletion_grace_seconds=30)
-    found.observe("pods", Update(first.uid, ends), NOW_MS)
+    found.observe_objects("pods", Update(first.uid, ends), NOW_MS)
     final = msgspec.structs.replace(ends, deletion_grace_seconds=0)
-    found.observe("pods", Update(first.uid, final), NOW_MS)
-    found.observe("pods", Update(first.uid, None), NOW_MS)
+    found.observe_objects("pods", Update(first.uid, final), NOW_MS)
+    found.observe_objects("pods", Update(first.uid, None), NOW_MS)
     assert found.take_watched() == Watched(graces={first.uid: 30})
     assert found.take_watched() == Watched()
-    found.observe("pods", Interrupted("away"), NOW_MS)
-    found.observe("pods", Listed({}), NOW_MS)
+    found.observe_objects("pods", Interrupted("away"), NOW_MS)
+    found.observe_objects("pods", Listed({}), NOW_MS)
     assert found.take_watched() == Watched(graces={second.uid: None}), "no event showed how it went"
-    found.observe("reasons", KindUnavailable("no right"), NOW_MS)
+    found.observe_objects("reasons", KindUnavailable("no right"), NOW_MS)
     assert not found.take_watched().records_known
 
 
@@ -234,13 +234,13 @@ def test_nothing_is_logged_before_nodes_pods_and_documents_were_listed() -> None
     for missing in ("nodes", "pods", "documents"):
         found = AdvisedObjects()
         for name in KINDS.keys() - {missing}:
-            found.observe(name, Listed({}), NOW_MS)
+            found.observe_objects(name, Listed({}), NOW_MS)
         assert not found.is_answered
 
 
 def test_objects_go_on_while_they_cannot_be_read() -> None:
     found = filled([cluster.node("n1")])
-    assert not found.observe("nodes", Interrupted("away"), NOW_MS)
+    assert not found.observe_objects("nodes", Interrupted("away"), NOW_MS)
     assert [one.name for one in found.snapshot(0).nodes] == ["n1"]
     assert found.unknown == {}
 

@@ -68,13 +68,13 @@ class _Clock:
 def _seen(job: VcJob, *, asked_ms: int = ENDED_MS - 1000) -> JobPods:
     """Return what is kept of four pods that ran and have gone with the job."""
     pods = JobPods()
-    pods.observe("vcjobs", Snapshot({UID: job}), _LONG_BEFORE_MS)
+    pods.observe_pods("vcjobs", Snapshot({UID: job}), _LONG_BEFORE_MS)
     running = {f"a-{node}": _pod(node) for node in _PODS}
-    pods.observe("pods", Snapshot(running), _LONG_BEFORE_MS)
+    pods.observe_pods("pods", Snapshot(running), _LONG_BEFORE_MS)
     for key, pod in running.items():
         ending = msgspec.structs.replace(pod, is_terminating=True)
-        pods.observe("pods", Update(key, ending), asked_ms)
-        pods.observe("pods", Update(key, None), ENDED_MS)
+        pods.observe_pods("pods", Update(key, ending), asked_ms)
+        pods.observe_pods("pods", Update(key, None), ENDED_MS)
     return pods
 
 
@@ -175,12 +175,12 @@ async def test_pods_with_a_long_grace_were_evicted_long_before_the_job_ended(
 async def test_a_node_that_became_not_ready_is_a_fault_under_its_pods(tmp_path: Path) -> None:
     """No document shows it, and Volcano evicts for it (consumers#2.4)."""
     job, pods = read(vcjob()), JobPods()
-    pods.observe("vcjobs", Snapshot({UID: job}), 1)
-    pods.observe("pods", Snapshot({f"a-{node}": _pod(node) for node in _PODS}), 1)
+    pods.observe_pods("vcjobs", Snapshot({UID: job}), 1)
+    pods.observe_pods("pods", Snapshot({f"a-{node}": _pod(node) for node in _PODS}), 1)
     for node, is_ready in (("n2", False), ("n3", False), ("n3", True)):
         one = SchedulerNode(node, is_ready=is_ready)
-        pods.observe("nodes", Update(node, one), ENDED_MS - 3000)
-    pods.observe("pods", Snapshot({}), ENDED_MS - 1000)
+        pods.observe_pods("nodes", Update(node, one), ENDED_MS - 3000)
+    pods.observe_pods("pods", Snapshot({}), ENDED_MS - 1000)
     faults, _ = await _judged(tmp_path, pods, job)
     assert [(one.kind, one.node) for one in faults] == [("HEARTBEAT", "n2")]
 
@@ -241,11 +241,11 @@ async def test_pods_are_there_again_after_a_restart(tmp_path: Path) -> None:
         await stays(1.5, because="runs are gathered for _GATHER_SECONDS, 1")
         running.cancel()
     after = JobPods()
-    after.observe("vcjobs", Snapshot({UID: job}), _LATER_MS)
-    after.observe("pods", Snapshot({}), _LATER_MS)
-    after.restore(await ClusterHistory(tmp_path, {}, _Clock()).runs())
+    after.observe_pods("vcjobs", Snapshot({UID: job}), _LATER_MS)
+    after.observe_pods("pods", Snapshot({}), _LATER_MS)
+    after.restore_runs(await ClusterHistory(tmp_path, {}, _Clock()).runs())
     assert after.runs[UID].pods == before.runs[UID].pods
-    after.observe("vcjobs", Update(UID, None), _LATER_MS)
+    after.observe_pods("vcjobs", Update(UID, None), _LATER_MS)
     assert after.take_changed() == {UID: None}, "they go with the job"
 
 
@@ -259,13 +259,13 @@ def test_pods_of_an_earlier_run_are_none_of_the_next_one(is_restored: bool) -> N
     if is_restored:
         texts: dict[str, Any] = pods.take_changed()
         pods = JobPods()
-        pods.observe("vcjobs", Snapshot({UID: again}), _LATER_MS)
-        pods.observe("pods", Snapshot({"b-n5": _pod("n5", run="b")}), _LATER_MS)
-        pods.observe("vcjobs", Update(UID, again), _LATER_MS)
-        pods.restore(texts)
+        pods.observe_pods("vcjobs", Snapshot({UID: again}), _LATER_MS)
+        pods.observe_pods("pods", Snapshot({"b-n5": _pod("n5", run="b")}), _LATER_MS)
+        pods.observe_pods("vcjobs", Update(UID, again), _LATER_MS)
+        pods.restore_runs(texts)
     else:
-        pods.observe("vcjobs", Update(UID, again), _LATER_MS)
-        pods.observe("pods", Update("b-n5", _pod("n5", run="b")), _LATER_MS)
+        pods.observe_pods("vcjobs", Update(UID, again), _LATER_MS)
+        pods.observe_pods("pods", Update("b-n5", _pod("n5", run="b")), _LATER_MS)
     assert pods.runs[UID].pods.keys() == {"b-n5"}
 
 
@@ -274,8 +274,8 @@ def test_pods_of_other_controllers_and_jobs_are_not_kept() -> None:
     plain = vcjob()
     plain["metadata"]["labels"] = {}
     batch = msgspec.structs.replace(_pod("n0"), annotations={})
-    pods.observe("pods", Snapshot({"a": batch, "b": _pod("")}), 1)
+    pods.observe_pods("pods", Snapshot({"a": batch, "b": _pod("")}), 1)
     assert pods.runs == {}
-    pods.observe("pods", Snapshot({"b": _pod("n0")}), 1)
-    pods.observe("vcjobs", Snapshot({UID: read(plain)}), 1)
+    pods.observe_pods("pods", Snapshot({"b": _pod("n0")}), 1)
+    pods.observe_pods("vcjobs", Snapshot({UID: read(plain)}), 1)
     assert pods.runs == {}

@@ -192,7 +192,7 @@ def test_bucket_that_is_too_large_is_logged_and_the_state_is_unknown_to_the_next
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept = Kept()
-    monkeypatch.setattr(kept_state, "_LARGEST_BYTES", 1000)
+    monkeypatch.setattr(kept_state, "_MAX_BYTES", 1000)
     large = CachedJob("u", 1, deleted=tuple(f"uid-{number}" for number in range(200)))
     for _ in range(2):
         kept.keep(jobs({"ns/j": large}))

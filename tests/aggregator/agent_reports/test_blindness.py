@@ -46,13 +46,13 @@ class Bench:
     def put(self, data: dict[str, str], node: str = "n1", store: int = 0) -> frozenset[str]:
         """Apply a device-info; return the nodes that are merged anew."""
         watch = self.pipeline.sources[store].devices
-        return watch.observe(Changed(report(node, data)), NOW.wall_ms + store)
+        return watch.observe_event(Changed(report(node, data)), NOW.wall_ms + store)
 
     def put_node_info(self, *blind: BlindSource, node: str = "n1", changed_at_ms: int = 0) -> None:
         upstream = encode_node_info((), "Healthy", "2026-11-23T08:00:00Z")
         data = with_key(upstream, *blind, changed_at_ms=changed_at_ms)
         document = Document(NODE_INFO_NAMESPACE, node_info_name(node), data, dict([REPORT_LABEL]))
-        self.pipeline.sources[0].nodes.observe(Changed(document), NOW.wall_ms)
+        self.pipeline.sources[0].nodes.observe_event(Changed(document), NOW.wall_ms)
 
     def blind(
         self, node: str = "n1", heartbeat: bool | None = None
@@ -142,12 +142,12 @@ def test_a_deleted_document_takes_its_key_along_and_a_missing_store_does_not() -
     watch = bench.pipeline.sources[0].devices
     bench.put(with_key(healthy(), CHIP_3))
     bench.changed()
-    watch.observe(Interrupted("no route to host"), NOW.wall_ms)
+    watch.observe_event(Interrupted("no route to host"), NOW.wall_ms)
     assert bench.blind() == (SHOWN,)
-    watch.observe(DocumentsListed((report("n1", with_key(healthy(), CHIP_3)),)), NOW.wall_ms)
+    watch.observe_event(DocumentsListed((report("n1", with_key(healthy(), CHIP_3)),)), NOW.wall_ms)
     assert bench.changed() == []
     place = report("n1", {})
-    watch.observe(Deleted(place.namespace, place.name), NOW.wall_ms)
+    watch.observe_event(Deleted(place.namespace, place.name), NOW.wall_ms)
     assert bench.blind() is None
     assert [is_over for *_, is_over in bench.changed()] == [True]
 

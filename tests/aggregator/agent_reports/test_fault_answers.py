@@ -94,7 +94,7 @@ def test_the_document_that_counts_has_the_answer() -> None:
     """A node may be in two stores: what an older document has is about that one."""
     pipeline = Pipeline(map(DocumentSource, ("one:", "two:")), 45.0)
     for number, data in enumerate((with_answers(T0, *ANSWERS), with_answers(T0 + 1))):
-        pipeline.sources[number].devices.observe(Changed(report("n1", data)), T0 * 1000)
+        pipeline.sources[number].devices.observe_event(Changed(report("n1", data)), T0 * 1000)
     assert ChipFaultDetails(pipeline, "n1").of("Ascend910-5", UNKNOWN) == FaultDetail(
         None, None, "catalogue"
     )
@@ -130,7 +130,7 @@ async def test_the_history_has_the_same() -> None:
     await notifier.seed(instant(0))
 
     def step(at: float, data: dict[str, str]) -> None:
-        bench.pipeline.observe(bench.devices, Changed(report("n1", data)), instant(at))
+        bench.pipeline.observe_event(bench.devices, Changed(report("n1", data)), instant(at))
         bench.pipeline.step(instant(at))
         notifier.inform((), instant(at), leads=True)
 

@@ -9,7 +9,6 @@ import msgspec
 from aggregator.api.explanation import ExplanationContext, explain
 from aggregator.api.status import node_status, node_statuses
 from aggregator.inputs.node_context import JobState, NodeContext, PodState
-from aggregator.jobs.status import RelationStatus
 from aggregator.liveness.monitor import HeartbeatMonitor
 from aggregator.liveness.persisted import PersistedHeartbeats
 from aggregator.processors.frequent_fault_separation import Separated, SeparationPolicy
@@ -18,6 +17,7 @@ from contract.codes.reference import describe_code
 from contract.documents.device_info import SWITCH_INFO_KEY
 from contract.documents.node_info import FaultDevice
 from contract.documents.switch_info import SwitchEvent, SwitchRecord, encode_switch_info
+from contract.pages.aggregator_status import RelationStatus
 from service.clock import shown_time
 from service.stalls import Stalls
 from stores.cluster import Snapshot
@@ -26,9 +26,9 @@ from tests.aggregator.nodes import T0, faulty, healthy, instant, node_report, re
 from tests.contract.documents.test_cluster_device import config, fault
 
 if TYPE_CHECKING:
-    from aggregator.api.chip_explanation import ExplainedChip
     from aggregator.api.explanation import Explanation
-    from aggregator.api.status import NodeStatus
+    from contract.pages.aggregator_status import NodeStatus
+    from contract.pages.explanation import ExplainedChip
 
 
 def status_of(bench: Bench, node: str, heartbeat: str, age: float | None) -> NodeStatus:

@@ -51,22 +51,24 @@ class Bench:
             [DocumentSource("store:")], 45, node_context=self.known.node_context
         )
         self.outputs = dict(outputs or {})
-        self.pipeline.restore(self.outputs.values())
+        self.pipeline.restore_documents(self.outputs.values())
         self.devices, self.nodes = self.pipeline.sources[0].watches
         for watch in (self.devices, self.nodes):
             mine = tuple(d for d in documents if d.namespace == watch.selection.namespace)
-            self.pipeline.observe(watch, DocumentsListed(mine), instant(0))
+            self.pipeline.observe_event(watch, DocumentsListed(mine), instant(0))
         self.step(0)
 
     def put(self, document: Document, at: float = 0) -> frozenset[str]:
         mine = self.devices.selection.namespace == document.namespace
-        self.pipeline.observe(self.devices if mine else self.nodes, Changed(document), instant(at))
+        self.pipeline.observe_event(
+            self.devices if mine else self.nodes, Changed(document), instant(at)
+        )
         return self.step(at)
 
     def delete(self, document: Document, at: float = 0) -> frozenset[str]:
         mine = self.devices.selection.namespace == document.namespace
         event = Deleted(document.namespace, document.name)
-        self.pipeline.observe(self.devices if mine else self.nodes, event, instant(at))
+        self.pipeline.observe_event(self.devices if mine else self.nodes, event, instant(at))
         return self.step(at)
 
     def lose(self, *nodes: str) -> frozenset[str]:
@@ -207,9 +209,9 @@ def test_a_lost_node_is_unhealthy_and_keeps_its_faults() -> None:
 
 def test_a_lost_node_that_beats_again_is_left_out_although_a_store_is_away() -> None:
     pipeline = Pipeline(map(DocumentSource, ("here:", "away:")), touch_period_seconds=45)
-    pipeline.restore(())
+    pipeline.restore_documents(())
     for watch in pipeline.sources[0].watches:
-        pipeline.observe(watch, DocumentsListed(()), instant(0))
+        pipeline.observe_event(watch, DocumentsListed(()), instant(0))
     for lost, nodes in ((frozenset({"n1"}), 1), (frozenset[str](), 0)):
         pipeline.set_lost(lost)
         pipeline.step(instant(1))
@@ -260,7 +262,7 @@ def test_a_device_info_that_was_deleted_proves_nothing_through_the_next_one(
     bench = Bench(before)
     if restart:
         bench = Bench(before, outputs=bench.outputs)
-    bench.pipeline.observe(bench.devices, Deleted(before.namespace, before.name), instant(1))
+    bench.pipeline.observe_event(bench.devices, Deleted(before.namespace, before.name), instant(1))
     bench.put(after, at=1)
     assert bench.switches()["n1"]["NodeStatus"] == "Healthy"
     bench.step(46)

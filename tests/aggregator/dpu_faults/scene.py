@@ -77,7 +77,7 @@ class Scene:
         return self._observe(0, Update(dpu_info.PREFIX + node, None), at)
 
     def _observe(self, store: int, event: object, at: float) -> bool:
-        needs = self.documents.observe(store, event, instant(at))  # type: ignore[arg-type]
+        needs = self.documents.observe_event(store, event, instant(at))  # type: ignore[arg-type]
         self.step(at)
         return needs
 

@@ -161,14 +161,14 @@ def test_a_document_that_is_deleted_ends_its_faults() -> None:
 def test_a_document_that_a_list_cannot_read_keeps_its_faults() -> None:
     scene = Scene()
     scene.lists(dpu_document("n1", PORT_DOWN))
-    scene.documents.observe(0, Snapshot({}, frozenset({"dpuinfo-n1"})), instant(1))
+    scene.documents.observe_event(0, Snapshot({}, frozenset({"dpuinfo-n1"})), instant(1))
     assert scene.codes() == ["21000024"]
 
 
 def test_an_interrupted_watch_changes_no_fault_and_is_named() -> None:
     scene = Scene()
     scene.lists(dpu_document("n1", PORT_DOWN))
-    scene.documents.observe(0, Interrupted("the API server is away"), instant(1))
+    scene.documents.observe_event(0, Interrupted("the API server is away"), instant(1))
     assert scene.codes() == ["21000024"]
     assert scene.documents.status().interrupted == {"0": "the API server is away"}
 

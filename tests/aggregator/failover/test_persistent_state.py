@@ -10,7 +10,7 @@ import pytest
 
 from aggregator.config import AggregatorConfiguration
 from aggregator.daemon import Aggregator
-from aggregator.failover.persistent_state import KEY, LARGEST_BYTES, PersistentState
+from aggregator.failover.persistent_state import KEY, MAX_DOCUMENT_BYTES, PersistentState
 from aggregator.notify.history import ClusterHistory
 from aggregator.publish.document_writer import WriterContext
 from aggregator.publish.rate_limited_queue import WriteQueue
@@ -204,7 +204,7 @@ async def keeping(store: DirectoryStore, keeper: Texts) -> AsyncIterator[Persist
 async def test_a_text_that_is_too_large_stops_no_other_and_is_logged(
     store: DirectoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    keeper = Texts(large="x" * (LARGEST_BYTES + 1), small="y")
+    keeper = Texts(large="x" * (MAX_DOCUMENT_BYTES + 1), small="y")
     async with keeping(store, keeper) as one:
         await one.wait_until_stored("texts")
         (status,) = one.statuses()
@@ -225,7 +225,7 @@ async def test_unreadable_state_is_logged_and_begun_anew(
     keeper = Texts(a="good")
     keeper.problems = ("a: is nothing",)
     async with keeping(store, keeper) as one:
-        await one.restore(fence=True)
+        await one.restore_plugins(fence=True)
         assert "a: is nothing" in caplog.text
         await one.wait_until_stored("texts")
     found = await store.get(STATE_NAMESPACE, name)
@@ -249,7 +249,7 @@ async def test_an_edit_by_hand_is_replaced_and_a_fenced_write_refused(
         found = await store.get(STATE_NAMESPACE, name)
         assert found is not None
         assert found.data == {KEY: "2"}
-        await one.restore(fence=True)
+        await one.restore_plugins(fence=True)
         fenced = await store.get(STATE_NAMESPACE, name)
         assert fenced is not None
         assert fenced.version != found.version

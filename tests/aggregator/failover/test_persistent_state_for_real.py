@@ -56,7 +56,7 @@ async def keeping(store: Store, counter: Counter) -> AsyncIterator[PersistentSta
     one = PersistentState(
         WriterContext(store, Always("me"), system_clock, Stalls(), turns), [counter]
     )
-    await one.restore(fence=False)
+    await one.restore_plugins(fence=False)
     async with asyncio.TaskGroup() as tasks:
         one.lead(tasks)
         yield one

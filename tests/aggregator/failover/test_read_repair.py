@@ -155,7 +155,7 @@ async def test_as_long_as_it_cannot_be_read_what_is_published_stays(tmp_path: Pa
 async def test_documents_of_many_nodes_are_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_repair, "_FEW", 2)
+    monkeypatch.setattr(read_repair, "_MAX_SINGLE_READS", 2)
     async with replicas(tmp_path) as site:
         names = [f"n{number}" for number in range(5)]
         for node in names:

@@ -19,7 +19,7 @@ from aggregator.grpc.fault_messages import (
     NodeFaultInfo,
     SwitchFaultInfo,
 )
-from aggregator.grpc.fault_service import FOR_MS, Recoveries
+from aggregator.grpc.fault_service import RECOVERIES_KEPT_MS, Recoveries
 from aggregator.grpc.subscriptions import SubscriptionEnd
 from tests.aggregator.grpc.bench import Bench, faulty, normal
 from tests.aggregator.grpc.upstream import Client, Stream
@@ -307,8 +307,8 @@ def test_only_what_ended_unacknowledged_and_just_now_is_sent_again() -> None:
     assert list(recoveries.of(JOB, 2)) == [], "who listened has heard it"
     note(faulty(JOB, "80E18402"), 3)
     note(normal(JOB), 4)
-    assert list(recoveries.of(JOB, 4 + FOR_MS - 1)) == [JOB]
-    assert list(recoveries.of(JOB, 4 + FOR_MS)) == []
+    assert list(recoveries.of(JOB, 4 + RECOVERIES_KEPT_MS - 1)) == [JOB]
+    assert list(recoveries.of(JOB, 4 + RECOVERIES_KEPT_MS)) == []
     note(faulty(OTHER, "80E18402"), 5)
     note(normal(OTHER), 6)
     note(faulty(OTHER, "80E18402"), 7)

@@ -27,7 +27,7 @@ class Scene:
         self.look(0)
 
     def documents(self, source: int, *documents: Document) -> None:
-        self.pipeline.observe(
+        self.pipeline.observe_event(
             self.pipeline.sources[source].devices, DocumentsListed(documents), instant(0)
         )
 
@@ -125,11 +125,11 @@ def test_chips_are_known_as_long_as_their_node_is() -> None:
     scene.look(0)
     assert len(scene.places.chips("n1") or ()) == 9
     scene.cluster_state.observe_pods(KUBERNETES, Update("uid", None))
-    scene.pipeline.observe(watch, Changed(report("n1", healthy(1_760_000_001))), instant(1))
+    scene.pipeline.observe_event(watch, Changed(report("n1", healthy(1_760_000_001))), instant(1))
     scene.look(1, "n1")
     assert "Ascend910-9" in (scene.places.chips("n1") or ())
     gone = report("n1", {})
-    scene.pipeline.observe(watch, Deleted(gone.namespace, gone.name), instant(2))
+    scene.pipeline.observe_event(watch, Deleted(gone.namespace, gone.name), instant(2))
     scene.look(2)
     assert len(scene.places.chips("n1") or ()) == 9
     scene.cluster_state.observe_nodes(KUBERNETES, Update("n1", None))

@@ -39,14 +39,14 @@ def test_a_bad_document_leaves_the_good_one_and_is_remembered_with_its_reason(
     bad: dict[str, str],
 ) -> None:
     watch = DocumentSource("test:").devices
-    assert watch.observe(Changed(report("n1", healthy())), 1) == {"n1"}
-    assert watch.observe(Changed(report("n1", bad)), 2) == {"n1"}
+    assert watch.observe_event(Changed(report("n1", healthy())), 1) == {"n1"}
+    assert watch.observe_event(Changed(report("n1", bad)), 2) == {"n1"}
     assert record_of(watch) == record(healthy())
     assert device(watch).rejected["n1"].since_ms == 2
     assert "mindx-dl-deviceinfo-n1" in device(watch).rejected["n1"].reason
-    assert watch.observe(Changed(report("n1", bad)), 3) == frozenset()
+    assert watch.observe_event(Changed(report("n1", bad)), 3) == frozenset()
     assert device(watch).rejected_total == 1
-    assert watch.observe(Changed(report("n1", faulty())), 4) == {"n1"}
+    assert watch.observe_event(Changed(report("n1", faulty())), 4) == {"n1"}
     assert record_of(watch) == record(faulty())
     assert device(watch).rejected == {}
 
@@ -57,7 +57,7 @@ def test_texts_of_documents_are_not_kept() -> None:
     try:
         for number in range(20):
             data = {DEVICE_INFO_KEY: f"{number}" + "x" * 100_000}
-            assert watch.observe(Changed(report(f"n{number}", data)), 1)
+            assert watch.observe_event(Changed(report(f"n{number}", data)), 1)
         assert len(device(watch).rejected) == 20
         assert tracemalloc.get_traced_memory()[0] < 500_000
     finally:
@@ -67,7 +67,7 @@ def test_texts_of_documents_are_not_kept() -> None:
 def test_other_bad_documents_count_and_do_not_hide_since_when() -> None:
     watch = DocumentSource("test:").devices
     for at_ms, bad in enumerate(BAD):
-        watch.observe(Changed(report("n1", bad)), 10 + at_ms)
+        watch.observe_event(Changed(report("n1", bad)), 10 + at_ms)
     assert device(watch).rejected_total == len(BAD)
     assert device(watch).rejected["n1"].since_ms == 10
     assert record_of(watch) is None
@@ -79,7 +79,7 @@ def at(version: str, document: Document) -> Document:
 
 def test_older_events_of_the_watch_do_not_replace_a_document_read_by_name() -> None:
     watch = DocumentSource("test:").devices
-    watch.observe(Changed(at("10", report("n1", healthy()))), 1)
+    watch.observe_event(Changed(at("10", report("n1", healthy()))), 1)
     assert watch.read("n1", at("13", report("n1", faulty(3))), 2) == {"n1"}
     place = report("n1", {})
     for old in (
@@ -88,21 +88,21 @@ def test_older_events_of_the_watch_do_not_replace_a_document_read_by_name() -> N
         Deleted(place.namespace, place.name),
         Changed(at("12", report("n1", faulty(2)))),
     ):
-        assert watch.observe(old, 3) == frozenset()
+        assert watch.observe_event(old, 3) == frozenset()
         assert record_of(watch) == record(faulty(3))
-    assert watch.observe(Changed(at("13", report("n1", faulty(3)))), 4) == frozenset()
-    assert watch.observe(Changed(at("14", report("n1", faulty(4)))), 5) == {"n1"}
+    assert watch.observe_event(Changed(at("13", report("n1", faulty(3)))), 4) == frozenset()
+    assert watch.observe_event(Changed(at("14", report("n1", faulty(4)))), 5) == {"n1"}
     assert record_of(watch) == record(faulty(4))
-    assert watch.observe(Deleted(place.namespace, place.name), 6) == {"n1"}
+    assert watch.observe_event(Deleted(place.namespace, place.name), 6) == {"n1"}
     assert record_of(watch) is None
 
 
 def test_deletion_after_a_read_of_the_shown_version_counts() -> None:
     watch = DocumentSource("test:").devices
-    watch.observe(Changed(at("10", report("n1", healthy()))), 1)
+    watch.observe_event(Changed(at("10", report("n1", healthy()))), 1)
     watch.read("n1", at("10", report("n1", healthy())), 2)
     place = report("n1", {})
-    assert watch.observe(Deleted(place.namespace, place.name), 3) == {"n1"}
+    assert watch.observe_event(Deleted(place.namespace, place.name), 3) == {"n1"}
     assert record_of(watch) is None
 
 
@@ -111,74 +111,74 @@ def test_a_document_that_is_gone_by_its_name_does_not_come_back_before_the_watch
 ):
     watch = DocumentSource("test:").devices
     place = report("n1", {})
-    watch.observe(Changed(at("10", report("n1", healthy()))), 1)
+    watch.observe_event(Changed(at("10", report("n1", healthy()))), 1)
     assert watch.read("n1", None, 2) == {"n1"}
-    assert watch.observe(Changed(at("11", report("n1", faulty()))), 3) == frozenset()
-    assert watch.observe(Deleted(place.namespace, place.name), 4) == frozenset()
+    assert watch.observe_event(Changed(at("11", report("n1", faulty()))), 3) == frozenset()
+    assert watch.observe_event(Deleted(place.namespace, place.name), 4) == frozenset()
     assert record_of(watch) is None
-    assert watch.observe(Changed(at("15", report("n1", faulty()))), 5) == {"n1"}
+    assert watch.observe_event(Changed(at("15", report("n1", faulty()))), 5) == {"n1"}
     assert record_of(watch) == record(faulty())
 
 
 def test_a_list_ends_what_was_read_by_name() -> None:
     watch = DocumentSource("test:").devices
-    watch.observe(Changed(at("10", report("n1", healthy()))), 1)
+    watch.observe_event(Changed(at("10", report("n1", healthy()))), 1)
     watch.read("n1", None, 2)
     watch.read("n2", at("12", report("n2", healthy())), 2)
-    watch.observe(DocumentsListed((at("14", report("n1", faulty())),)), 3)
+    watch.observe_event(DocumentsListed((at("14", report("n1", faulty())),)), 3)
     assert record_of(watch, "n1") == record(faulty())
     assert record_of(watch, "n2") is None
-    watch.observe(Changed(at("11", report("n2", healthy()))), 4)
+    watch.observe_event(Changed(at("11", report("n2", healthy()))), 4)
     assert record_of(watch, "n2") == record(healthy())
 
 
 def test_where_versions_are_no_numbers_the_order_of_events_decides() -> None:
     watch = DocumentSource("test:").devices
-    watch.observe(Changed(at("a1", report("n1", healthy()))), 1)
+    watch.observe_event(Changed(at("a1", report("n1", healthy()))), 1)
     watch.read("n1", at("b2", report("n1", faulty(3))), 2)
-    watch.observe(Changed(at("c0", report("n1", faulty(4)))), 3)
+    watch.observe_event(Changed(at("c0", report("n1", faulty(4)))), 3)
     assert record_of(watch) == record(faulty(4))
     watch.read("n1", at("d4", report("n1", faulty(5))), 4)
     place = report("n1", {})
-    assert watch.observe(Deleted(place.namespace, place.name), 5) == {"n1"}
-    watch.observe(Changed(at("e5", report("n1", healthy()))), 6)
+    assert watch.observe_event(Deleted(place.namespace, place.name), 5) == {"n1"}
+    watch.observe_event(Changed(at("e5", report("n1", healthy()))), 6)
     watch.read("n1", None, 7)
-    watch.observe(Changed(at("f6", report("n1", faulty(6)))), 8)
+    watch.observe_event(Changed(at("f6", report("n1", faulty(6)))), 8)
     assert record_of(watch) == record(faulty(6))
 
 
 def test_the_good_document_comes_back_unchanged() -> None:
     watch = DocumentSource("test:").devices
-    watch.observe(Changed(report("n1", healthy())), 1)
-    watch.observe(Changed(report("n1", BAD[0])), 2)
-    assert watch.observe(Changed(report("n1", healthy())), 3) == {"n1"}
+    watch.observe_event(Changed(report("n1", healthy())), 1)
+    watch.observe_event(Changed(report("n1", BAD[0])), 2)
+    assert watch.observe_event(Changed(report("n1", healthy())), 3) == {"n1"}
     assert device(watch).rejected == {}
-    assert watch.observe(Changed(report("n1", healthy())), 4) == frozenset()
+    assert watch.observe_event(Changed(report("n1", healthy())), 4) == frozenset()
 
 
 def test_a_good_document_ends_what_a_refused_part_before_it_left_standing() -> None:
     source = DocumentSource("test:")
     watch = source.devices
-    watch.observe(Changed(with_switch("n1", "Separate", "UnHealthy")), 1)
-    watch.observe(Changed(report("n1", healthy() | {SWITCH_INFO_KEY: "{"})), 2)
+    watch.observe_event(Changed(with_switch("n1", "Separate", "UnHealthy")), 1)
+    watch.observe_event(Changed(report("n1", healthy() | {SWITCH_INFO_KEY: "{"})), 2)
     assert source.switch.reports["n1"].record.status == "UnHealthy", "the last good one counts"
-    watch.observe(Changed(report("n1", {DEVICE_INFO_KEY: "{"})), 3)
+    watch.observe_event(Changed(report("n1", {DEVICE_INFO_KEY: "{"})), 3)
     assert source.switch.knows("n1"), "who is refused ends nothing"
-    assert watch.observe(Changed(report("n1", healthy())), 4) == {"n1"}
+    assert watch.observe_event(Changed(report("n1", healthy())), 4) == {"n1"}
     assert not source.switch.knows("n1")
     assert not watch.has_report(SWITCH, "n1")
 
 
 def test_a_list_replaces_what_was_known() -> None:
     watch = DocumentSource("test:").devices
-    watch.observe(DocumentsListed((report("n1", healthy()), report("n2", healthy()))), 1)
-    watch.observe(Changed(report("n3", BAD[0])), 2)
-    watch.observe(Interrupted("gone"), 3)
-    watch.observe(Interrupted("still gone"), 4)
+    watch.observe_event(DocumentsListed((report("n1", healthy()), report("n2", healthy()))), 1)
+    watch.observe_event(Changed(report("n3", BAD[0])), 2)
+    watch.observe_event(Interrupted("gone"), 3)
+    watch.observe_event(Interrupted("still gone"), 4)
     assert (watch.interrupted, watch.interruptions_total) == ("still gone", 1)
     assert record_of(watch) == record(healthy())
     after = DocumentsListed((report("n2", faulty()), report("n4", healthy())))
-    assert watch.observe(after, 5) == {"n1", "n2", "n3", "n4"}
+    assert watch.observe_event(after, 5) == {"n1", "n2", "n3", "n4"}
     assert watch.interrupted is None
     assert set(device(watch).reports) == {"n2", "n4"}
     assert device(watch).rejected == {}
@@ -186,26 +186,26 @@ def test_a_list_replaces_what_was_known() -> None:
 
 def test_deleted() -> None:
     watch = DocumentSource("test:").devices
-    watch.observe(Changed(report("n1", healthy())), 1)
+    watch.observe_event(Changed(report("n1", healthy())), 1)
     gone = Deleted("kube-system", "mindx-dl-deviceinfo-n1")
-    assert watch.observe(gone, 2) == {"n1"}
-    assert watch.observe(gone, 3) == frozenset()
+    assert watch.observe_event(gone, 2) == {"n1"}
+    assert watch.observe_event(gone, 3) == frozenset()
     assert record_of(watch) is None
 
 
 def test_foreign_documents_are_left_alone() -> None:
     watch = DocumentSource("test:").devices
     for namespace, name in (("kube-system", "other"), ("mindx-dl", "mindx-dl-deviceinfo-n1")):
-        assert watch.observe(Changed(Document(namespace, name, healthy())), 1) == frozenset()
-        assert watch.observe(Deleted(namespace, name), 1) == frozenset()
+        assert watch.observe_event(Changed(Document(namespace, name, healthy())), 1) == frozenset()
+        assert watch.observe_event(Deleted(namespace, name), 1) == frozenset()
     assert device(watch).reports == {}
     assert device(watch).rejected == {}
 
 
 def test_a_name_that_is_no_node_is_refused() -> None:
     watch = DocumentSource("test:").devices
-    watch.observe(Changed(report("Not_A_Node", healthy())), 1)
-    watch.observe(Changed(report("", healthy())), 1)
+    watch.observe_event(Changed(report("Not_A_Node", healthy())), 1)
+    watch.observe_event(Changed(report("", healthy())), 1)
     assert set(device(watch).rejected) == {"Not_A_Node", ""}
     assert "not a Kubernetes node name" in device(watch).rejected["Not_A_Node"].reason
 
@@ -215,21 +215,21 @@ def test_above_the_cap_new_nodes_are_refused_and_known_ones_go_on(
 ) -> None:
     monkeypatch.setattr(intake, "MAX_NODES", 2)
     watch = DocumentSource("test:").devices
-    watch.observe(DocumentsListed((report("n1", healthy()), report("n2", healthy()))), 1)
-    watch.observe(Changed(report("n3", healthy())), 2)
+    watch.observe_event(DocumentsListed((report("n1", healthy()), report("n2", healthy()))), 1)
+    watch.observe_event(Changed(report("n3", healthy())), 2)
     assert "already 2 nodes" in device(watch).rejected["n3"].reason
-    watch.observe(Changed(report("n2", faulty())), 3)
+    watch.observe_event(Changed(report("n2", faulty())), 3)
     assert record_of(watch, "n2") == record(faulty())
 
 
 def test_between_stores_the_greater_time_counts() -> None:
     one, other = DocumentSource("one:").devices, DocumentSource("other:").devices
-    one.observe(Changed(report("n1", healthy(T0 + 5))), 1)
-    other.observe(Changed(report("n1", faulty(update_time=T0 + 4))), 2)
+    one.observe_event(Changed(report("n1", healthy(T0 + 5))), 1)
+    other.observe_event(Changed(report("n1", faulty(update_time=T0 + 4))), 2)
     first = newest([device(one), device(other)], "n1")
     assert first is not None
     assert first.record == record(healthy(T0 + 5))
-    one.observe(Deleted("kube-system", "mindx-dl-deviceinfo-n1"), 3)
+    one.observe_event(Deleted("kube-system", "mindx-dl-deviceinfo-n1"), 3)
     second = newest([device(one), device(other)], "n1")
     assert second is not None
     assert second.record == record(faulty(update_time=T0 + 4))
@@ -237,6 +237,6 @@ def test_between_stores_the_greater_time_counts() -> None:
 
 def test_e11_an_unreadable_fault_list_is_logged() -> None:
     watch = DocumentSource("test:").devices
-    watch.observe(Changed(report("n1", config("{oops", unhealthy=(3,)))), 1)
+    watch.observe_event(Changed(report("n1", config("{oops", unhealthy=(3,)))), 1)
     assert device(watch).reports["n1"].record.unhealthy == ("Ascend910-3",)
     assert device(watch).reports["n1"].problem is not None

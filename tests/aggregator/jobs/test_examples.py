@@ -9,8 +9,8 @@ from aggregator.inputs.node_context import NodeState
 from tests.aggregator.jobs.scene import Scene, fault, part, parts
 
 if TYPE_CHECKING:
-    from aggregator.jobs.rank_faults import RankFaultDevice
     from aggregator.jobs.status import RankRecord
+    from contract.pages.aggregator_status import RankFaultDevice
 
 CHIP = ("NPU", "0", "80CD8003", "SubHealthFault", 1_760_000_000_000)
 CPU = [

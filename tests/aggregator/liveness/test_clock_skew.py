@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.liveness import rules as liveness
+from aggregator.liveness import lost_nodes as liveness
 from aggregator.liveness.clock_skew import Skew, Skews, observed, wrong
+from aggregator.liveness.lost_nodes import HeartbeatListing
 from aggregator.liveness.monitor import HeartbeatMonitor
 from aggregator.liveness.persisted import PersistedHeartbeats
-from aggregator.liveness.rules import HeartbeatListing
 from service.clock import Instant
 from service.stalls import Stalls
 from stores.base import Beat

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.liveness import rules as liveness
+from aggregator.liveness import lost_nodes as liveness
+from aggregator.liveness.lost_nodes import HeartbeatListing, LostNodes, ProbeResult
 from aggregator.liveness.monitor import HeartbeatProbe
-from aggregator.liveness.rules import HeartbeatListing, LostNodes, ProbeResult
 from contract.errors import StoreForbidden, StoreUnavailable
 from service.clock import Instant
 from stores.base import Beat

@@ -12,15 +12,15 @@ from aggregator.liveness.legacy_rules import (
     Seen,
     observed,
 )
-from aggregator.liveness.persisted import PersistedHeartbeats
-from aggregator.liveness.persisted_row import LastSeen, remembered
-from aggregator.liveness.rules import (
+from aggregator.liveness.lost_nodes import (
     LONG_AGO_MS,
     HeartbeatListing,
     LostNodes,
     judge,
     listed,
 )
+from aggregator.liveness.persisted import PersistedHeartbeats
+from aggregator.liveness.persisted_row import LastSeen, remembered
 from contract.documents.node_info import (
     Generation,
     NodeBeat,
@@ -65,7 +65,7 @@ class Scheduler:
     ) -> bool:
         """Return whether ``n1`` is healthy after one session of the legacy rules."""
         labelled = LegacyNodes()
-        labelled.observe(Snapshot(dict(nodes)))
+        labelled.observe_nodes(Snapshot(dict(nodes)))
         lost, now_ms = self.verdict.lost, int(at * 1000)
 
         def is_silent(node: str) -> bool:
@@ -144,7 +144,7 @@ def test_without_the_label_a_node_is_always_healthy(label: str | None) -> None:
 def test_a_heartbeat_that_is_no_number_is_0() -> None:
     nodes = LegacyNodes()
     texts = ("abc", "", "1.5", "1e3", " 1", "-", "0x10", "9" * 19, "+5", "-7", "007")
-    nodes.observe(Snapshot({text: node(text, text) for text in texts}))
+    nodes.observe_nodes(Snapshot({text: node(text, text) for text in texts}))
     numbers = [beat.at_seconds for beat in nodes.beats.values() if beat is not None]
     assert numbers == [*([0] * 8), 5, -7, 7]
     scheduler = beaten_once()
@@ -236,16 +236,16 @@ def test_the_brake_holds_for_old_heartbeats_too() -> None:
 
 def test_nodes_are_followed() -> None:
     nodes = LegacyNodes()
-    nodes.observe(Interrupted("away"))
+    nodes.observe_nodes(Interrupted("away"))
     assert (nodes.listed, nodes.beats) == (False, {})
-    nodes.observe(Snapshot({"a": node("5"), "b": node("6", label=None), "c": node(None)}))
+    nodes.observe_nodes(Snapshot({"a": node("5"), "b": node("6", label=None), "c": node(None)}))
     assert nodes.listed
     assert nodes.beats == {"a": NodeBeat(5, 5), "c": None}
-    nodes.observe(Update("b", node("7", "9")))
-    nodes.observe(Update("a", node("5", label="off")))
-    nodes.observe(Update("c", None))
+    nodes.observe_nodes(Update("b", node("7", "9")))
+    nodes.observe_nodes(Update("a", node("5", label="off")))
+    nodes.observe_nodes(Update("c", None))
     assert nodes.beats == {"b": NodeBeat(7, 9)}
-    nodes.observe(Snapshot({}))
+    nodes.observe_nodes(Snapshot({}))
     assert nodes.beats == {}
 
 

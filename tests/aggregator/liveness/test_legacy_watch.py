@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from aggregator.liveness import lost_nodes as liveness
 from aggregator.liveness import persisted
-from aggregator.liveness import rules as liveness
 from aggregator.liveness.legacy_watch import LegacyHeartbeatWatch
+from aggregator.liveness.lost_nodes import HeartbeatListing, LostNodes
 from aggregator.liveness.persisted import PersistedHeartbeats
 from aggregator.liveness.persisted_row import LastSeen
-from aggregator.liveness.rules import HeartbeatListing, LostNodes
 from contract.documents.node_info import Generation, NodeBeat, NodeRecord
 from service.clock import Instant
 from stores.base import NodeObject
@@ -56,7 +56,7 @@ def is_listed(listing: HeartbeatListing) -> bool:
 
 def test_while_node_info_cannot_be_read_no_node_falls_silent() -> None:
     bench = Bench()
-    bench.watch.observe(Snapshot({"n1": LABELLED}))
+    bench.watch.observe_nodes(Snapshot({"n1": LABELLED}))
     bench.listen(5, beats=True)
     bench.trouble = "away"
     bench.listen(100, beats=False)
@@ -71,8 +71,8 @@ def test_while_node_info_cannot_be_read_no_node_falls_silent() -> None:
 def test_before_it_was_read_once_nothing_is_taken_for_deleted() -> None:
     bench = Bench()
     bench.trouble = "it was not listed yet"
-    bench.watch.restore([LastSeen("n1", 1000, 999)])
-    bench.watch.observe(Snapshot({"n1": LABELLED}))
+    bench.watch.restore_seen([LastSeen("n1", 1000, 999)])
+    bench.watch.observe_nodes(Snapshot({"n1": LABELLED}))
     bench.listen(25, beats=False)
     assert not is_listed(bench.watch.listing), "who was lost before stays so"
     # It is not waited for for ever: the other stores' heartbeats are to be judged.
@@ -93,7 +93,7 @@ def test_deleted_node_is_removed_from_the_persistent_state() -> None:
     kept = {"3": persisted.encode([LastSeen("n1", 1000, 999)])}
     assert memory.restore(kept, bench.now()) == []
     assert memory.pop_changed() == frozenset()
-    bench.watch.observe(Snapshot({}))
+    bench.watch.observe_nodes(Snapshot({}))
     bench.listen(1, beats=False)
     memory.record(())
     assert memory.pop_changed() == {"3"}
@@ -104,7 +104,7 @@ def test_nothing_is_written_while_heartbeats_go_on_and_silence_once() -> None:
     bench = Bench()
     memory = PersistedHeartbeats([bench.watch], bench.now)
     memory.restore({}, bench.now())
-    bench.watch.observe(Snapshot({"n1": LABELLED}))
+    bench.watch.observe_nodes(Snapshot({"n1": LABELLED}))
     written = []
     for until in range(5, 200, 5):
         bench.listen(until, beats=until < 50)
@@ -122,8 +122,8 @@ def test_nothing_is_written_while_heartbeats_go_on_and_silence_once() -> None:
 
 def test_nodes_that_cannot_be_listed_are_the_same() -> None:
     bench = Bench()
-    bench.watch.observe(Snapshot({"n1": LABELLED}))
+    bench.watch.observe_nodes(Snapshot({"n1": LABELLED}))
     bench.listen(5, beats=True)
-    bench.watch.observe(Interrupted("away"))
+    bench.watch.observe_nodes(Interrupted("away"))
     bench.listen(100, beats=False)
     assert bench.verdict.lost == {}

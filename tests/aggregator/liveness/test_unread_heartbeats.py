@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from aggregator.liveness.rules import HeartbeatListing, ObservedHeartbeat, failed, listed
+from aggregator.liveness.lost_nodes import HeartbeatListing, ObservedHeartbeat, failed, listed
 from aggregator.liveness.unread_heartbeats import unread
 from service.clock import Instant
 from stores.address import open_store

@@ -28,7 +28,7 @@ class Bench:
     def __init__(self, stores: int = 1, outputs: dict[str, str] | None = None) -> None:
         self.pipeline = Pipeline((DocumentSource(f"store-{n}:") for n in range(stores)), 45)
         self.outputs = dict(outputs or {})
-        self.pipeline.restore(
+        self.pipeline.restore_documents(
             Document(CLUSTER_NAMESPACE, name, {name: text}, dict([CLUSTER_LABEL]))
             for name, text in self.outputs.items()
         )
@@ -37,7 +37,7 @@ class Bench:
         """Observe events that arrive together; nothing is written."""
         for event in events:
             watch = self.pipeline.sources[store].devices
-            self.pipeline.observe(watch, event, now)
+            self.pipeline.observe_event(watch, event, now)
         return self.pipeline.step(now)
 
     def write(self, now: Instant) -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.merge.stale_documents import StaleDocument, StaleDocuments, stale_documents
+from aggregator.merge.stale_documents import StaleDocuments, stale_documents
 from contract.documents.node_info import FaultDevice
+from contract.pages.aggregator_status import StaleDocument
 from tests.aggregator.cluster_documents.test_kinds import Bench
 from tests.aggregator.nodes import T0, healthy, node_report, report
 

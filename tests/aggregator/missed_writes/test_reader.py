@@ -292,7 +292,7 @@ def due(known: dict[str, int | None], claimed: int) -> bool:
     )
     documents.numbers = known
     beat = Beat("n1", "host", 5.0, 1, writes=encode_writes({"node-info": claimed, "dpc-fault": 9}))
-    missed.observe([beat])
+    missed.observe_beats([beat])
     assert missed.claims.due(PATIENCE_MS - 1) == {}
     return bool(missed.claims.due(PATIENCE_MS))
 
@@ -324,20 +324,20 @@ def test_write_that_the_watch_shows_within_two_seconds_is_not_read() -> None:
     def beat(number: int, **more: bool) -> Beat:
         return Beat("n1", "host", 5.0, 1, writes=encode_writes({"node-info": number}), **more)
 
-    claims.observe([beat(7)], 0)
+    claims.observe_beats([beat(7)], 0)
     has.add(7)
     assert claims.due(PATIENCE_MS) == {}
     assert claims.next_due_ms() is None
-    claims.observe([beat(8, is_broken=True)], 5000)
+    claims.observe_beats([beat(8, is_broken=True)], 5000)
     assert claims.next_due_ms() is None
     # Who writes with each beat is not put off for ever.
-    claims.observe([beat(8)], 5000)
-    claims.observe([beat(9)], 6000)
+    claims.observe_beats([beat(8)], 5000)
+    claims.observe_beats([beat(9)], 6000)
     assert claims.due(7000) == {WriteClaim("node-info", "n1"): 9}
     claims.read({WriteClaim("node-info", "n1"): 9})
-    claims.observe([beat(9)], 8000)
+    claims.observe_beats([beat(9)], 8000)
     assert claims.next_due_ms() is None
     # A node that beats no more is forgotten.
-    claims.observe([beat(10)], 9000)
-    claims.observe([], 10_000)
+    claims.observe_beats([beat(10)], 9000)
+    claims.observe_beats([], 10_000)
     assert claims.next_due_ms() is None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator.inputs import node_documents as intake
-from aggregator.inputs.node_document_reader import read_documents
+from aggregator.inputs.node_document_watch import read_documents
 from aggregator.inputs.node_documents import DocumentSource
 from aggregator.notify.notifier import NodeLog
 from contract.pages.changes import FaultChange
@@ -61,7 +61,9 @@ async def test_a_leader_logs_what_nodes_do(log: pytest.LogCaptureFixture) -> Non
 async def test_standing_faults_are_one_warning(log: pytest.LogCaptureFixture) -> None:
     node_log = NodeLog()
     chips = {(f"Ascend910-{chip}", CODE): "RestartNPU" for chip in range(8)}
-    node_log.begin(["n1", "n2"], {"n2": {("Fan 1", "06000025"): "NotHandleFault"}, "n1": chips})
+    node_log.log_standing(
+        ["n1", "n2"], {"n2": {("Fan 1", "06000025"): "NotHandleFault"}, "n1": chips}
+    )
     ((level, text),) = lines_of(LOGGER, log)
     assert level == "WARNING"
     assert text.startswith("9 faults on 2 nodes: node n1: Ascend910-0 80E18402 RestartNPU; ")
@@ -72,7 +74,7 @@ async def test_standing_faults_are_one_warning(log: pytest.LogCaptureFixture) ->
 @pytest.mark.looptime
 async def test_a_fleet_in_trouble_is_ten_lines_a_minute(log: pytest.LogCaptureFixture) -> None:
     node_log = NodeLog()
-    node_log.begin([], {})
+    node_log.log_standing([], {})
     for number in range(3000):
         node = f"n{number}"
         node_log.observe_node(node, is_known=True)
@@ -118,7 +120,7 @@ async def test_nodes_beyond_the_limit_are_one_line(
     )  # type: ignore[assignment]
 
     def observe(watch: DocumentWatch, event: WatchEvent) -> None:
-        watch.observe(event, 0)
+        watch.observe_event(event, 0)
 
     reading = asyncio.create_task(read_documents(watch, store, observe, Stalls(), NodeLog()))
     await asyncio.sleep(61)

@@ -156,7 +156,7 @@ async def test_after_a_restart_what_is_published_is_no_news() -> None:
     pair.observe(1, Changed(report("n1", faulty(3, T0 + 1))))
     pair.publish(1.1)
     again = Both()
-    again.leader.pipeline.restore(pair.stored())
+    again.leader.pipeline.restore_documents(pair.stored())
     replica = Replica(again.leader)
     await replica.notifier.seed(instant(2))
     again.leader.observe(instant(2), listed(n1=faulty(3, T0 + 1), n2=healthy()))

@@ -70,7 +70,7 @@ async def test_history_of_an_earlier_schema_is_moved_aside_and_no_fault_is_lost(
 
     async with running(history):
         assert await history.published_levels() is None, "what stands comes from the documents"
-        history.begin(STANDING)
+        history.begin_levels(STANDING)
         history.begin_span()
         history.record([FaultChange("node-2", NOW_MS, "Ascend910-0", "8C1F8608", None, "L1")])
     assert history.status().trouble is None

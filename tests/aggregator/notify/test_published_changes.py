@@ -108,8 +108,8 @@ def test_a_file_knows_what_stands(tmp_path: Path) -> None:
     assert read_published_levels(path) is None
     with closing(HistoryFile(path)) as file:
         assert read_published_levels(path) is None
-        file.begin({"n1": {("Ascend910-3", "A"): "x"}})
-        file.begin({"n2": {("Ascend910-3", "B"): "x"}})
+        file.begin_levels({"n1": {("Ascend910-3", "A"): "x"}})
+        file.begin_levels({"n2": {("Ascend910-3", "B"): "x"}})
         assert read_published_levels(path) == {"n1": {("Ascend910-3", "A"): "x"}}
         file.store_changes([change("n1", "A", "x", "y"), change("n1", "B", None, "x")])
         file.store_changes([change("n1", "A", "y", None)])

@@ -66,12 +66,12 @@ class Bench:
 
     def start(self, at: float = 0, /, **nodes: dict[str, str]) -> None:
         documents = tuple(report(node, data) for node, data in nodes.items())
-        self.pipeline.observe(self.devices, DocumentsListed(documents), instant(at))
-        self.pipeline.observe(self.nodes, DocumentsListed(()), instant(at))
+        self.pipeline.observe_event(self.devices, DocumentsListed(documents), instant(at))
+        self.pipeline.observe_event(self.nodes, DocumentsListed(()), instant(at))
         self.step(at)
 
     def put(self, at: float, node: str, data: dict[str, str]) -> frozenset[str]:
-        self.pipeline.observe(self.devices, Changed(report(node, data)), instant(at))
+        self.pipeline.observe_event(self.devices, Changed(report(node, data)), instant(at))
         return self.step(at)
 
     def apply(self, at: float, name: str, data: dict[str, str] | None) -> frozenset[str]:
@@ -328,7 +328,7 @@ def test_a_deleted_node_leaves_no_state() -> None:
     bench.start(n1=faulty(), n2=faulty())
     assert bench.processing.nodes == {"n1", "n2"}
     gone = Deleted("kube-system", "mindx-dl-deviceinfo-n1")
-    bench.pipeline.observe(bench.devices, gone, instant(1))
+    bench.pipeline.observe_event(bench.devices, gone, instant(1))
     bench.step(1)
     assert bench.processing.nodes == {"n2"}
     after = Bench({**bench.kept, **Bench().kept}, at=2)
@@ -355,7 +355,7 @@ class Public:
     def __init__(self) -> None:
         self.nodes: set[str] = set()
 
-    def apply(self, node: str, record: DeviceRecord, now: Instant) -> DeviceRecord:
+    def add_public_faults(self, node: str, record: DeviceRecord, now: Instant) -> DeviceRecord:
         if node not in self.nodes:
             return record
         fault = CodeFault("PublicFault", chip(1), "SeparateNPU", "220001001", 1, "SeparateNPU")
@@ -407,8 +407,8 @@ def test_after_a_restart_what_is_published_of_an_unchanged_node_is_whole() -> No
     first.start(n1=faulty())
     value = first.pipeline.value(NAME)
     second = Pipeline([DocumentSource("s:")], 45, node_context=first._node_context)
-    second.restore([Document("mindx-dl", NAME, {NAME: value.text})])
-    second.observe(
+    second.restore_documents([Document("mindx-dl", NAME, {NAME: value.text})])
+    second.observe_event(
         second.sources[0].devices, DocumentsListed((report("n1", faulty()),)), instant(9)
     )
     assert NAME not in second.step(instant(9))

@@ -16,9 +16,9 @@ from aggregator.processors.frequent_fault_separation import (
 from aggregator.processors.separation_documents import (
     CHIPS_NAME,
     NAMESPACE,
-    PATIENCE_MS,
     POLICY_KEY,
     POLICY_NAME,
+    STORE_TIMEOUT_MS,
     SeparationDocuments,
     read_chips,
     read_policy,
@@ -129,7 +129,7 @@ class Bench:
 
     def see(self, name: str, event: WatchEvent, source: int = 0) -> frozenset[str]:
         selection = next(one for one in self.documents.inputs if one.name == name)
-        return self.documents.observe(source, selection, event, T + 1000)
+        return self.documents.observe_document(source, selection, event, T + 1000)
 
     def separate(self, *nodes: str, number: int = 0) -> None:
         for node in nodes:
@@ -304,18 +304,18 @@ def test_a_store_that_is_away_keeps_the_list_back_for_a_while_only() -> None:
     documents = SeparationDocuments(separation, 2)
     policies, chips = documents.inputs
     documents.advance(0)
-    documents.observe(0, policies, DocumentsListed(()), T)
-    documents.observe(0, chips, DocumentsListed(()), T)
-    documents.advance(PATIENCE_MS - 1)
+    documents.observe_document(0, policies, DocumentsListed(()), T)
+    documents.observe_document(0, chips, DocumentsListed(()), T)
+    documents.advance(STORE_TIMEOUT_MS - 1)
     assert documents.views() == ()
-    documents.advance(PATIENCE_MS)
+    documents.advance(STORE_TIMEOUT_MS)
     assert len(documents.views()) == 1
 
 
 def test_no_list_is_shown_before_a_store_has_answered() -> None:
     documents = SeparationDocuments(ManualSeparation(), 2)
     documents.advance(0)
-    documents.advance(PATIENCE_MS)
+    documents.advance(STORE_TIMEOUT_MS)
     assert documents.views() == ()
 
 

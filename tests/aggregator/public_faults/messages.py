@@ -112,7 +112,7 @@ def kept(faults: PublicFaultsPlugin, before: Mapping[str, str] | None = None) ->
 
 def standing(faults: PublicFaultsPlugin, node: str = "n1") -> dict[str, tuple[str, str]]:
     """Return by chip the code and level of each fault in a node's record."""
-    found = faults.apply(node, eight(), at(1000)).faults
+    found = faults.add_public_faults(node, eight(), at(1000)).faults
     return {one.chip.removeprefix("Ascend910-"): (one.code, one.level) for one in found}
 
 

@@ -35,7 +35,7 @@ def apply(
 ) -> FaultOutcome:
     ledger.step(at(seconds))
     now = at(seconds)
-    return ledger.apply(report_of(assertion, reported, seconds), LEVEL, now, placed=True)
+    return ledger.apply_report(report_of(assertion, reported, seconds), LEVEL, now, placed=True)
 
 
 def count_at(ledger: ActiveFaults, seconds: float) -> int:
@@ -137,7 +137,7 @@ def test_ended_fault_is_forgotten_after_a_minute(ledger: ActiveFaults) -> None:
 def test_our_clock_may_be_set_back(ledger: ActiveFaults) -> None:
     apply(ledger, "occur", 0)
     hour_ago = at(1)._replace(wall_ms=at(-3600).wall_ms)
-    ledger.apply(report_of("recover", 1, -3600), LEVEL, hour_ago, placed=True)
+    ledger.apply_report(report_of("recover", 1, -3600), LEVEL, hour_ago, placed=True)
     assert ledger.next_due_ms() == 6000
     ledger.step(at(6))
     assert ledger.count == 0
@@ -146,25 +146,29 @@ def test_our_clock_may_be_set_back(ledger: ActiveFaults) -> None:
 def test_there_are_so_many_faults_at_most(
     ledger: ActiveFaults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_module, "MOST_FAULTS", 2)
+    monkeypatch.setattr(ledger_module, "MAX_FAULTS", 2)
     outcomes = [
-        ledger.apply(report_of("occur", name=f"fault-000{number}"), LEVEL, at(0), placed=True)
+        ledger.apply_report(
+            report_of("occur", name=f"fault-000{number}"), LEVEL, at(0), placed=True
+        )
         for number in range(3)
     ]
     assert outcomes == [FaultOutcome.ADDED, FaultOutcome.ADDED, FaultOutcome.FULL]
-    ledger.apply(report_of("recover", seconds=10, name="fault-0000"), LEVEL, at(10), placed=True)
+    ledger.apply_report(
+        report_of("recover", seconds=10, name="fault-0000"), LEVEL, at(10), placed=True
+    )
     again = report_of("occur", seconds=11, name="fault-0002")
-    assert ledger.apply(again, LEVEL, at(11), placed=True) is FaultOutcome.ADDED
+    assert ledger.apply_report(again, LEVEL, at(11), placed=True) is FaultOutcome.ADDED
 
 
 def test_one_node_leaves_room_for_the_others(
     ledger: ActiveFaults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger_module, "MOST_OF_A_NODE", 2)
+    monkeypatch.setattr(ledger_module, "MAX_FAULTS_PER_NODE", 2)
 
     def occurs(number: int, node: str, seconds: float = 0) -> FaultOutcome:
         one = report_of("occur", name=f"fault-000{number}", node=node, seconds=seconds)
-        return ledger.apply(one, LEVEL, at(seconds), placed=True)
+        return ledger.apply_report(one, LEVEL, at(seconds), placed=True)
 
     assert [occurs(number, "n1") for number in range(3)] == [
         FaultOutcome.ADDED,
@@ -174,7 +178,7 @@ def test_one_node_leaves_room_for_the_others(
     assert ledger.full("n1") == "2 faults of node 'n1' stand"
     assert occurs(1, "n1") is FaultOutcome.KNOWN
     assert occurs(2, "n2") is FaultOutcome.ADDED
-    ledger.apply(report_of("recover", 10, 10, "fault-0000"), LEVEL, at(10), placed=True)
+    ledger.apply_report(report_of("recover", 10, 10, "fault-0000"), LEVEL, at(10), placed=True)
     assert occurs(2, "n1", 11) is FaultOutcome.ADDED
 
 
@@ -193,7 +197,7 @@ def restarted(rows: Rows, now: Instant) -> tuple[ActiveFaults, Rows]:
     assert not unreadable
     again = Rows()
     ledger = ActiveFaults(again)
-    ledger.restore(state.faults, state.over, now)
+    ledger.restore_faults(state.faults, state.over, now)
     again.compare(texts)
     assert not again.pop_changed()
     return ledger, again
@@ -240,7 +244,7 @@ def test_the_newest_report_holds(history: list[tuple[str, int, int]]) -> None:
         reported = replace(
             report_of(assertion), reported_at_ms=reported_ms, received_at_ms=now.wall_ms
         )
-        ledger.apply(reported, LEVEL, now, placed=True)
+        ledger.apply_report(reported, LEVEL, now, placed=True)
         if reported_ms >= newest_ms:
             newest_ms = reported_ms
             if assertion == "recover":

@@ -106,7 +106,7 @@ def test_faults_that_hold_are_judged_again_by_a_new_table() -> None:
     faults.pop_changed_nodes()
     assert faults.configure(MILD) == {"n1"}
     assert standing(faults) == {"0": ("220001001", "NotHandleFault")}
-    assert faults.apply("n1", eight(), at(0)).unhealthy == ()
+    assert faults.add_public_faults("n1", eight(), at(0)).unhealthy == ()
     assert '"level":"NotHandleFault"' in str(faults.views())
     assert faults.configure(None) == {"n1"}
     assert standing(faults) == {"0": ("220001001", "SeparateNPU")}
@@ -156,7 +156,7 @@ def test_pending_message_is_judged_by_the_table_of_its_turn() -> None:
 async def test_the_file_is_followed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fault_table, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(fault_table, "_POLL_SECONDS", 0.02)
     file = tmp_path / "publicCustomization.json"
     seen: asyncio.Queue[str | None] = asyncio.Queue()
     task = asyncio.create_task(follow_table(file, seen.put_nowait))

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from msgspec.structs import replace
 
-from agent.publishing.fault_service_call import request_of
-from aggregator.grpc.wire_messages import public_fault as received
 from aggregator.wiring import durable_answer
 from contract.documents.public_fault import Influence
+from contract.documents.public_fault_protobuf import decode, encode
 from contract.wire import pubfault_pb2 as wire
+from pacing.cooperative import whole
 from tests.aggregator.public_faults.messages import at, begun, fault_message, one, places, standing
 
 if TYPE_CHECKING:
@@ -24,18 +24,18 @@ def clock() -> Instant:
     return at(0)
 
 
-async def test_a_request_contains_what_was_sent() -> None:
+def test_a_request_contains_what_was_sent() -> None:
     message = fault_message(
         replace(one(serial_number="s"), fault_location={"npuIp": "10.0.0.1"}, description="why"),
         one("fault-0002", "recover", devices=(1, 2)),
     )
-    sent = wire.PublicFaultRequest.FromString(request_of(message).SerializeToString())
+    sent = wire.PublicFaultRequest.FromString(encode(message).SerializeToString())
     message.faults[1] = replace(message.faults[1], fault_location={})  # type: ignore[index]
-    assert await received(sent) == message
+    assert whole(decode(sent)) == message
 
 
-async def test_an_empty_request_is_refused() -> None:
-    answer = begun().send(await received(wire.PublicFaultRequest()), at(0))
+def test_an_empty_request_is_refused() -> None:
+    answer = begun().send(whole(decode(wire.PublicFaultRequest())), at(0))
     assert (answer.code, answer.info.split(":")[0]) == (409, "id")
 
 

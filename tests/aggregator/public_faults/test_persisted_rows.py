@@ -31,7 +31,7 @@ def written(rows: Rows, before: Mapping[str, str]) -> dict[str, str]:
 
 
 def test_rows_read_back_equal_the_rows_put(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows_module, "_MOST_ROWS", 5)
+    monkeypatch.setattr(rows_module, "_MAX_ROWS", 5)
     rng = Random(7)
     rows, store = Rows(), dict[str, str]()
     there: set[EndedFault] = set()

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from aggregator.cluster_documents.entry import ClusterEntry, merge
 from aggregator.inputs.node_context import NodeState
 from aggregator.public_faults.plugin import PublicFaultsPlugin
-from aggregator.public_faults.published_faults import MOST_SHOWN, with_public_faults
+from aggregator.public_faults.published_faults import MAX_NODE_FAULTS, with_public_faults
 from aggregator.public_faults.values import ActivePublicFault
 from contract.documents import device_info
 from contract.documents.cluster_device import (
@@ -50,7 +50,7 @@ def test_an_occurrence_separates_chips_and_a_recovery_ends_that() -> None:
     )
     assert (answer.code, answer.info) == (0, "public fault send successfully")
     assert faults.pop_changed_nodes() == {"n1"}
-    record = faults.apply("n1", eight(), at(3))
+    record = faults.add_public_faults("n1", eight(), at(3))
     assert record.update_time == T0 + 3
     assert record.unhealthy == ("Ascend910-0", "Ascend910-1")
     assert record.available == tuple(f"Ascend910-{chip}" for chip in range(2, 8))
@@ -72,7 +72,9 @@ def test_an_occurrence_separates_chips_and_a_recovery_ends_that() -> None:
     }
     assert faults.send(fault_message(one(assertion="recover")), at(6)).code == 0
     assert faults.pop_changed_nodes() == {"n1"}
-    assert render_device_entry("node1", faults.apply("n1", eight(), at(6)), T0) == before
+    assert (
+        render_device_entry("node1", faults.add_public_faults("n1", eight(), at(6)), T0) == before
+    )
     (view,) = faults.views()
     assert view.data == {"PublicFaults": "{}", "FaultNum": '{"publicFaultNum":0}'}
 
@@ -102,7 +104,7 @@ def test_all_levels_beside_a_fault_of_the_chip() -> None:
     )
     assert answer.code == 0
     assert "fault fault-0006: node 'n1' has no chip 30" in answer.info
-    public = faults.apply("n1", record, at(0))
+    public = faults.add_public_faults("n1", record, at(0))
     judged = pre_separate_device(public, frozenset())
     text = render_device_entry("n1", judged, T0)
     assert '"huawei.com/Ascend910-Unhealthy":"Ascend910-3,Ascend910-4"' in text
@@ -124,7 +126,7 @@ def test_a_chip_is_called_by_the_type_of_its_node() -> None:
     known.see_report("n5", record)
     faults = begun(known)
     faults.send(fault_message(one(node="n5", devices=(1,), code="010001001")), at(0))
-    found = faults.apply("n5", record, at(0))
+    found = faults.add_public_faults("n5", record, at(0))
     assert [(f.chip, f.level) for f in found.faults] == [("npu-1", "SubHealthFault")]
     assert found.available == ("npu-0", "npu-1")
     assert found.unhealthy == ()
@@ -134,7 +136,7 @@ def test_a_node_without_public_faults_costs_nothing() -> None:
     faults = begun()
     faults.send(fault_message(one()), at(0))
     record = eight()
-    assert faults.apply("n2", record, at(0)) is record
+    assert faults.add_public_faults("n2", record, at(0)) is record
 
 
 @pytest.mark.parametrize(
@@ -201,7 +203,7 @@ def test_a_chip_in_use_exists_although_no_list_names_it() -> None:
     known.see_report("n1", record)
     faults = begun(known)
     assert faults.send(fault_message(one(devices=(5,))), at(0)).code == 0
-    found = faults.apply("n1", record, at(0))
+    found = faults.add_public_faults("n1", record, at(0))
     assert found.unhealthy == ("Ascend910-5",)
     assert faults.send(fault_message(one("fault-0002", devices=(6,))), at(0)).code == 409
 
@@ -250,7 +252,9 @@ def test_the_time_of_an_entry_never_goes_back() -> None:
             faults.send(
                 fault_message(one(assertion=assertion), at_ms=at(seconds).wall_ms), at(seconds)
             )
-        merged = merge("n1", faults.apply("n1", eight(), at(seconds)), entry, at(seconds))
+        merged = merge(
+            "n1", faults.add_public_faults("n1", eight(), at(seconds)), entry, at(seconds)
+        )
         assert isinstance(merged, ClusterEntry)
         entry = merged
         stamps.append(entry.stamp)
@@ -296,9 +300,9 @@ def test_a_fault_that_is_reported_under_ever_new_names_leaves_the_entry_small() 
 
 
 def test_as_many_times_as_there_is_room_for_are_reported_like_upstream() -> None:
-    one_more = [("010001001", "SubHealthFault", (0,), T0 + n) for n in range(MOST_SHOWN + 1)]
+    one_more = [("010001001", "SubHealthFault", (0,), T0 + n) for n in range(MAX_NODE_FAULTS + 1)]
     shown_faults = with_public_faults(eight(), standing_of(*one_more[:-1]), T0).faults
-    assert len(shown_faults) == MOST_SHOWN
+    assert len(shown_faults) == MAX_NODE_FAULTS
     assert len(with_public_faults(eight(), standing_of(*one_more), T0).faults) == 1
 
 
@@ -307,7 +311,7 @@ def test_of_ever_new_codes_the_worst_are_reported_for_each_chip() -> None:
     mild = [(f"{n:09}", "SubHealthFault", tuple(range(31)), T0 + n) for n in range(2000)]
     worse = [(f"9{n:08}", "SeparateNPU", (n % 8, 31), T0) for n in range(100)]
     record = with_public_faults(eight(), standing_of(*mild, *worse), T0)
-    assert len(record.faults) == MOST_SHOWN
+    assert len(record.faults) == MAX_NODE_FAULTS
     assert len(render_device_entry("n1", record, T0)) < VALUE_LIMIT // 4
     counts = Counter(one.chip for one in record.faults)
     assert set(counts) == {f"Ascend910-{chip}" for chip in range(32)}

@@ -135,7 +135,7 @@ def test_faults_in_the_document_of_upstream_are_adopted() -> None:
     ("wrong", "text"),
     [
         ('"n1":[{"devIds":"0"},GOOD]', "PublicFaults.n1[0].devIds"),
-        ('"n2":"x","n1":[GOOD]', "PublicFaults.n2 is no list"),
+        ('"n2":"x","n1":[GOOD]', "PublicFaults.n2 is not a list"),
         ('"n2":[7],"n1":[GOOD]', "PublicFaults.n2[0]"),
     ],
 )

@@ -346,7 +346,7 @@ def test_a_change_that_is_reported_before_the_answer_to_our_write_is_from_after_
 
 def test_a_new_leader_takes_what_its_watch_shows_late_for_nobodys() -> None:
     output, value = written()
-    output.begin(instant(10), fence=True)
+    output.begin_term(instant(10), fence=True)
     assert not output.fenced
     output.observe_read(document("one", "20"))
     assert not output.must_write(value, instant(10))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.documents.vigil_key import (
-    LARGEST_BYTES,
+    MAX_BYTES,
     VIGIL_KEY,
     BlindSource,
     FaultAnswer,
@@ -67,7 +67,7 @@ def test_answers_have_the_room_that_is_left() -> None:
     for blind in ([], [NODE] * 100):
         text = encode_vigil_key(blind, 0, many)
         assert text is not None
-        assert LARGEST_BYTES - 400 < len(text.encode()) <= LARGEST_BYTES
+        assert MAX_BYTES - 400 < len(text.encode()) <= MAX_BYTES
         record = decode_vigil_key(text, "doc")
         assert len(record.blind) == len(blind)
         assert record.faults == tuple(many[: len(record.faults)])
@@ -77,7 +77,7 @@ def test_sources_without_room_are_counted() -> None:
     many = [BlindSource("links", 1, "x" * 5000, chip) for chip in range(200)]
     text = encode_vigil_key(many)
     assert text is not None
-    assert len(text.encode()) <= LARGEST_BYTES
+    assert len(text.encode()) <= MAX_BYTES
     record = decode_vigil_key(text, "doc")
     assert len(record.blind) > 40
     assert len(record.blind) + record.left_out == 200
@@ -93,7 +93,7 @@ def test_any_reason_is_written_within_the_bounds_and_read_again(reasons: list[st
         assert not reasons
         return
     record = decode_vigil_key(text, "doc")
-    assert len(text.encode()) <= LARGEST_BYTES
+    assert len(text.encode()) <= MAX_BYTES
     assert len(record.blind) + record.left_out == len(reasons)
 
 
@@ -130,7 +130,7 @@ def test_members_that_this_release_does_not_know_are_ignored() -> None:
         ('{"version":1,"faults":[{"chip":1,"code":"8"}]}', "of length at least 8"),
         ('{"version":1,"faults":[{"chip":1,"code":"80E01801","severity":"bad"}]}', "that matches"),
         ('{"version":1,"blind":' + "[" * 4000, "nested too deeply|cut off"),
-        ('{"version":1,"more":"' + "x" * LARGEST_BYTES + '"}', "bytes, more than 16384"),
+        ('{"version":1,"more":"' + "x" * MAX_BYTES + '"}', "bytes, more than 16384"),
         ('{"version":1,"blind":[{"source":"\ud800","since_ms":1}]}', None),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 
 from contract.documents.write_numbers import (
     KINDS,
-    LARGEST_BYTES,
+    MAX_BYTES,
     NoWrites,
     decode_owned,
     decode_writes,
@@ -29,8 +29,8 @@ def test_no_document_is_no_key() -> None:
 
 def test_the_longest_one_has_160_bytes_with_its_name() -> None:
     text = encode_writes(dict.fromkeys(KINDS, -LATEST), whole=True)
-    assert len(text) <= LARGEST_BYTES
-    assert len("npu-vigil/writes") + LARGEST_BYTES <= 160
+    assert len(text) <= MAX_BYTES
+    assert len("npu-vigil/writes") + MAX_BYTES <= 160
     assert decode_writes(text) == dict.fromkeys(KINDS, -LATEST)
 
 
@@ -64,7 +64,7 @@ def test_members_that_are_not_known_are_ignored() -> None:
         ('{"version":1,"device-info":true}', "the number of device-info is True"),
         ('{"version":1,"device-info":1.5}', "the number of device-info is 1.5"),
         ('{"version":1,"device-info":999999999999999}', "the number of device-info"),
-        ('{"version":1}' + " " * LARGEST_BYTES, "has 157 characters, more than 144"),
+        ('{"version":1}' + " " * MAX_BYTES, "has 157 characters, more than 144"),
         ("[" * 144, "no JSON object"),
     ],
 )

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,11 +19,12 @@ import pytest
 
 from contract.errors import DriverCallStuck, DriverGone
 from tests.dcmi_shim.conftest import QUICK, dropped, running
-from tests.parts.deadlines import patience, time_passes, until, wait_until
+from tests.parts.deadlines import patience, time_passes, until, until_succeeds, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
+    from dcmi_shim.values import Chip
     from tests.dcmi_shim.conftest import SmallDriver
 
 
@@ -155,9 +157,14 @@ async def test_hangs_and_probes_leave_no_processes(
         bad = (await state.driver.inventory()).chips[1]
         plain.command("hang-health-1")
         plain.command("hang-codes-1")
-        for ask in (state.driver.health, state.driver.error_codes):
+
+        async def is_stuck(ask: Callable[[Chip], Awaitable[object]]) -> None:
             with pytest.raises(DriverCallStuck):
                 await ask(bad)
+
+        for ask in (state.driver.health, state.driver.error_codes):
+            # The process of the call before may be replaced meanwhile.
+            await until_succeeds(partial(is_stuck, ask), DriverGone)
         await state.until(lambda: len(plain.noted("opened")) >= 7)
         # Probes do not take one of the machine's few places for subscribers.
         assert len(plain.noted("subscribed")) == 3

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service.http.connections import Connections
+from service.http.connections import Connections, ListenerLimits, RateLimits, RequestRate
 from service.http.counts import ConnectionEnd, Counts
-from service.http.limits import ListenerLimits, RateLimits
-from service.http.rate import RequestRate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

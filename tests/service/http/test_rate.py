@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from service.http.limits import RateLimits
-from service.http.rate import RequestRate
+from service.http.connections import RateLimits, RequestRate
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.looptime]
 LIMITS = RateLimits(per_second=100, burst=5, at_once=4)

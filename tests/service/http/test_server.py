@@ -15,8 +15,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.http import address
-from service.http.host_names import is_of_this_host
-from service.http.limits import ListenerLimits
+from service.http.address import is_of_this_host
+from service.http.connections import ListenerLimits
 from service.pages.daemon_pages import application, serving
 from tests.parts.deadlines import patience, stand_in_waits, stays, until
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from contract.names import REPORT_LABEL
-from service.owned_documents.foreign_parts import MOST_BYTES, NOTHING, added_by_others, differences
+from service.owned_documents.foreign_parts import MAX_BYTES, NOTHING, added_by_others, differences
 from stores.base import Document, ObjectOwner
 
 NAME = "mindx-dl-deviceinfo-n"
@@ -88,7 +88,7 @@ def test_of_a_view_all_keys_are_ours() -> None:
 
 
 def test_ours_has_room_whatever_others_add() -> None:
-    found = shown({"team": "a"}, {"huge": "x" * MOST_BYTES, "small": "y"})
+    found = shown({"team": "a"}, {"huge": "x" * MAX_BYTES, "small": "y"})
     added = added_by_others(found)
     assert added.left_out == ("key huge",)
     assert added.beside(OURS).data == OURS.data | {"small": "y"}

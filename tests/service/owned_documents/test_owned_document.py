@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.errors import StoreConflict, StoreUnavailable
-from service.owned_documents.foreign_parts import MOST_BYTES
+from service.owned_documents.foreign_parts import MAX_BYTES
 from service.owned_documents.foreign_writes import UNKNOWN
 from service.owned_documents.owned_document import (
     Overtaken,
@@ -86,7 +86,7 @@ async def test_a_write_keeps_what_others_added(
     store: NamingStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     owned = OwnedDocument(SPACE, NAME)
-    large = "x" * MOST_BYTES
+    large = "x" * MAX_BYTES
     data, labels = {"more": "theirs", **OURS.data}, {"team": "a", **OURS.labels}
     await store.put(Document(SPACE, NAME, data, labels, {"large": large}))
     owned.observe(await store.get(SPACE, NAME))

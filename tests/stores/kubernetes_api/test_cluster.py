@@ -245,7 +245,7 @@ async def test_nodes_are_reported_with_address_serial_number_and_readiness(
 async def test_pod_groups_come_when_volcano_is_installed(
     volcano: ControlPlane, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "_ASK_AGAIN_SECONDS", 0.2)
+    monkeypatch.setattr(feed, "_RETRY_SECONDS", 0.2)
     async with following(cluster.jobs()) as seen:
         await seen.until(lambda now: not now)
         assert [type(event) for event in seen.seen] == [KindUnavailable]

@@ -15,7 +15,7 @@ from contract.refusal import Reason
 from contract.topics import ack_topic, events_topic
 from stores.address import open_store
 from stores.base import EventChannel, HistoryAck, HistoryBatch, Store
-from stores.mqtt.channel_codec import LARGEST_BYTES, decode_batch
+from stores.mqtt.channel import MAX_BYTES, decode_batch
 from tests.parts.broker import Broker
 from tests.parts.deadlines import until
 from tests.parts.processes import Running, program
@@ -154,7 +154,7 @@ async def test_bad_batches_are_logged_once_and_nothing_comes_of_them(
         ({"lost": -1}, "$.lost"),
         ({"after": 7}, "$.events: one is not in the range"),
         ({"events": [EVENT, EVENT]}, "$.events: they are not in order"),
-        ({"events": "x" * LARGEST_BYTES}, "bytes, at most"),
+        ({"events": "x" * MAX_BYTES}, "bytes, at most"),
     ],
 )
 def test_malformed_batch_is_refused(change: dict[str, object], what: str) -> None:

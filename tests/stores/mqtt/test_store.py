@@ -265,7 +265,7 @@ async def test_a_part_of_a_list_is_never_taken_for_all(tmp_path: Path, protocol:
 async def test_too_many_messages_interrupt_their_reader(
     broker: Broker, anybody: BrokerConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stores.mqtt.connection.MOST_WAITING", 10)
+    monkeypatch.setattr("stores.mqtt.connection.MAX_WAITING", 10)
     topic = "vigil/v1/nodes/node-1/events"
     writer = BrokerConnection(parse_address(broker.url), Mqtt(), None)
     seen = anybody.messages("vigil/v1/nodes/+/events")

@@ -45,8 +45,7 @@ def test_an_answer_that_is_none_is_named(
 
 def test_no_escape_of_a_daemon_reaches_the_terminal(stand: Stand) -> None:
     bad = "\x1b]0;x\x07\u202enode"
-    driver = {"trouble": bad}
-    stand.body = json.dumps(AGENT | {"driver": driver, "node": bad}).encode()
+    stand.answers["/api/v1/status"] = AGENT | {"driver": {"trouble": bad}, "node": bad}
     _, output, _ = vigil(stand, "status")
     assert not any(letter in output.decode() for letter in "\x1b\x07\u202e")
 

@@ -1,0 +1,119 @@
+"""Find names that only this project uses: ``found`` for a match, ``_MOST`` for a maximum.
+
+``make lint`` runs it on the packages of the product. A reader of other code expects a local name
+for what the value is, and constants that are called ``MAX_...``, ``..._SECONDS`` or
+``RETRY_...``. Fields of classes are not searched: documents and pages have their names.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[1]
+PACKAGES_LEFT = frozenset(
+    {
+        "agent",
+        "aggregator",
+        "collectors",
+        "contract",
+        "dcmi_shim",
+        "pacing",
+        "service",
+        "stores",
+        "vigil",
+    }
+)
+"""Packages that still have such names, which are not searched."""
+
+_LOCAL_NAMES = frozenset({"found", "known", "one", "what", "why"})
+_CONSTANT = re.compile(
+    r"(?:^|_)(?:AGAIN|AT_ONCE|FEWEST|LARGEST|LEAST|LONGEST|LOOK|MOST|SHORTEST|SMALLEST)(?:_|$)"
+)
+
+
+class Finding(NamedTuple):
+    """One private name: the line, the name, and what it stands for: a local name or a constant."""
+
+    line: int
+    name: str
+    kind: str
+
+
+def find(source: str) -> list[Finding]:
+    """Return the private names of one Python file in the order of their lines."""
+    return sorted({*_local_names(ast.parse(source)), *_constants(ast.parse(source))})
+
+
+def find_all(root: Path, left: frozenset[str] = PACKAGES_LEFT) -> Iterator[str]:
+    """Yield a line for each private name of the product below ``root``, except in ``left``."""
+    for package in packages(root):
+        if package in left:
+            continue
+        for path in sorted((root / package).rglob("*.py")):
+            if not path.stem.endswith("_pb2"):
+                for finding in find(path.read_text(encoding="utf-8")):
+                    place = f"{path.relative_to(root)}:{finding.line}"
+                    yield f"{place}: {finding.name!r} is a private {finding.kind}"
+
+
+def packages(root: Path) -> list[str]:
+    """Return the packages of the product: those whose layers import-linter checks."""
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    listed: list[str] = project["tool"]["importlinter"]["root_packages"]
+    return listed
+
+
+def main(root: Path = ROOT) -> int:
+    """Print the private names of the product; return the exit status."""
+    problems = list(find_all(root))
+    sys.stdout.writelines(f"{problem}\n" for problem in problems)
+    return bool(problems)
+
+
+def _local_names(tree: ast.Module) -> Iterator[Finding]:
+    fields = {
+        id(statement.target)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign)
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(name, ast.Store()) if id(node) not in fields:
+                pass
+            case ast.arg(name) | ast.MatchAs(name=str(name)) | ast.MatchStar(str(name)):
+                pass
+            case ast.ExceptHandler(name=str(name)) | ast.alias(asname=str(name)):
+                pass
+            case _:
+                continue
+        if name in _LOCAL_NAMES:
+            yield Finding(node.lineno, name, "local name")
+
+
+def _constants(tree: ast.Module) -> Iterator[Finding]:
+    classes = [node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    for body in (tree.body, *classes):
+        for statement in body:
+            if isinstance(statement, ast.Assign | ast.AnnAssign):
+                for node in ast.walk(statement):
+                    if (
+                        isinstance(node, ast.Name)
+                        and isinstance(node.ctx, ast.Store)
+                        and node.id.isupper()
+                        and _CONSTANT.search(node.id)
+                    ):
+                        yield Finding(node.lineno, node.id, "constant")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
