@@ -265,14 +265,14 @@ def test_a_daemon_is_a_child_that_can_be_waited_for(agent: subprocess.Popen[byte
     with pytest.raises(subprocess.TimeoutExpired):
         agent.wait(0.01)
     agent.kill()
-    assert agent.wait(_SECONDS) == -signal.SIGKILL
+    assert agent.wait(patience(_SECONDS)) == -signal.SIGKILL
 
 
 def test_a_daemon_gets_signals(agent: subprocess.Popen[bytes]) -> None:
     agent.send_signal(signal.SIGSTOP)
     agent.send_signal(signal.SIGCONT)
     agent.terminate()
-    assert agent.wait(_SECONDS) == 0
+    assert agent.wait(patience(_SECONDS)) == 0
 
 
 def test_orphans_of_a_daemon_do_not_become_children_of_the_tests(environment: Path) -> None:
@@ -409,14 +409,14 @@ def test_a_daemon_does_the_same(verb: str, templates: Templates, tmp_path: Path)
     new.running.wait_until(lambda: copied.logged() == new.logged(), _SECONDS)
     for daemon in (new, copied):
         daemon.running.signal(signal.SIGTERM)
-        assert daemon.running.wait(_SECONDS) == 0
+        assert daemon.running.wait(patience(_SECONDS)) == 0
     assert copied.logged() == new.logged()
 
 
 def test_a_daemon_that_cannot_start_does_the_same(templates: Templates, tmp_path: Path) -> None:
     numbers = itertools.count()
     new, copied = both(templates, lambda: _Daemon("elastic", tmp_path / str(next(numbers))))
-    assert [one.running.wait(_SECONDS) for one in (new, copied)] == [2, 2]
+    assert [one.running.wait(patience(_SECONDS)) for one in (new, copied)] == [2, 2]
     assert copied.logged() == new.logged()
     assert new.logged()
 

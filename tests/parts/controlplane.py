@@ -257,7 +257,7 @@ class ControlPlane:
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[http.client.HTTPSConnection]:
-        """Yield a connection, a new one where there is none that nobody uses.
+        """Yield a connection; a new one where all are in use.
 
         Tests look for documents every few milliseconds; to encrypt a connection takes both sides
         more than to answer. What ends with an error is not used again.

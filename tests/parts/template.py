@@ -33,6 +33,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr
 
+from tests.parts.deadlines import patience
 from tests.parts.processes import PartFailed, end_with_the_parent
 from tests.parts.template_process import MAX_DESCRIPTORS, MAX_REQUEST_BYTES
 
@@ -158,7 +159,7 @@ class _Template:
         self._lock = threading.Lock()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (``close`` closes it)
         self._connection, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._connection.settimeout(_ANSWER_SECONDS)
+        self._connection.settimeout(patience(_ANSWER_SECONDS))
         with other:
             self._process = subprocess.Popen(
                 [interpreter, _PROGRAM, str(other.fileno()), *_PACKAGES, _SPACE],
