@@ -9,12 +9,14 @@ time since which a code holds, the upgrade the time since which it is gone. So a
 fault at its true age, and a restart changes nothing. Both comparisons are strictly greater, hence
 each deadline is one millisecond behind its timeout.
 
-*Frequency* (3.4, without its defects K13 and K14): a code that occurs too often has a higher level
-until it is gone long enough. The beginning of an episode and a one-off event are occurrences; for a
-code with a duration rule, its upgrade by that rule is. So two reports of the same event count once.
+*Frequency* (``docs/spec/device-plugin.md#3.4``, without its defects K13, K14): a code that occurs
+too often has a higher level until it is gone long enough. The beginning of an episode and a one-off
+event are occurrences; for a code with a duration rule, its upgrade by that rule is. So two reports
+of the same event count once.
 
-*Documents* (3.6, 3.7): upgrades that only a stored document has are adopted, an operator releases
-them, and a new fault configuration judges all of them again (without the defects K33 and K51).
+*Documents* (``docs/spec/device-plugin.md#3.6``): upgrades that only a stored document has are
+adopted, and an operator releases them. A new fault configuration judges all of them again
+(``docs/spec/device-plugin.md#3.7``, without its defects K33 and K51).
 """
 
 from __future__ import annotations
