@@ -9,7 +9,7 @@ from agent.policy.state import ChangeKind, ChipState
 from agent.policy.transaction import level_of
 from contract.codes.chip_codes import is_network
 from contract.codes.levels import takes_out
-from contract.counted import counted
+from contract.plural import plural
 from service.log.paced_lines import NAMED, PacedLines
 from service.log.shortened import shortened
 
@@ -47,7 +47,7 @@ class ChangeLog:
             texts = [text for _, text in held]
             log.warning(
                 "%s at the start: %s",
-                counted(len(texts), "fault"),
+                plural(len(texts), "fault"),
                 shortened(texts, NAMED, separator="; "),
             )
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collectors.base import Collector, SavedState, Sink, WallClock
     from contract.observation import Report, Subject
     from dcmi_shim.driver import Driver
-    from service.stalls import Stalls
+    from service.watchdog import Watchdog
 
 log = logging.getLogger("agent.sources")
 
@@ -141,7 +141,7 @@ class Collecting:
         configuration: AgentConfiguration,
         driver: Driver,
         fault_state: FaultState,
-        stalls: Stalls,
+        stalls: Watchdog,
         wall_clock: WallClock,
     ) -> None:
         self.saved_states = SavedStates(configuration.state_dir)
@@ -192,7 +192,7 @@ class Collecting:
             saved_state=self.saved_states.of(kind.name),
             listen=partial(self._listeners.__setitem__, kind.name),
             # Three periods: a single slow answer of the driver is not a stall.
-            progress=self._stalls.of(kind.name, 3 * sum(kind.times_of(section))),
+            progress=self._stalls.register(kind.name, 3 * sum(kind.times_of(section))),
             options=options_of(self._configuration),
         )
         return kind(section, context)

@@ -122,7 +122,7 @@ class NodeDocuments:
             self._memory.await_also(self.storage.keys())
         self.shadow = None
         if shadowed:
-            progress = context.stalls.of("shadow", _STALL_SECONDS)
+            progress = context.stalls.register("shadow", _STALL_SECONDS)
             self.shadow = Shadow(context.store, shadowed_info, context.wall_clock, progress)
         if allocation is not None:
             allocation.notify(self.wake)

@@ -23,7 +23,7 @@ from agent.shadow.reasons import Background
 from agent.shadow.shadow import is_edit
 from contract.documents.separation import chip_of
 from contract.observation import Observation, SourceAnswered, chip_subject
-from pacing.waiting import is_set_within
+from pacing.waiting import wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collectors.base import WallClock
     from contract.errors import StoreError
     from contract.pages.agent_status import ReportedDifference
-    from service.stalls import Stalls
+    from service.watchdog import Watchdog
     from stores.base import Document, Store
 
 _COMMIT_SECONDS = 0.020
@@ -79,7 +79,7 @@ class DocumentsContext:
     store: Store
     fault_state: FaultState
     journal: Journal
-    stalls: Stalls
+    stalls: Watchdog
     claim: NameClaim
     wall_clock: WallClock
     on_chips_restored: Callable[[], None]
@@ -124,7 +124,7 @@ class StoredMemory:
         them.
         """
         if not self.has_journal and not self._sources_began:
-            await is_set_within(self._all_read, _MEMORY_SECONDS)
+            await wait_for_event(self._all_read, _MEMORY_SECONDS)
             self._sources_began = True
 
     def restored(self, reports: Sequence[Input], now_ms: int) -> tuple[Input, ...]:
@@ -184,7 +184,7 @@ class OwnDocument:
     def make_publisher(self) -> DocumentPublisher:
         """Return a new publisher of this document."""
         context = self._context
-        progress = context.stalls.of(f"publisher of {self.kind}", _STALL_SECONDS)
+        progress = context.stalls.register(f"publisher of {self.kind}", _STALL_SECONDS)
         self.publisher = DocumentPublisher(context.store, self, context.wall_clock, progress)
         return self.publisher
 

@@ -42,7 +42,7 @@ from collectors.storage.collector import StorageSection
 from contract.codes import catalogue
 from contract.operator_rules.fault_configuration import catalogue_of
 from service.pages.event_stream import PLACES, Stream
-from service.stalls import Stalls
+from service.watchdog import Watchdog
 from stores.read_only import ReadOnly
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class AgentContext:
     driver: Driver
     wall_clock: Callable[[], int]
     started_at_ms: int
-    stalls: Stalls
+    stalls: Watchdog
 
     @property
     def node(self) -> str:
@@ -157,7 +157,7 @@ class AgentParts:
             log.warning("in shadow: nothing is written, what others write is compared")
             store = ReadOnly(store)
         self.context = agent = AgentContext(
-            configuration, store, driver, wall_clock, wall_clock(), Stalls()
+            configuration, store, driver, wall_clock, wall_clock(), Watchdog()
         )
         self.restored = restored = restore_journal(configuration.state_dir, agent.started_at_ms)
         self.fault_state = _fault_state(agent, restored, self._changed)

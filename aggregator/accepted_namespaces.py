@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from contract.counted import counted
+from contract.plural import plural
 from contract.refusal import Reason
 from stores.base import Changed, Deleted, DocumentsListed
 from stores.interruption import Interrupted
@@ -89,7 +89,7 @@ class Namespaces:
             Refused(
                 namespace,
                 Reason.NAMESPACE,
-                f"{counted(number, 'document')} with {self.what} left out: {self._why()}",
+                f"{plural(number, 'document')} with {self.what} left out: {self._why()}",
             )
             for namespace, number in sorted(numbers.items())
         )

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from aggregator.plugin_host import PluginHost
     from service.clock import Clock
     from service.election.leadership import Leadership
-    from service.stalls import Stalls
+    from service.watchdog import Watchdog
     from stores.base import Document, Store
 
 _log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class ClusterPublication:
         stores: Mapping[str, Store],
         lead: Leadership,
         clock: Clock,
-        stalls: Stalls,
+        stalls: Watchdog,
         pipeline: Pipeline,
         plugins: PluginHost,
         notifier: Notifier,

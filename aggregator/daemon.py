@@ -37,10 +37,10 @@ from aggregator.wiring import (
     job_parts,
     missed_writes,
 )
-from pacing.waiting import is_set_within
+from pacing.waiting import wait_for_event
 from service.clock import Clock, system_clock
-from service.stalls import Stalls
 from service.systemd import notify_manager
+from service.watchdog import Watchdog
 from stores.base import Changed, Document, DocumentsListed
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Aggregator:
         self._moved: set[str] = set()
         """Nodes whose Node, pods or jobs changed since the last step."""
         self.stores = {url: stores[url] for url in configuration.read_urls}
-        self.stalls = Stalls(lambda: clock().steady_ms / 1000)
+        self.stalls = Watchdog(lambda: clock().steady_ms / 1000)
         read = self.stores.values()
         self.cluster_state = ClusterState([store.cluster is not None for store in read])
         self.lasting = LastingStores(self.stores, configuration.state_dir, clock, self.wake)
@@ -398,4 +398,4 @@ class Aggregator:
         """Wait until woken, or until this steady time."""
         # One millisecond more: a wait may end that much early, and the step would find nothing due.
         seconds = None if until_ms is None else (until_ms - self._clock().steady_ms + 1) / 1000
-        await is_set_within(self._wake, None if seconds is None else max(0.0, seconds))
+        await wait_for_event(self._wake, None if seconds is None else max(0.0, seconds))

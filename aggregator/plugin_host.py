@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aggregator.plugin import DocumentPlugin, Led, Persistent, Plugin, Timed, View, Viewed
-from service.log.trouble import Trouble
+from service.log.ongoing_failure import OngoingFailure
 from stores.base import Changed, Deleted, DocumentsListed
 from stores.interruption import Interrupted, followed
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from service.clock import Clock, Instant
-    from service.stalls import Stalls
+    from service.watchdog import Watchdog
     from stores.base import Document, Selection, Store, WatchEvent
 
 _log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class PluginHost:
         plugins: Iterable[Plugin],
         stores: Mapping[str, Store],
         clock: Clock,
-        stalls: Stalls,
+        stalls: Watchdog,
         *,
         judge: Callable[[frozenset[str]], None],
         on_event: Callable[[str, Selection, WatchEvent], None],
@@ -85,7 +85,7 @@ class PluginHost:
         """
         reader = self.readers[index]
         place = f"{named(selection)} of {store.url}"
-        trouble = Trouble(_log, "%s cannot be read: %s", "%s can be read again", place)
+        trouble = OngoingFailure(_log, "%s cannot be read: %s", "%s can be read again", place)
         lasting = None if store.absence_is_deletion else LastingDocuments()
         async for event in followed(partial(store.watch, selection)):
             if isinstance(event, Interrupted):

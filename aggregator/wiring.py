@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from contract.documents.public_fault import PublicFault
     from service.clock import Clock
     from service.election.leadership import Leadership
-    from service.stalls import Stalls
+    from service.watchdog import Watchdog
     from stores.base import Beat, Document, Store
 
 _ANSWER_TIMEOUT_MS = 4500
@@ -59,7 +59,7 @@ def heartbeats(
     sources: Iterable[DocumentSource],
     lasting: LastingStores,
     clock: Clock,
-    stalls: Stalls,
+    stalls: Watchdog,
     *,
     on_lost: Callable[[frozenset[str]], None],
     on_listing: Callable[[str, tuple[Beat, ...]], None],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from agent.heartbeat.heartbeat import Heartbeat
 from agent.name_claim import NameClaim
 from agent.publishing.publisher import DesiredDocument, DocumentPublisher
-from service.stalls import Stalls
+from service.watchdog import Watchdog
 from stores.address import open_store
 from stores.base import Document
 
@@ -37,7 +37,7 @@ class Client:
         self.revision = 0
         claim = NameClaim(node, f"host_{node}")
         self.heartbeat = Heartbeat(
-            self._store, claim, _INTERVAL_SECONDS, Stalls(), _BeatContent(), _wall_clock
+            self._store, claim, _INTERVAL_SECONDS, Watchdog(), _BeatContent(), _wall_clock
         )
         self._publishers = [
             self._publisher(namespace, f"{name}-{node}")

@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from contract.observation import SourceBlind, chip_subject
-from pacing.waiting import is_set_within, result_of
+from pacing.waiting import await_with_ticks, wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
@@ -64,7 +64,7 @@ class AuditSchedule:
                 await audit(max(self._loop.time(), due))
             else:
                 wait = min(due - self._loop.time(), self._max_wait_seconds)
-                await is_set_within(self._woken, wait)
+                await wait_for_event(self._woken, wait)
 
 
 class UnwatchedChips:
@@ -114,7 +114,7 @@ async def first_answer(
         progress()
         report_silence("the driver has not answered since the start")
 
-    return await result_of(asking, PROGRESS_SECONDS, wait_longer)
+    return await await_with_ticks(asking, PROGRESS_SECONDS, wait_longer)
 
 
 async def run_together(tasks: Mapping[str, Coroutine[Any, Any, NoReturn]]) -> NoReturn:

@@ -19,7 +19,7 @@ from contract.errors import BmcError, ToolError
 from contract.observation import NODE, Assertion, Observation, Subject, host_subject
 from contract.settings import Section
 from dcmi_shim.ipmi.bmc import Ipmi
-from pacing.waiting import result_of
+from pacing.waiting import await_with_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -68,7 +68,7 @@ class BmcCollector(Collector[BmcSection]):
             context.progress()
             asking = ipmi.alarms(before)
             try:
-                before = await result_of(asking, self.period_seconds, context.progress)
+                before = await await_with_ticks(asking, self.period_seconds, context.progress)
                 reports = tracker.observe(before, context.wall_clock())
             except (BmcError, ToolError) as error:
                 failed += 1

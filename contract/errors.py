@@ -35,7 +35,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from contract.counted import counted
+from contract.plural import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +68,7 @@ class ConfigurationError(VigilError):
         self.source = source
         self.problems = tuple(problems)
         lines = "\n".join(f"  {problem}" for problem in self.problems)
-        super().__init__(f"{source}: {counted(len(self.problems), 'problem')}\n{lines}")
+        super().__init__(f"{source}: {plural(len(self.problems), 'problem')}\n{lines}")
 
 
 class DocumentError(VigilError):

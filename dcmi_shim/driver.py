@@ -20,7 +20,7 @@ from dcmi_shim.library.survey import chip_names, node_facts, survey, virtual_chi
 from dcmi_shim.worker.calls import Calls
 from dcmi_shim.worker.event_queue import EventQueue
 from dcmi_shim.worker.supervisor import DriverSettings, Supervisor
-from pacing.waiting import is_set_within
+from pacing.waiting import wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -248,7 +248,7 @@ class Driver:
             pause = self._settings.probe_seconds
             if self._listed is None:
                 pause = min(pause, self._settings.call_seconds)
-            await is_set_within(
+            await wait_for_event(
                 self._reopened, pause if problems or not self._is_complete else None
             )
             self._reopened.clear()

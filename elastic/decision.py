@@ -22,8 +22,8 @@ from advisor.workloads.elastic_conditions import (
     original_of,
     unmet,
 )
-from contract.counted import counted
 from contract.documents.elastic_job import RESTORE, RESTORE_NOW, CauseSource, Size
+from contract.plural import plural
 from elastic.end_cause import CauseWrite, Evicted, cause_on, cause_write, found_cause, is_proof
 from elastic.job import JobPod
 from elastic.network_faults import NetworkFault, why_left
@@ -166,7 +166,7 @@ def _active(job: VcJob, facts: JobContext) -> RestartDecision:
     if job.phase == "Running":
         return _running(job, facts)
     unbound = sum(1 for pod in facts.pods if not pod.node)
-    pods = counted(len(facts.pods), "pod")
+    pods = plural(len(facts.pods), "pod")
     reason = f"phase {job.phase or 'unknown'}: {pods}, {unbound} without a node"
     if facts.closed_queue:
         reason = f"{reason}; {facts.closed_queue}"
@@ -185,7 +185,7 @@ def _running(job: VcJob, facts: JobContext) -> RestartDecision:
         )
     assert fault.advice is not None
     assert fault.advice.replicas is not None
-    room = counted(fault.advice.replicas, "pod")
+    room = plural(fault.advice.replicas, "pod")
     return RestartDecision(
         VcjobState.READY,
         f"it is ended for {fault.cause}; there is room for {room}",
@@ -346,14 +346,14 @@ def _sized(job: VcJob, facts: JobContext, original: Size, cause: str) -> Restart
         return RestartDecision(VcjobState.WAITING_FOR_ROOM, advice.why, asks=True, cause=cause)
     least, most = fewest_pods(job), original.replicas
     if not least <= advice.replicas <= most or not 1 <= advice.cards <= original.cards:
-        advised = f"{advice.replicas} × {counted(advice.cards, 'chip')}"
+        advised = f"{advice.replicas} × {plural(advice.cards, 'chip')}"
         reason = f"the advised size is {advised}, which the job does not allow"
         return RestartDecision(VcjobState.WAITING_FOR_ROOM, reason, asks=True, cause=cause)
     is_original = (advice.replicas, advice.cards) == (original.replicas, original.cards)
     if RESTORE in job.annotations and not is_original:
         reason = (
             f"annotation {RESTORE}: it waits for room for {original.replicas} × "
-            f"{counted(original.cards, 'chip')}; there is room for {advice.replicas} × "
+            f"{plural(original.cards, 'chip')}; there is room for {advice.replicas} × "
             f"{advice.cards}"
         )
         return RestartDecision(VcjobState.WAITING_FOR_ROOM, reason, asks=True, cause=cause)
@@ -367,7 +367,7 @@ def _sized(job: VcJob, facts: JobContext, original: Size, cause: str) -> Restart
         reason = f"pods that ended by themselves are removed first: {len(facts.pods)}"
         return RestartDecision(VcjobState.STARTING, reason, cause=cause)
     text = (
-        f"{size.replicas} × {counted(size.cards, 'chip')} of {original.replicas} × {original.cards}"
+        f"{size.replicas} × {plural(size.cards, 'chip')} of {original.replicas} × {original.cards}"
     )
     return RestartDecision(
         VcjobState.READY,

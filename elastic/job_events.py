@@ -7,8 +7,8 @@ import logging
 from typing import TYPE_CHECKING, NoReturn
 
 from advisor.workloads.elastic_conditions import kept_of
-from contract.counted import counted
 from contract.errors import StoreError
+from contract.plural import plural
 from elastic.decision import REFUSED, DueWrite, VcjobState
 from stores.base import Involved, KubernetesEvent
 
@@ -90,7 +90,7 @@ class JobEvents:
         is_foreign = now != (kept.size.replicas, kept.size.cards)
         if is_foreign and self._sizes.get(job.uid) != now:
             who = job.writer or "another program"
-            chips = counted(size.cards, "chip")
+            chips = plural(size.cards, "chip")
             reason = f"{who} set {size.replicas} × {chips}, the original size from now on"
             _log.info("%s: %s", job.key, reason)
             self._event(job, "ElasticOriginalSize", reason, normal=True)

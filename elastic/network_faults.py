@@ -12,8 +12,8 @@ import msgspec
 from advisor.checks.ended_vcjobs import FaultUnder
 from advisor.report import ElasticAdvice
 from advisor.workloads.elastic_conditions import fewest_pods, kept_of, original_of, unmet
-from contract.counted import counted
 from contract.documents.elastic_job import FINISHED, CauseSource
+from contract.plural import plural
 from elastic.end_cause import cause_on
 
 if TYPE_CHECKING:
@@ -60,9 +60,7 @@ def why_left(job: VcJob, fault: NetworkFault) -> str:
     if advice is None or advice.replicas is None or original is None:
         return f"there is no other place: {advice.why}" if advice is not None else "no advice"
     if not fewest_pods(job) <= advice.replicas <= original.replicas:
-        return (
-            f"the advised size is {counted(advice.replicas, 'pod')}, which the job does not allow"
-        )
+        return f"the advised size is {plural(advice.replicas, 'pod')}, which the job does not allow"
     return ""
 
 

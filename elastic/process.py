@@ -14,11 +14,11 @@ from elastic.job_events import JobEvents
 from elastic.metrics import exposition
 from service.clock import system_clock
 from service.election.identity import Identity
-from service.election.leadership import ByLease
+from service.election.leadership import LeaseElection
 from service.log.setup import flush_log, set_up_logging
 from service.pages.daemon_pages import application, serving
-from service.stalls import Stalls
 from service.tasks import until_stopped
+from service.watchdog import Watchdog
 from stores.address import kubeconfig_files
 from stores.kubernetes_api.vcjobs import VcJobs
 
@@ -43,7 +43,7 @@ async def _run(configuration: ElasticConfiguration) -> None:
     clock = system_clock
     api = VcJobs(kubeconfig_files(configuration.kubeconfig))
     identity = Identity(configuration.state_dir)
-    leadership = ByLease(
+    leadership = LeaseElection(
         api.leader_lease(LEASE), "kubernetes:", identity.name, configuration.lease_seconds, clock
     )
     events = JobEvents(api.objects, clock, records=configuration.act)
@@ -57,7 +57,7 @@ async def _run(configuration: ElasticConfiguration) -> None:
         ends_on_network_faults=configuration.network_faults,
         deletes_on_dead_nodes=configuration.dead_nodes,
     )
-    stalls = Stalls(lambda: clock().steady_ms / 1000)
+    stalls = Watchdog(lambda: clock().steady_ms / 1000)
     pages = application(
         stalls.stalled,
         lambda: controller.cache.unread,
@@ -84,7 +84,7 @@ async def _run(configuration: ElasticConfiguration) -> None:
 
 
 async def _all(
-    controller: ElasticController, leadership: ByLease, events: JobEvents, stalls: Stalls
+    controller: ElasticController, leadership: LeaseElection, events: JobEvents, stalls: Watchdog
 ) -> None:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(leadership.run(controller.begin_round), name="leadership")

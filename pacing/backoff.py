@@ -9,7 +9,7 @@ _LAST_SECONDS = 5.0
 
 
 class Backoff:
-    """Waits that double from the first to the last, each shorter by up to ``by_chance`` of it.
+    """Waits that double from the first to the last, each shorter by up to ``jitter`` of it.
 
     Random parts spread the clients of a shared server; a resource of this process alone, such as a
     driver, needs none.
@@ -19,9 +19,9 @@ class Backoff:
         self,
         first_seconds: float = _FIRST_SECONDS,
         last_seconds: float = _LAST_SECONDS,
-        by_chance: float = 0.5,
+        jitter: float = 0.5,
     ) -> None:
-        self._by_chance = by_chance
+        self._jitter = jitter
         self._first_seconds = first_seconds
         self._last_seconds = last_seconds
         self._next = first_seconds
@@ -35,4 +35,4 @@ class Backoff:
         ceiling = self._next
         self._next = min(ceiling * 2, self._last_seconds)
         # Many clients lose the same server at once and must not reconnect at once.
-        return random.uniform(ceiling * (1 - self._by_chance), ceiling)
+        return random.uniform(ceiling * (1 - self._jitter), ceiling)

@@ -16,7 +16,7 @@ Work: TypeAlias = Generator[int, None, T]
 """Yields the amount of work since the last yield, and returns its result."""
 
 
-def whole(work: Work[T]) -> T:
+def run_to_completion(work: Work[T]) -> T:
     """Do all of the work at once; return its result."""
     while True:
         try:
@@ -26,7 +26,7 @@ def whole(work: Work[T]) -> T:
             return result
 
 
-async def in_pieces(work: Work[T], size: int) -> T:
+async def run_in_slices(work: Work[T], size: int) -> T:
     """Do all of the work; other tasks may run after each piece of ``size``. Return its result."""
     done = 0
     while True:
@@ -42,7 +42,7 @@ async def in_pieces(work: Work[T], size: int) -> T:
 
 async def all_of(rows: Iterable[T], size: int) -> tuple[T, ...]:
     """Return all ``rows``; their source may change after each ``size`` of them."""
-    return await in_pieces(_each(rows), size)
+    return await run_in_slices(_each(rows), size)
 
 
 def _each(rows: Iterable[T]) -> Work[tuple[T, ...]]:

@@ -19,7 +19,7 @@ def now_seconds() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def is_set_within(event: asyncio.Event, seconds: float | None) -> bool:
+async def wait_for_event(event: asyncio.Event, seconds: float | None) -> bool:
     """Wait for ``event``, at most ``seconds``; return whether it is set. ``None``: no limit."""
     try:
         async with asyncio.timeout(seconds):
@@ -28,7 +28,7 @@ async def is_set_within(event: asyncio.Event, seconds: float | None) -> bool:
         return False
 
 
-async def result_of(
+async def await_with_ticks(
     work: Coroutine[Any, Any, T], every_seconds: float, meanwhile: Callable[[], None]
 ) -> T:
     """Return the result of ``work``. Raises its errors.

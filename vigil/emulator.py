@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contract.counted import counted
+from contract.plural import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -134,7 +134,7 @@ def status(
 
 
 def _lines(now: dict[str, Any]) -> Generator[str]:
-    yield f"profile {now['profile']}, {counted(now['events'], 'event')} so far"
+    yield f"profile {now['profile']}, {plural(now['events'], 'event')} so far"
     for chip in now["chips"]:
         words = [f"health {chip['health']}"]
         if chip["dropped"] is not None:
@@ -163,14 +163,14 @@ def _lines(now: dict[str, Any]) -> Generator[str]:
         yield f"{tool['tool']}, {where}: {', '.join(text).replace('_', '-')}"
     yield from _bmc_lines(now["bmc"])
     if now["concurrent_calls"]:
-        calls = counted(now["concurrent_calls"], "call")
+        calls = plural(now["concurrent_calls"], "call")
         yield f"{calls} while another thread of the same process was in one"
 
 
 def _bmc_lines(bmc: dict[str, Any]) -> Generator[str]:
     from contract.codes.bmc_device_types import device_type
 
-    words = ["present" if bmc["present"] else "absent", counted(len(bmc["alarms"]), "alarm")]
+    words = ["present" if bmc["present"] else "absent", plural(len(bmc["alarms"]), "alarm")]
     words += [f"hangs ({bmc['hang']})"] if bmc["hang"] else []
     words += [f"{bmc['delay_ms']} ms slower"] if bmc["delay_ms"] else []
     words += [f"completion code {bmc['completion_code']:02X}"] if bmc["completion_code"] else []

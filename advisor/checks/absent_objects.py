@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from advisor.report import NotKnown
 from advisor.scheduler_view.cluster_cache import has
 from contract import names, scheduling
-from contract.counted import counted
+from contract.plural import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,7 @@ def _podgroups(snapshot: ClusterSnapshot) -> Iterator[NotKnown]:
 
 
 def _pods_name(pods: list[SchedulerPod]) -> str:
-    return f"{counted(len(pods), 'pod')} name{'s' if len(pods) == 1 else ''} ({pods[0].name})"
+    return f"{plural(len(pods), 'pod')} name{'s' if len(pods) == 1 else ''} ({pods[0].name})"
 
 
 def _documents(snapshot: ClusterSnapshot, options: AdvisorOptions) -> Iterator[NotKnown]:

@@ -15,7 +15,7 @@ from advisor.options import Profile
 from advisor.report import Finding
 from advisor.similar_words import distance
 from contract import scheduling
-from contract.counted import counted
+from contract.plural import plural
 from contract.scheduling import go_integer
 
 if TYPE_CHECKING:
@@ -106,14 +106,14 @@ def _budget(
     limit = budget.limit
     if job.backoff_limit is not None and limit is not None and (wanted or 0) > limit:
         text = (
-            f"backoffLimit {limit} ends the job after {counted(limit, 'wave')}, those of hardware "
+            f"backoffLimit {limit} ends the job after {plural(limit, 'wave')}, those of hardware "
             f"faults too; {scheduling.FAULT_RETRY_TIMES} {label} has no effect beyond it"
         )
         yield Finding.warning("RETRY_VS_BACKOFF", called, text)
     pods = groups.pods(job)
     waves = counted_waves(job, pods)
     if limit is not None and waves is not None and waves >= limit:
-        text = f"{waves} of {counted(limit, 'wave')} came: the next one fails the job"
+        text = f"{waves} of {plural(limit, 'wave')} came: the next one fails the job"
         yield Finding.warning("BACKOFF_EXHAUSTED", called, text)
     if any(pod.phase == "Failed" for pod in pods):
         group = groups.podgroup(job)

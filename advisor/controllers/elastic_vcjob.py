@@ -17,8 +17,8 @@ from advisor.report import ElasticAdvice
 from advisor.scheduler_view.nodes import NodeHealthState
 from advisor.workloads.elastic_conditions import evicted_action, fewest_pods, unmet
 from contract import scheduling
-from contract.counted import counted
 from contract.documents.elastic_job import RESTART_ACTION
+from contract.plural import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -188,9 +188,9 @@ def take_fit(
             pool.take(room, count)
             reason = "the size stays"
             if (count, each) != (replicas, cards):
-                reason = f"there is no room for {replicas} × {counted(cards, 'chip')}"
+                reason = f"there is no room for {replicas} × {plural(cards, 'chip')}"
             return ElasticAdvice(vcjob.namespace, vcjob.name, count, each, why=reason)
-    reason = f"pending, not enough nodes: there is room for {room.total} × {counted(each, 'chip')}"
+    reason = f"pending, not enough nodes: there is room for {room.total} × {plural(each, 'chip')}"
     return ElasticAdvice(vcjob.namespace, vcjob.name, reason="BELOW_MIN_REPLICAS", why=reason)
 
 

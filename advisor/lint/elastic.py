@@ -11,7 +11,6 @@ from advisor.lint.labels import RING_CONTROLLER
 from advisor.lint.model import Sequence, empty
 from advisor.lint.pods import asks_for_chips, text_of
 from advisor.lint.workload import Elastic, WorkloadForm
-from contract.counted import counted
 from contract.documents.elastic_job import (
     END_ACTIONS,
     EVICTED_EVENTS,
@@ -20,6 +19,7 @@ from contract.documents.elastic_job import (
     SHORTEST_TTL_SECONDS,
     SWITCH,
 )
+from contract.plural import plural
 from contract.scheduling import (
     ELASTIC_SCHEDULING,
     FAULT_SCHEDULING,
@@ -210,7 +210,7 @@ def _judge_pods(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]:
     number = None if success is None else go_integer(success.value)
     most = elastic.replicas
     if success is not None and number is not None and most is not None and number > most:
-        reason = f"minSuccess {number} is more than its {counted(most, 'pod')}"
+        reason = f"minSuccess {number} is more than its {plural(most, 'pod')}"
         yield _condition(place.at_text(success), reason, f"Write minSuccess: {most} or less.")
 
 

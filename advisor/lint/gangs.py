@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from advisor.lint.finding import finding
 from advisor.lint.model import Scalar, Sequence
 from advisor.lint.workload import AscendOperator, WorkloadForm
-from contract.counted import counted
+from contract.plural import plural
 from contract.scheduling import (
     APP,
     FAULT_SCHEDULING,
@@ -141,7 +141,7 @@ def judge_without_gang(collected: Collected) -> Iterator[LintFinding]:
         if job.form is WorkloadForm.ASCENDJOB and any(role.scheduler for role in job.roles())
     ]
     for operator in collected.operators if jobs else ():
-        words = {"job": jobs[0], "count": counted(len(jobs), "job")}
+        words = {"job": jobs[0], "count": plural(len(jobs), "job")}
         if operator.gang == "":
             yield finding("OPERATOR_GANG_NOT_GIVEN", operator.place, **words)
         elif operator.gang not in _GO_TRUE:

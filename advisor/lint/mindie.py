@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
 from advisor.lint.workload import WorkloadForm
-from contract.counted import counted
+from contract.plural import plural
 from contract.scheduling import (
     APP,
     DEPLOY_SERVER_LABELS,
@@ -104,6 +104,6 @@ def _judge_servers(
     (instance,) = job.groups
     pods = instance.pods()
     if group.servers is not None and pods is not None and group.servers != pods:
-        words = {"group": name, "servers": group.servers, "pods": counted(pods, "pod")}
+        words = {"group": name, "servers": group.servers, "pods": plural(pods, "pod")}
         place = rule.place.at(group.line)
         yield finding("SCALING_RULE_OTHER_SERVERS", place, job=job.place.object, **words)

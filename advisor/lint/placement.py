@@ -10,7 +10,7 @@ from advisor.lint.labels import KNOWN, RING_CONTROLLER
 from advisor.lint.pods import ARCH, HOST_ARCH, SCHEDULER_NAME
 from advisor.lint.workload import VOLCANO, WorkloadForm
 from advisor.similar_words import nearest
-from contract.counted import counted
+from contract.plural import plural
 from contract.scheduling import ACCELERATOR_TYPE, SCHEDULE_POLICY
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _judge_cards(
         return
     if cards is not None and count > cards:
         reason = f"a node has {cards}"
-        yield _cards(place, count, reason, f"Ask for at most {counted(cards, 'card')} for a pod.")
+        yield _cards(place, count, reason, f"Ask for at most {plural(cards, 'card')} for a pod.")
     elif selected is not None and selected.value.startswith(_A3) and count > 1 and count % 2:
         reason = "on A3 the two dies of a card are given together"
         yield _cards(place, count, reason, f"Ask for {count - 1} or {count + 1} cards.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from advisor.jobs import npu_request
 from contract import scheduling
-from contract.counted import counted
+from contract.plural import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -90,7 +90,7 @@ def _greedy(demands: Demands, views: Mapping[str, NodeView]) -> int:
 
 def _text(needed: int, pod: SchedulerPod, result: PlacementResult, lacking: Iterable[str]) -> str:
     cards = npu_request(pod)
-    shown = f"{needed} × {counted(cards, 'card')}" if cards else f"{needed} × a pod without chips"
+    shown = f"{needed} × {plural(cards, 'card')}" if cards else f"{needed} × a pod without chips"
     nodes = len(result.accepts)
-    takes = f"{counted(nodes, 'node')} take{'s' if nodes == 1 else ''} {result.room}"
+    takes = f"{plural(nodes, 'node')} take{'s' if nodes == 1 else ''} {result.room}"
     return "; ".join([f"needs {shown}, {takes}", *lacking])

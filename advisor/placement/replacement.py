@@ -12,7 +12,7 @@ import msgspec
 from advisor.jobs import npu_request
 from advisor.placement.gangs import not_predicted_of
 from advisor.placement.placement import asks_same
-from contract.counted import counted
+from contract.plural import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,7 +57,7 @@ def _placed(job: SchedulerJob, pods: Sequence[SchedulerPod], pool: FreeRoom) -> 
     for room, count in counts.items():
         if room.total < count:
             cards = room.demand.cards
-            shown = f"{count} × {counted(cards, 'card')}" if cards else f"{count} × no cards"
+            shown = f"{count} × {plural(cards, 'card')}" if cards else f"{count} × no cards"
             return f"made anew, they do not fit: {shown} are needed, there is room for {room.total}"
         pool.take(room, count)
     rest = not_predicted_of(job)

@@ -37,7 +37,7 @@ from advisor.workloads.failed_processes import after_failure, has_failed_process
 from advisor.workloads.pod_recreation import FollowUp, follow_up
 from advisor.workloads.workload_kind import workload_of
 from contract import scheduling
-from contract.counted import counted
+from contract.plural import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -448,7 +448,7 @@ class Rescheduling:
         pods = tuple(pod for pod in selection.pods if pod.uid and pod.uid not in cached.deleted)
         limit = self._options.max_delete_per_tick
         if limit is not None and self._deleted + len(pods) > limit:
-            reason = f"at most {counted(limit, 'pod')} can be deleted at a time"
+            reason = f"at most {plural(limit, 'pod')} can be deleted at a time"
             self._decide(job, Action.NONE, selection.row, ("R30",), reason, judged=judged)
             return
         self._deleted += len(pods)

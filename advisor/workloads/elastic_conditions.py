@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from contract import scheduling
-from contract.counted import counted
 from contract.documents.elastic_job import (
     END_ACTIONS,
     EVICTED_EVENTS,
@@ -21,6 +20,7 @@ from contract.documents.elastic_job import (
     Size,
     read_kept,
 )
+from contract.plural import plural
 from contract.scheduling import go_integer
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def _success(job: VcJob) -> str | None:
     if original is None or job.min_success is None or job.min_success <= original.replicas:
         return None
     return (
-        f"minSuccess {job.min_success} is more than its {counted(original.replicas, 'pod')}; write "
+        f"minSuccess {job.min_success} is more than its {plural(original.replicas, 'pod')}; write "
         f"minSuccess: {original.replicas} or less"
     )
 

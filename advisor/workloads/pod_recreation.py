@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from advisor.report import PodRef, WorkloadKind
 from advisor.workloads.elastic_conditions import elastic_start
 from contract import scheduling
-from contract.counted import counted
 from contract.documents.elastic_job import EVICTED_EVENTS
+from contract.plural import plural
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -59,14 +59,14 @@ def _follow_up(
     *,
     is_fault: bool,
 ) -> str:
-    count = counted(len(pods), "pod")
+    count = plural(len(pods), "pod")
     match kind:
         case WorkloadKind.VCJOB:
             owner = job.group.owner or next((pod.owner for pod in job.pods if pod.owner), None)
             vcjob = index.vcjobs.get((job.group.namespace, owner.name)) if owner else None
             return follow_up_of_vcjob(vcjob, pods, is_fault=is_fault)
         case WorkloadKind.OME_DEPLOYMENT:
-            replacements = counted(len(pods), "replacement")
+            replacements = plural(len(pods), "replacement")
             return f"the ReplicaSet controller makes {replacements} with new names"
         case WorkloadKind.AIBRIX:
             whole = "the instance" if len(pods) == len(job.pods) else count
@@ -137,7 +137,7 @@ def is_leader(pod: SchedulerPod) -> bool:
 
 def _pending(group: Sequence[SchedulerPod], owner: WorkloadObject) -> str:
     if len(group) != owner.size:
-        return f"{len(group)} of {counted(owner.size, 'pod')} of the group exist"
+        return f"{len(group)} of {plural(owner.size, 'pod')} of the group exist"
     pending = next((pod.name for pod in group if pod.phase == "Pending"), "")
     return f"{pending} is pending" if pending else ""
 

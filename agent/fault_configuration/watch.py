@@ -15,7 +15,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from agent.fault_configuration.files import read_files, read_stored, store_in_force, watch_files
-from contract.counted import counted
 from contract.errors import Problem
 from contract.operator_rules.fault_configuration import (
     CONFIG_MAPS,
@@ -26,8 +25,9 @@ from contract.operator_rules.fault_configuration import (
     Judged,
     judge,
 )
-from pacing.waiting import is_set_within
-from service.log.trouble import Trouble, Troubles
+from contract.plural import plural
+from pacing.waiting import wait_for_event
+from service.log.ongoing_failure import OngoingFailure, OngoingFailures
 from stores.base import Changed, DocumentsListed, Involved, KubernetesEvent, Selection
 from stores.interruption import Interrupted, followed
 
@@ -82,7 +82,7 @@ class FaultConfiguration:
         self._data: dict[OperatorConfigMap, Mapping[str, str] | None] = {}
         self._versions: dict[OperatorConfigMap, str] = {}
         self._spoilt: dict[OperatorConfigMap, str] = {}
-        self._troubles: Troubles[OperatorConfigMap] = Troubles(
+        self._troubles: OngoingFailures[OperatorConfigMap] = OngoingFailures(
             log,
             "%s cannot be watched: %s; the configuration already loaded stays in force",
             "%s is watched again",
@@ -121,7 +121,7 @@ class FaultConfiguration:
 
         At once if it is known.
         """
-        await is_set_within(self._is_known, _FIRST_ANSWER_SECONDS)
+        await wait_for_event(self._is_known, _FIRST_ANSWER_SECONDS)
 
     async def run(self) -> NoReturn:
         """Follow the ConfigMaps and the directory until cancelled."""
@@ -189,7 +189,7 @@ class FaultConfiguration:
                 # Before it is in force: a start must not go back to what was replaced.
                 self._stored.clear()
                 self._to_store.set()
-                await is_set_within(self._stored, _STORE_SECONDS)
+                await wait_for_event(self._stored, _STORE_SECONDS)
             self._put_in_force(judged)
 
     def _judge(self, before: InForce) -> Judged:
@@ -216,7 +216,7 @@ class FaultConfiguration:
         return (has_answers or self._on_disk is not None) and self._on_disk != self._newest.in_force
 
     async def _store_on_disk(self) -> NoReturn:
-        trouble = Trouble(
+        trouble = OngoingFailure(
             log, "the fault configuration cannot be kept on disk: %s", level=logging.ERROR
         )
         while True:
@@ -229,7 +229,7 @@ class FaultConfiguration:
                 except OSError as error:
                     trouble.begin(str(error))
                     self._stored.set()
-                    await is_set_within(self._to_store, _RETRY_SECONDS)
+                    await wait_for_event(self._to_store, _RETRY_SECONDS)
                     self._to_store.clear()
                 else:
                     trouble.end()
@@ -265,7 +265,7 @@ class FaultConfiguration:
         same name.
         """
         lines = (f"{problem.document}: {problem.problem}" for problem in problems)
-        message = f"{counted(len(problems), 'problem')}: {'; '.join(lines)}"
+        message = f"{plural(len(problems), 'problem')}: {'; '.join(lines)}"
         version = self._versions.get(config_map, "")
         name = hashlib.sha256(f"{version} {message}".encode()).hexdigest()[:16]
         now_ms = self._callbacks.wall_clock()

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 from agent.name_claim import SILENT_INTERVALS, ClaimState
 from contract.errors import StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
-from pacing.waiting import is_set_within, now_seconds
-from service.log.trouble import Trouble
-from service.stalls import with_progress_marks
+from pacing.waiting import now_seconds, wait_for_event
+from service.log.ongoing_failure import OngoingFailure
+from service.watchdog import with_progress_marks
 from stores.base import READ_SECONDS, WRITE_SECONDS, Beat
 from stores.deadline import answered_within
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from agent.heartbeat.old_readers import NodeAnnotations
     from agent.name_claim import NameClaim
-    from service.stalls import Stalls
+    from service.watchdog import Watchdog
     from stores.base import Store
 
 log = logging.getLogger("agent.heartbeat")
@@ -64,7 +64,7 @@ class Heartbeat:
         store: Store,
         claim: NameClaim,
         interval_seconds: float,
-        stalls: Stalls,
+        stalls: Watchdog,
         content: BeatContent,
         wall_clock: Callable[[], int],
         *,
@@ -75,7 +75,7 @@ class Heartbeat:
         self.beats = 0
         self.failures = 0
         self.beaten_at_ms: int | None = None
-        self.trouble = Trouble(
+        self.trouble = OngoingFailure(
             log, "%s; retried until it succeeds", "heartbeats work again", level=logging.ERROR
         )
         """Why the store accepts no beat, or does not return those of others."""
@@ -98,7 +98,7 @@ class Heartbeat:
         backoff = Backoff(
             _BACKOFF_FIRST_SECONDS, min(_BACKOFF_LAST_SECONDS, max(self.interval_seconds, 0.2) / 2)
         )
-        progress = self._stalls.of("heartbeat", _STALL_SECONDS)
+        progress = self._stalls.register("heartbeat", _STALL_SECONDS)
         while True:
             began = now_seconds()
             progress()
@@ -121,7 +121,7 @@ class Heartbeat:
     async def _wait_until(self, until: float, progress: Callable[[], None]) -> None:
         is_due = self.claim.is_beat_due
         while (left := until - now_seconds()) > 0 and not is_due.is_set():
-            await is_set_within(is_due, min(left, _MARK_SECONDS))
+            await wait_for_event(is_due, min(left, _MARK_SECONDS))
             progress()
         is_due.clear()
 

@@ -16,7 +16,7 @@ from agent.publishing.node_info_heartbeat import NodeInfoBeat, whole_seconds
 from contract.documents.node_info import Generation
 from contract.errors import StoreError, StoreRefused
 from contract.names import HEARTBEAT_ANNOTATION, HEARTBEAT_LABEL, INTERVAL_ANNOTATION
-from service.log.trouble import Trouble
+from service.log.ongoing_failure import OngoingFailure
 from stores.base import WRITE_SECONDS
 from stores.deadline import answered_within
 from stores.interruption import Interrupted, followed
@@ -41,7 +41,7 @@ class NodeAnnotations:
     def __init__(self, objects: ClusterObjects, node: str, interval_seconds: float) -> None:
         self.beaten_seconds: int | None = None
         self.failures = 0
-        self.trouble = Trouble(
+        self.trouble = OngoingFailure(
             log,
             "no heartbeat on the Node: %s; retried until it succeeds",
             "the heartbeat is on the Node again",

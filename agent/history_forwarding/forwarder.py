@@ -19,8 +19,8 @@ from agent.journal.file import FILE_NAME
 from agent.journal.unacknowledged import read_behind, read_unacknowledged
 from contract.errors import StoreError
 from contract.pages.agent_status import HistoryForwarderStatus
-from pacing.waiting import is_set_within, now_seconds
-from service.log.trouble import Trouble
+from pacing.waiting import now_seconds, wait_for_event
+from service.log.ongoing_failure import OngoingFailure
 from stores.base import HistoryAck, HistoryBatch
 from stores.interruption import Interrupted
 
@@ -71,7 +71,7 @@ class HistoryForwarder:
         self._since_ms: int | None = None
         self._acknowledged: int | None = None
         self._sent = self._repeats = self._unanswered = 0
-        self._trouble = Trouble(
+        self._trouble = OngoingFailure(
             log,
             "the history is not sent to an aggregator: %s; the journal keeps it",
             "an aggregator acknowledges the history again",
@@ -168,7 +168,7 @@ class HistoryForwarder:
         while True:
             self._wake.clear()
             pause = await self._step()
-            await is_set_within(self._wake, pause)
+            await wait_for_event(self._wake, pause)
 
     async def _step(self) -> float | None:
         """Send all batches that may be sent now.

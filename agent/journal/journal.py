@@ -20,10 +20,10 @@ from agent.journal.file import FILE_NAME, JournalFile, moved_aside, sync_to_disk
 from agent.journal.retention import MAX_AGE_MS, MAX_BYTES
 from agent.journal.rows import JournalRow, RowKind, body_of
 from agent.journal.slow_commits import SlowCommits
-from contract.counted import counted
 from contract.errors import JournalError
 from contract.pages.agent_status import JournalStatus
-from service.log.trouble import Trouble
+from contract.plural import plural
+from service.log.ongoing_failure import OngoingFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -84,7 +84,7 @@ class Journal:
         self._dropped = 0
         self._unacknowledged = 0
         self._written = 0
-        self._unsynced = Trouble(
+        self._unsynced = OngoingFailure(
             log,
             "journal %s: cannot be synced to the disk: %s",
             "journal %s: is synced to the disk again",
@@ -224,7 +224,7 @@ class Journal:
         self._dropped_logged = dropped
         if not self._slow.end_commit() or lost:
             log.warning(
-                "journal %s: rows are committed again (%s lost)", self._path, counted(lost, "row")
+                "journal %s: rows are committed again (%s lost)", self._path, plural(lost, "row")
             )
         gap = {"since_ms": self._trouble_since_ms, "reason": self._trouble, "rows_lost": lost}
         self._trouble = self._trouble_since_ms = None

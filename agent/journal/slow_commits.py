@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from contract.counted import counted
+from contract.plural import plural
 from service.log.paced_lines import PERIOD_SECONDS
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class SlowCommits:
         log.warning(
             "journal %s: %s, the longest took %.0f ms; publishing continued meanwhile",
             self._path,
-            counted(self._count, "slow commit"),
+            plural(self._count, "slow commit"),
             self._longest_seconds * 1000,
         )
         self._count = 0

@@ -20,8 +20,8 @@ from agent.policy.step import PolicyCall
 from contract.errors import JournalError, StoreError, StoreForbidden, StoreRefused
 from contract.pages.agent_status import EventsStatus
 from pacing.backoff import Backoff
-from pacing.waiting import is_set_within
-from service.log.trouble import Trouble
+from pacing.waiting import wait_for_event
+from service.log.ongoing_failure import OngoingFailure
 from stores.base import WRITE_SECONDS
 from stores.deadline import answered_within
 
@@ -88,7 +88,7 @@ class EventSender:
         self._inputs_since_mark = 0
         self._sent = 0
         self._refused = 0
-        self._trouble = Trouble(
+        self._trouble = OngoingFailure(
             log, "%s", "Events are accepted again; %d wait", level=logging.ERROR
         )
         self._forbidden_since: float | None = None
@@ -136,7 +136,7 @@ class EventSender:
             now_ms = self._now_ms()
             self._under_way = self._correlator.pop_next(now_ms)
             if self._under_way is None:
-                await is_set_within(self._wake, self._correlator.seconds_until_next(now_ms))
+                await wait_for_event(self._wake, self._correlator.seconds_until_next(now_ms))
                 await asyncio.sleep(_DOCUMENT_FIRST_SECONDS)
                 continue
             event = event_of(self._under_way, self._reporter, await self._chips())

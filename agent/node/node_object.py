@@ -19,8 +19,8 @@ from agent.node.serial_number import ANNOTATION as SERIAL_NUMBER
 from contract.errors import StoreConflict, StoreError, StoreRefused
 from contract.pages.agent_status import NodeObjectStatus
 from pacing.backoff import Backoff
-from pacing.waiting import is_set_within
-from service.log.trouble import Trouble
+from pacing.waiting import wait_for_event
+from service.log.ongoing_failure import OngoingFailure
 from service.owned_documents.foreign_writes import ForeignWrites
 from stores.base import WRITE_SECONDS
 from stores.deadline import answered_within
@@ -69,7 +69,7 @@ class NodeObjectWriter:
         self._written: dict[Key, tuple[str | None, float]] = {}
         self._foreign: defaultdict[Key, ForeignWrites] = defaultdict(ForeignWrites)
         self._writes = 0
-        self._trouble = Trouble(
+        self._trouble = OngoingFailure(
             log,
             "%s; retried until it succeeds",
             f"node {node} can be read and written again",
@@ -156,7 +156,7 @@ class NodeObjectWriter:
             differences, due = self._differences()
             if not differences or not self._claim.may_publish:
                 pause = _RETRY_SECONDS if differences else due
-                await is_set_within(self._wake, pause)
+                await wait_for_event(self._wake, pause)
                 self._wake.clear()
                 continue
             # The watch may show it before the answer is here.

@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, NoReturn
 
 from contract.errors import StoreError
-from pacing.waiting import is_set_within
+from pacing.waiting import wait_for_event
 from stores.base import WRITE_SECONDS
 from stores.deadline import answered_within
 
@@ -65,7 +65,7 @@ class OwnNodeOnly:
             else:
                 pause_seconds = missing_seconds
                 missing_seconds = min(2 * missing_seconds, _PERIOD_SECONDS)
-            if await is_set_within(self._woken, pause_seconds):
+            if await wait_for_event(self._woken, pause_seconds):
                 await asyncio.sleep(_RECONNECTED_SECONDS)
                 missing_seconds = _MISSING_SECONDS
 

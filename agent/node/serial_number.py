@@ -16,7 +16,7 @@ from contract.errors import BmcError, ToolError
 from contract.pages.agent_status import SerialNumberStatus
 from dcmi_shim.ipmi.bmc import Ipmi
 from dcmi_shim.library.discovery import VendorPaths
-from service.log.trouble import Trouble
+from service.log.ongoing_failure import OngoingFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ class SerialNumber:
         self._ipmi = ipmi
         self._pause_seconds = period_seconds
         self._on_found: list[Callable[[], None]] = []
-        self._trouble = Trouble(
+        self._trouble = OngoingFailure(
             log, "the serial number of the server is not known: %s; asked again"
         )
         self.number: str | None = None

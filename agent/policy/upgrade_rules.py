@@ -44,7 +44,7 @@ from contract.codes.policies import (
     FAULT_FREQUENCY,
     UPGRADE_TYPES,
 )
-from contract.counted import counted
+from contract.plural import plural
 
 if TYPE_CHECKING:
     from agent.policy.transaction import RuleContext
@@ -282,7 +282,7 @@ def _counted(
     # Emptied, so that the same occurrences do not upgrade the code again after its release.
     state = _with_counter(state, origin.code, replace(counter, occurred_ms=()))
     because = (
-        f"{origin.code} occurred {counted(len(recent), 'time')} within {policy.window_seconds} s "
+        f"{origin.code} occurred {plural(len(recent), 'time')} within {policy.window_seconds} s "
         f"({FAULT_FREQUENCY})"
     )
     upgrade = Upgrade(

@@ -14,8 +14,8 @@ from agent.publishing.unacknowledged_faults import HOLD_SECONDS, message_of
 from contract.codes.storage_faults import resource_of
 from contract.pages.agent_status import FaultServiceStatus
 from pacing.backoff import Backoff
-from pacing.waiting import TICK_SECONDS, is_set_within, now_seconds
-from service.log.trouble import Trouble
+from pacing.waiting import TICK_SECONDS, now_seconds, wait_for_event
+from service.log.ongoing_failure import OngoingFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from agent.publishing.fault_service_address import FaultServiceAddress
     from agent.publishing.unacknowledged_faults import NodePublicFaults, SentFault
     from contract.documents.public_fault import PublicFault
-    from service.stalls import Stalls
+    from service.watchdog import Watchdog
 
 log = logging.getLogger("agent.fault_service")
 
@@ -45,20 +45,20 @@ class FaultServiceClient:
         address: FaultServiceAddress,
         faults: NodePublicFaults,
         claim: NameClaim,
-        stalls: Stalls,
+        stalls: Watchdog,
         wall_clock: Callable[[], int],
     ) -> None:
         self._address = address
         self._faults = faults
         self._claim = claim
-        self._progress = stalls.of("ClusterD's fault service", _STALL_SECONDS)
+        self._progress = stalls.register("ClusterD's fault service", _STALL_SECONDS)
         self._wall_clock = wall_clock
         self._backoffs: dict[str, Backoff] = {}
         self._not_before: dict[str, float] = {}
         self._recovered_at: dict[str, float] = {}
         self._acknowledged = 0
         self._refused = 0
-        self._trouble = Trouble(
+        self._trouble = OngoingFailure(
             log,
             "storage faults cannot be sent to ClusterD, retried until they are: %s",
             "storage faults are sent to ClusterD again",
@@ -87,7 +87,7 @@ class FaultServiceClient:
                     continue
                 seconds = _PERMISSION_SECONDS
             most_seconds = max(TICK_SECONDS, min(seconds, _MARK_SECONDS))
-            await is_set_within(self._faults.changed, most_seconds)
+            await wait_for_event(self._faults.changed, most_seconds)
 
     def _next(self) -> tuple[tuple[SentFault, ...], float]:
         """Return the faults for the next message, and the seconds until the next attempt without

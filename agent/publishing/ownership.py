@@ -23,14 +23,14 @@ from contract.names import (
     node_info_name,
 )
 from pacing.backoff import Backoff
-from pacing.waiting import TICK_SECONDS, is_set_within, now_seconds
+from pacing.waiting import TICK_SECONDS, now_seconds, wait_for_event
 from stores.base import READ_SECONDS
 from stores.deadline import answered_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from service.stalls import Stalls
+    from service.watchdog import Watchdog
     from stores.base import LastWriter, Store
 
 log = logging.getLogger("agent.ownership")
@@ -118,7 +118,7 @@ class Ownership:
         self,
         store: Store,
         owned: Owned,
-        stalls: Stalls,
+        stalls: Watchdog,
         wall_clock: Callable[[], int],
         on_change: Callable[[], None],
         on_failure: Callable[[StoreError], None],
@@ -131,7 +131,7 @@ class Ownership:
         self._store = store
         self._owned = owned
         self._wall_clock = wall_clock
-        self._progress = stalls.of(f"ownership of {owned.kind}", _STALL_SECONDS)
+        self._progress = stalls.register(f"ownership of {owned.kind}", _STALL_SECONDS)
         self._on_change = on_change
         self._on_failure = on_failure
         self._seen: LastWriter | None = None
@@ -171,7 +171,7 @@ class Ownership:
             seconds = _PROGRESS_SECONDS
             if self.other is not None:
                 seconds = max(TICK_SECONDS, min(seconds, self._left_seconds()))
-            await is_set_within(self._woken, seconds)
+            await wait_for_event(self._woken, seconds)
 
     async def _ask(self) -> None:
         """Read the last writer from the store. Raises ``StoreError``."""

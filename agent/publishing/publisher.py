@@ -30,10 +30,10 @@ from agent.publishing.publication import Lag, Publication
 from agent.publishing.update_times import Stamps
 from contract.errors import DocumentError, StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
-from pacing.waiting import TICK_SECONDS, is_set_within, now_seconds
+from pacing.waiting import TICK_SECONDS, now_seconds, wait_for_event
 from service.owned_documents.foreign_parts import differences
-from service.owned_documents.owned_document import Overtaken, OwnedDocument, made_unless
-from service.stalls import with_progress_marks
+from service.owned_documents.owned_document import OwnedDocument, Preempted, run_preemptibly
+from service.watchdog import with_progress_marks
 from stores.base import (
     READ_SECONDS,
     WRITE_SECONDS,
@@ -257,7 +257,7 @@ class DocumentPublisher:
         deadline = now_seconds() + pause.seconds
         while not pause.until.is_set() and (left := deadline - now_seconds()) > 0:
             self._progress()
-            await is_set_within(pause.until, max(TICK_SECONDS, min(left, _MARK_SECONDS)))
+            await wait_for_event(pause.until, max(TICK_SECONDS, min(left, _MARK_SECONDS)))
 
     async def _turn(self) -> _Pause | None:
         """Read or write once, whichever is due first.
@@ -285,7 +285,7 @@ class DocumentPublisher:
             if watch_seconds <= 0:
                 return await self._read()
             return _Pause(min(due_seconds, watch_seconds), self._woken)
-        shown = self._document.there
+        shown = self._document.stored
         if reason == "first" and shown is not None and self._is_edited(shown):
             return None
         now_ms = self._wall_clock()
@@ -375,7 +375,7 @@ class DocumentPublisher:
     # Requests.
 
     async def _write(self, write: _Write) -> _Pause | None:
-        if write.document is None and self._document.there is None:
+        if write.document is None and self._document.stored is None:
             self.record.waiting = None
             self._works_again()
             self._agree(write)
@@ -397,9 +397,9 @@ class DocumentPublisher:
         self._foreign.record_write(now_seconds())
         try:
             async with answered_within(WRITE_SECONDS):
-                request = made_unless(self._request(write), is_overtaken)
+                request = run_preemptibly(self._request(write), is_overtaken)
                 version = await with_progress_marks(request, self._progress)
-        except Overtaken:
+        except Preempted:
             self._unanswered.append(write)
             self._must_read = True
             return None
@@ -425,7 +425,7 @@ class DocumentPublisher:
         a program that writes all the time would always be between our read and our write.
         """
         document, demands = write.document, not self._foreign.is_conflict
-        shown = self._document.there
+        shown = self._document.stored
         # One that finalizers hold cannot be deleted now: it is updated whatever readers do.
         is_held = shown is not None and bool(shown.finalizers)
         if (
@@ -450,7 +450,7 @@ class DocumentPublisher:
         except StoreError as error:
             self._must_read = True
             return self._trouble(str(error), refused=isinstance(error, StoreRefused))
-        before = self._document.there
+        before = self._document.stored
         self._document.observe(shown)
         await self._document.check_owners(self._store)
         self._awaits_watch = False
@@ -634,7 +634,7 @@ class DocumentPublisher:
         ):
             self._was_interrupted = False
             self._awaits_watch = False
-        elif shown is not None or self._document.there is not None:
+        elif shown is not None or self._document.stored is not None:
             self._read_soon()
 
     def _read_soon(self) -> None:

@@ -27,9 +27,9 @@ from agent.policy.state import Acknowledged, Configured, PolicyState, restarted
 from agent.policy.step import step
 from agent.replay.comparison import Deviation, Findings, IncompletePeriod, ReplayComparison
 from contract.codes.catalogue import shipped
-from contract.counted import counted
 from contract.errors import JournalError
 from contract.observation import Assertion, Observation, SourceAnswered, SourceBlind
+from contract.plural import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -117,7 +117,7 @@ class _Playing:
         last, self._last = self._last, row
         if self._state is not None and last is not None and row.sequence != last.sequence + 1:
             lost = row.sequence - last.sequence - 1
-            self._mark_gap(last.at_ms, row.at_ms, f"missing: {counted(lost, 'row')}")
+            self._mark_gap(last.at_ms, row.at_ms, f"missing: {plural(lost, 'row')}")
         try:
             if row.kind != RowKind.CHANGES:
                 self._check(())
@@ -160,7 +160,7 @@ class _Playing:
             case RowKind.GAP:
                 gap = decoded(row, JournalGap)
                 description = (
-                    f"the journal failed ({gap.reason}), and lost {counted(gap.rows_lost, 'row')}"
+                    f"the journal failed ({gap.reason}), and lost {plural(gap.rows_lost, 'row')}"
                 )
                 self._break(gap.since_ms, row.at_ms, description)
 

@@ -15,8 +15,8 @@ from agent.shadow.comparison import ShadowComparison
 from agent.shadow.difference_log import DifferenceLog
 from agent.shadow.reasons import defect_of
 from contract.documents.device_info import DEVICE_INFO_KEY
-from pacing.waiting import is_set_within
-from service.log.trouble import Trouble
+from pacing.waiting import wait_for_event
+from service.log.ongoing_failure import OngoingFailure
 from stores.base import Changed, Deleted, Selection
 from stores.interruption import Interrupted, followed
 
@@ -83,7 +83,7 @@ class Shadow:
         self._content: object = None
         self._shown: Document | None = None
         self._was_read = False
-        self._trouble = Trouble(
+        self._trouble = OngoingFailure(
             log,
             "%s: cannot be watched: %s",
             "%s: it can be watched again",
@@ -121,7 +121,7 @@ class Shadow:
         seconds = _MARK_SECONDS
         if deadline_ms is not None:
             seconds = min(seconds, max(0.0, (deadline_ms - self._now_ms()) / 1000))
-        await is_set_within(self._woken, seconds)
+        await wait_for_event(self._woken, seconds)
 
     def _compare(self) -> None:
         """Compare the desired document of now, and report the results so far."""

@@ -21,8 +21,8 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.absence.last_known_documents import LastingDocumentWatch
-from contract.counted import counted
 from contract.documents.write_numbers import NoWrites, decode_owned, decode_writes
+from contract.plural import plural
 from service.log.shortened import shortened
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ class Absence:
             return None, False
         held = sum(node in self._held for node in nodes)
         return (
-            f"{self.url} lacks documents of {len(nodes)} of {counted(len(self.nodes), 'node')}, "
+            f"{self.url} lacks documents of {len(nodes)} of {plural(len(self.nodes), 'node')}, "
             f"their last state stays: {shortened(sorted(nodes))}"
             + (f"; of {held} a deletion is held back" if held else "")
             + "; vigil forget NODE ends one that is gone"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import msgspec
 
-from contract.counted import counted
+from contract.plural import plural
 from pacing.backoff import Backoff
 from service.files.database import is_damaged, move_aside, open_database, transaction
 from service.tasks import in_thread
@@ -170,7 +170,7 @@ class LastKnown:
             except (msgspec.MsgspecError, UnicodeError):
                 unreadable += 1
         if unreadable:
-            _log.error("%s: %s cannot be read: ignored", self._path, counted(unreadable, "row"))
+            _log.error("%s: %s cannot be read: ignored", self._path, plural(unreadable, "row"))
         return stores
 
     def _restore_row(self, store: LastKnownStore, row: LastKnownRow) -> None:
@@ -249,7 +249,7 @@ class LastKnown:
             return False
         trouble = None
         if left_out:
-            trouble = f"no room for {counted(left_out, 'document')} in {self._most_bytes} bytes"
+            trouble = f"no room for {plural(left_out, 'document')} in {self._most_bytes} bytes"
         if trouble is not None and self.trouble is None:
             _log.error("%s: %s; their last state is not saved", self._path, trouble)
         elif trouble is None and self.trouble is not None:

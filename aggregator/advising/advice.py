@@ -19,7 +19,7 @@ from aggregator.advising.sessions import Sessions
 from aggregator.advising.status import AdviceStatus, changes_of
 from aggregator.advising.what_if import WhatIf
 from contract.errors import StoreError
-from pacing.waiting import is_set_within
+from pacing.waiting import wait_for_event
 from stores.interruption import followed
 
 if TYPE_CHECKING:
@@ -242,4 +242,4 @@ class AdviceService:
         """Wait until something has changed, or the next session is due."""
         due_ms = self._sessions.next_ms
         seconds = None if due_ms is None else (due_ms - self._clock().wall_ms) / 1000
-        await is_set_within(self._changed, None if seconds is None else max(0.0, seconds))
+        await wait_for_event(self._changed, None if seconds is None else max(0.0, seconds))

@@ -16,8 +16,8 @@ from advisor.workloads.elastic_conditions import kept_of, run_of
 from contract import scheduling
 from contract.codes.chip_codes import NETWORK_FAULT_CODES
 from contract.codes.levels import takes_out
-from contract.counted import counted
 from contract.pages.changes import STATUS
+from contract.plural import plural
 from stores.cluster import Snapshot, Update
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ async def judge(
     if not await past.history.has_all(*window):
         return faults, "the aggregator was away when the job ended, or its history begins later"
     if len(run.pods) < job.replicas and not await past.history.has_all(began_ms(job), window[0]):
-        count = counted(len(run.pods), "pod")
+        count = plural(len(run.pods), "pod")
         return faults, f"the aggregator has seen {count} of {job.replicas} of the job"
     return faults, ""
 

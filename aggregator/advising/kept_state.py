@@ -22,7 +22,7 @@ from advisor.scheduler_view.document_entries import VolcanoDeviceEntry, VolcanoS
 from advisor.scheduler_view.state import CachedJob, NodeMemory, SchedulerState, SeenConfigMap
 from aggregator.plugin import Persistent
 from aggregator.state_buckets import ChangedBuckets, bucket_of
-from contract.counted import counted
+from contract.plural import plural
 from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ def _states(texts: Mapping[str, str], now: int) -> dict[Profile, SchedulerState]
         missing = sorted(set(head.buckets) - texts.keys())
         if missing:
             raise ValueError(
-                f"{counted(len(missing), 'document')} missing: the first one is {missing[0]}"
+                f"{plural(len(missing), 'document')} missing: the first one is {missing[0]}"
             )
         parts = [_bucket.decode(text) for name, text in sorted(texts.items()) if name != _HEAD]
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

@@ -17,12 +17,12 @@ from aggregator.processors.custom_filter import job_filters
 from aggregator.processors.record_edits import PUBLIC_FAULT
 from aggregator.processors.state_types import NO_SWITCH_STATE
 from contract.codes.levels import ChipLevel
-from contract.counted import counted
 from contract.documents.cluster_device import pre_separates
 from contract.documents.separation import chip_of
 from contract.documents.switch_info import event_key, leveled
 from contract.pages.explanation import ExplainedChip, ExplainedEvent, ExplainedFault
 from contract.pages.faults import names_of
+from contract.plural import plural
 from service.clock import shown_time
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class _Reasons:
             for code, at_ms in sorted(separated.codes.items())
         )
         reason = (
-            f"in manual separation, because {counted(policy.threshold, 'time')} within "
+            f"in manual separation, because {plural(policy.threshold, 'time')} within "
             f"{policy.window_hours} h came: {codes}"
         )
         by_hand = "an operator may release it: vigil release"

@@ -17,7 +17,6 @@ from aggregator.inputs.node_context import JobState, NodeContext
 from aggregator.inputs.node_documents import newest
 from aggregator.jobs.messages import Health, NodeImpact
 from aggregator.public_faults.values import ActivePublicFault
-from contract.counted import counted
 from contract.documents.dpu_info import DpuFault
 from contract.documents.node_info import NodeRecord, render_node_entry
 from contract.pages.aggregator_status import NodeStatus, RelationStatus
@@ -28,6 +27,7 @@ from contract.pages.explanation import (
     ExplainedPublicFault,
 )
 from contract.pages.faults import names_of
+from contract.plural import plural
 from service.clock import shown_time
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ def _about_job(
     else:
         count = len(part.faults)
         since = shown_time(part.since_ms)
-        faults = counted(count, "fault")
+        faults = plural(count, "fault")
         yield f"{faults} of this node hit {name} since {since}, which makes it {part.health.word}"
     for relation in relations:
         text = f"{relation.code} on {relation.subject} (since {shown_time(relation.since_ms)})"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aggregator.api.status import ProbeStatus
-from contract.counted import counted
+from contract.plural import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from service.clock import Clock
     from service.election.leadership import Leadership
     from service.failing_requests import FailingRequests
-    from service.stalls import Stalls
+    from service.watchdog import Watchdog
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Readiness:
     publishers: tuple[StorePublisher, ...]
     takeover: Takeover
     leadership: Leadership
-    stalls: Stalls
+    stalls: Watchdog
     not_served: Callable[[], str | None]
     unread: Callable[[], Iterable[Unread]]
     marks: Callable[[], Iterable[str]]
@@ -73,7 +73,7 @@ class Readiness:
                     return
         self._complete = None
         self._waits_for = None
-        _log.info("everything known is published: %s", counted(len(self.pipeline.nodes), "node"))
+        _log.info("everything known is published: %s", plural(len(self.pipeline.nodes), "node"))
 
     def health(self) -> ProbeStatus:
         """Return what probes ask for; cheap."""

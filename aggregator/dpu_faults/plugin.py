@@ -21,7 +21,7 @@ from contract.codes.levels import ChipLevel
 from contract.documents.dpu_info import dpu_subject
 from contract.documents.public_fault import CODE_BYTES, LAST_DEVICE
 from contract.errors import quoted
-from service.log.trouble import Trouble
+from service.log.ongoing_failure import OngoingFailure
 from stores.interruption import Interrupted, followed
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aggregator.public_faults.values import NodeLookup
     from contract.documents.dpu_info import DpuFault
     from service.clock import Clock, Instant
-    from service.stalls import Stalls
+    from service.watchdog import Watchdog
     from stores.cluster import Cluster
 
 _log = logging.getLogger(__name__)
@@ -89,12 +89,12 @@ class DpuFaults(Timed):
         return len(self._clusters)
 
     async def follow(
-        self, number: int, clock: Clock, stalls: Stalls, wake: Callable[[], None]
+        self, number: int, clock: Clock, stalls: Watchdog, wake: Callable[[], None]
     ) -> NoReturn:
         """Follow the documents of the store with this number; ``wake`` starts a step."""
         url, cluster = tuple(self._clusters.items())[number]
         about = f"{DOCUMENTS.name} of {url}"
-        trouble = Trouble(_log, "%s cannot be read: %s", "%s can be read again", about)
+        trouble = OngoingFailure(_log, "%s cannot be read: %s", "%s can be read again", about)
         async for event in followed(partial(cluster.objects, DOCUMENTS)):
             with stalls.busy(f"read {about}"):
                 if self.documents.observe_event(number, event, clock()):

@@ -29,8 +29,8 @@ from contract.errors import StoreConflict, StoreError, StoreUnavailable
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
 from contract.pages.aggregator_status import PersistentStateStatus
 from pacing.backoff import Backoff
-from pacing.waiting import is_set_within
-from service.log.trouble import Troubles
+from pacing.waiting import wait_for_event
+from service.log.ongoing_failure import OngoingFailures
 from service.owned_documents.foreign_parts import differences
 from service.owned_documents.foreign_writes import ForeignWriter, pauses
 from service.owned_documents.owned_document import OwnedDocument
@@ -104,7 +104,7 @@ class PersistentState:
         """Grows whenever changes that are not stored yet are given up."""
         self._writes = dict.fromkeys(self._plugins, 0)
         self._unreadable: dict[str, tuple[str, ...]] = {}
-        self._trouble: Troubles[_Key] = Troubles(
+        self._trouble: OngoingFailures[_Key] = OngoingFailures(
             _log,
             "state %s cannot be stored: %s",
             "state %s is stored again",
@@ -340,7 +340,7 @@ class PersistentState:
             return
         for key, owned in self._documents.items():
             stored = there.get(owned.name)
-            if _data(stored) == _data(owned.there):
+            if _data(stored) == _data(owned.stored):
                 continue
             owned.observe(stored)
             self._next_ms.pop(key, None)
@@ -377,7 +377,7 @@ class PersistentState:
         free = (key for key in self._dirty if not self._must_wait(key))
         at_ms = min((max(now_ms, self._due_ms(key)) for key in free), default=None)
         seconds = None if at_ms is None else max(0.0, (at_ms - now_ms + 1) / 1000)
-        await is_set_within(self._wake, seconds)
+        await wait_for_event(self._wake, seconds)
 
     async def _write(self, key: _Key) -> bool:
         """Write one document as desired now; return whether it is stored."""
@@ -402,7 +402,7 @@ class PersistentState:
         name, bucket = key
         text = self._plugins[name].text(bucket)
         owned = self._document(key)
-        if _data(owned.there).get(KEY) == text:
+        if _data(owned.stored).get(KEY) == text:
             self._end_trouble(key)
             return True
         if text is None:
@@ -455,16 +455,16 @@ class PersistentState:
             return
         is_wanted = _data(there).get(KEY) == self._plugins[key[0]].text(key[1])
         # What is there as desired is our own write, whose answer was lost.
-        if differences(there, owned.there) and not is_wanted:
+        if differences(there, owned.stored) and not is_wanted:
             _log.warning("another program wrote our state, it is replaced: %s", error)
         owned.observe(there)
 
     def statuses(self) -> tuple[PersistentStateStatus, ...]:
         """Return the status of each plugin's state."""
         there = [
-            (key[0], owned.there)
+            (key[0], owned.stored)
             for key, owned in self._documents.items()
-            if owned.there is not None
+            if owned.stored is not None
         ]
         return tuple(
             PersistentStateStatus(

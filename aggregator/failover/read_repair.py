@@ -13,10 +13,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.inputs.read_by_name import read_by_name
-from contract.counted import counted
 from contract.errors import StoreError
+from contract.plural import plural
 from pacing.backoff import Backoff
-from service.log.trouble import Trouble
+from service.log.ongoing_failure import OngoingFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,11 +61,11 @@ class ReadRepair:
             await self._wake.wait()
             self._wake.clear()
             backoff = Backoff()
-            trouble = Trouble(
+            trouble = OngoingFailure(
                 _log,
                 "the published entries of %s stay, their documents cannot be read: %s",
                 "",
-                counted(len(self._pipeline.unconfirmed), "node"),
+                plural(len(self._pipeline.unconfirmed), "node"),
             )
             while nodes := self._pipeline.unconfirmed:
                 if problem := await self._read(nodes):

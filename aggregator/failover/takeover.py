@@ -22,7 +22,7 @@ from aggregator.failover.persistent_state import PersistentState
 from aggregator.publish.upstream_views import UpstreamViews
 from contract.errors import StoreError
 from pacing.backoff import Backoff
-from service.log.trouble import Trouble
+from service.log.ongoing_failure import OngoingFailure
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -186,7 +186,7 @@ class Takeover:
 
 async def _until_read(read: Callable[[], Awaitable[None]], begins: str) -> None:
     """Read again until the store answers; ``begins`` is logged with the first error."""
-    backoff, trouble = Backoff(), Trouble(_log, begins)
+    backoff, trouble = Backoff(), OngoingFailure(_log, begins)
     while True:
         try:
             return await read()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from contract.errors import ConfigurationError, Problem
-from service.log.trouble import Trouble
+from service.log.ongoing_failure import OngoingFailure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +64,7 @@ class TlsMaterial:
     def __init__(self, files: TlsFiles) -> None:
         """Read the files. Raises ``ConfigurationError`` with what is wrong with each."""
         self._files = files
-        self.problem = Trouble(
+        self.problem = OngoingFailure(
             _log,
             "new gRPC certificates are not used: %s",
             "the gRPC certificates are good again",

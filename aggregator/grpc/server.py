@@ -25,10 +25,10 @@ from aggregator.grpc.subscriptions import MAX_ID_BYTES, Subscriber, Subscription
 from contract.documents.public_fault_protobuf import decode
 from contract.errors import ListenError, StoreError
 from contract.wire import config_pb2, pubfault_pb2
-from pacing.cooperative import in_pieces
+from pacing.cooperative import run_in_slices
 from pacing.token_bucket import TokenBucket
-from pacing.waiting import is_set_within
-from service.log.trouble import Trouble
+from pacing.waiting import wait_for_event
+from service.log.ongoing_failure import OngoingFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -49,7 +49,7 @@ def public_fault_methods(send: Send, bucket: TokenBucket, clock: Clock) -> dict[
         request: pubfault_pb2.PublicFaultRequest, context: Context
     ) -> pubfault_pb2.RespStatus:
         try:
-            answer = await send(await in_pieces(decode(request), _INFLUENCES_OF_A_SLICE))
+            answer = await send(await run_in_slices(decode(request), _INFLUENCES_OF_A_SLICE))
         except StoreError as error:
             # This must not be an acknowledgement: the next leader would not have the message.
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
@@ -182,7 +182,7 @@ class GrpcServer:
         self._tables = RankTableService(tables, clock)
         self._server: grpc.aio.Server | None = None
         self._trying: asyncio.Task[None] | None = None
-        self.trouble = Trouble(_log, "%s; trying again", level=logging.ERROR)
+        self.trouble = OngoingFailure(_log, "%s; trying again", level=logging.ERROR)
         """Why it does not listen although this replica leads."""
         self.port: int | None = None
         """Where it listens; ``None`` while it does not."""
@@ -217,7 +217,7 @@ class GrpcServer:
         if leading:
             tried = asyncio.Event()
             self._trying = asyncio.create_task(self._listen(tried), name="listen for gRPC")
-            await is_set_within(tried, _FIRST_SECONDS)
+            await wait_for_event(tried, _FIRST_SECONDS)
 
     @property
     def not_served(self) -> str | None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
-from service.log.trouble import Trouble
+from service.log.ongoing_failure import OngoingFailure
 from stores.interruption import Interrupted, followed
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from aggregator.inputs.cluster_state import ClusterState
     from aggregator.inputs.multi_store_cache import StoreCache
-    from service.stalls import Stalls
+    from service.watchdog import Watchdog
     from stores.base import Store
     from stores.cluster import NodeStatesEvent
 
@@ -32,7 +32,7 @@ async def follow(
     number: int,
     store: Store,
     on_change: Callable[[frozenset[str] | None], None],
-    stalls: Stalls,
+    stalls: Watchdog,
 ) -> None:
     """Watch all cluster objects of the store with this number, until cancelled.
 
@@ -52,7 +52,7 @@ async def follow(
         cache: StoreCache[V],
     ) -> None:
         """Watch one kind of objects and pass each event to ``observe``."""
-        trouble = Trouble(
+        trouble = OngoingFailure(
             _log, "%s of %s cannot be read: %s", "%s of %s can be read again", kind, url
         )
         async for event in followed(events):

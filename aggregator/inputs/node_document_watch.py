@@ -6,13 +6,13 @@ import logging
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from contract.errors import StoreError
-from service.log.trouble import Trouble
+from service.log.ongoing_failure import OngoingFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aggregator.inputs.node_documents import DocumentWatch
-    from service.stalls import Stalls
+    from service.watchdog import Watchdog
     from stores.base import Store, WatchEvent
 
 _log = logging.getLogger(__name__)
@@ -32,12 +32,12 @@ async def read_documents(
     watch: DocumentWatch,
     store: Store,
     observe: Callable[[DocumentWatch, WatchEvent], None],
-    stalls: Stalls,
+    stalls: Watchdog,
     log: DocumentLog,
 ) -> NoReturn:
     """Pass each event of ``watch`` in ``store`` to ``observe``, until cancelled."""
     caches = (*watch.caches, watch.own_key)
-    trouble = Trouble(_log, "%s cannot be read: %s", "%s answers again", store.url)
+    trouble = OngoingFailure(_log, "%s cannot be read: %s", "%s answers again", store.url)
     async for event in store.watch(watch.selection):
         with stalls.busy(f"read {store.url}"):
             refused = [dict(cache.rejected) for cache in caches]

@@ -14,7 +14,7 @@ from aggregator.liveness.lost_nodes import HeartbeatListing
 from aggregator.liveness.persisted_row import LastSeen, changed_at_seconds, remembered
 from contract.errors import StoreError
 from contract.names import HEARTBEAT_LABEL
-from service.log.trouble import Trouble
+from service.log.ongoing_failure import OngoingFailure
 from stores.cluster import Snapshot
 from stores.interruption import RETRY_SECONDS, Interrupted
 
@@ -48,7 +48,7 @@ class LegacyHeartbeatWatch:
     ) -> None:
         self.nodes = LegacyNodes()
         self.listing = HeartbeatListing()
-        self._trouble = Trouble(
+        self._trouble = OngoingFailure(
             _log,
             "nodes in %s cannot be listed, heartbeats of old releases (label nodeDEnable=on) "
             "are not judged: %s",

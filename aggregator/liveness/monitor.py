@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aggregator.liveness.lost_nodes import ObservedHeartbeat
     from aggregator.liveness.persisted import PersistedHeartbeats
     from service.clock import Clock, Instant
-    from service.stalls import Stalls
+    from service.watchdog import Watchdog
     from stores.base import Beat, Store
 
 _MAX_CONCURRENT = 8
@@ -111,7 +111,7 @@ class HeartbeatMonitor:
         stores: Mapping[str, Store],
         on_lost: Callable[[frozenset[str]], None],
         clock: Clock,
-        stalls: Stalls,
+        stalls: Watchdog,
         old: Mapping[str, LegacyHeartbeatWatch],
         memory: PersistedHeartbeats,
         on_listing: Callable[[str, tuple[Beat, ...]], None] = lambda *_: None,

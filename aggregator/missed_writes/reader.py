@@ -17,12 +17,12 @@ from typing_extensions import override
 from aggregator.inputs.read_by_name import read_by_name
 from aggregator.missed_writes.claims import Claims, WriteClaim
 from contract.codes.storage_faults import RESOURCES
-from contract.counted import counted
 from contract.errors import StoreError
 from contract.names import PUBLIC_FAULT_LABEL, PUBLIC_FAULT_NAMESPACE, public_fault_name
-from pacing.waiting import is_set_within
+from contract.plural import plural
+from pacing.waiting import wait_for_event
+from service.log.ongoing_failure import OngoingFailure
 from service.log.shortened import shortened
-from service.log.trouble import Trouble
 from stores.base import Selection
 from stores.deadline import answered_within
 
@@ -130,7 +130,7 @@ class MissedWrites:
         self._changed = changed
         self._wake = asyncio.Event()
         self._problems: frozenset[str] = frozenset()
-        self._trouble = Trouble(
+        self._trouble = OngoingFailure(
             _log,
             "what was written by the heartbeats in %s cannot be read by name, trying again: %s",
             "documents in %s can be read by name again",
@@ -167,7 +167,7 @@ class MissedWrites:
         self._wake.clear()
         due_ms = self.claims.next_due_ms()
         seconds = None if due_ms is None else (due_ms - self._clock().steady_ms + 1) / 1000
-        await is_set_within(self._wake, None if seconds is None else max(0.0, seconds))
+        await wait_for_event(self._wake, None if seconds is None else max(0.0, seconds))
 
     async def _read(self, kind: str, numbers: Mapping[str, int]) -> None:
         """Read the documents of a kind; ``numbers`` are the claimed writes by node."""
@@ -183,7 +183,7 @@ class MissedWrites:
         except StoreError as error:
             self.counts[FAILED] += len(asked)
             self.claims.failed(asked, self._clock().steady_ms)
-            self._trouble.begin(f"{kind} of {counted(len(asked), 'node')}: {error}")
+            self._trouble.begin(f"{kind} of {plural(len(asked), 'node')}: {error}")
             return
         self._trouble.end()
         # What the watch showed meanwhile may be from before or after this. A document that its

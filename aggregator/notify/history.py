@@ -31,9 +31,9 @@ from aggregator.notify.history_file import (
 from contract.errors import StoreError
 from contract.validation_texts import decode_text
 from pacing.backoff import Backoff
-from pacing.waiting import is_set_within
+from pacing.waiting import wait_for_event
 from service.files.database import is_damaged, move_aside
-from service.log.trouble import Trouble
+from service.log.ongoing_failure import OngoingFailure
 from service.tasks import in_thread
 from stores.interruption import Interrupted
 
@@ -99,7 +99,7 @@ class ClusterHistory:
         self._came = asyncio.Event()
         self._came.set()  # so that a file that cannot be opened is logged at once
         self._file: HistoryFile | None = None
-        self._trouble = Trouble(
+        self._trouble = OngoingFailure(
             _log,
             "history %s: %s; rows of journals stay at their nodes, published changes wait",
             "history %s: can be written again",
@@ -258,7 +258,7 @@ class ClusterHistory:
         backoff = Backoff()
         next_prune_ms = 0
         while True:
-            await is_set_within(self._came, _PRUNE_SECONDS)
+            await wait_for_event(self._came, _PRUNE_SECONDS)
             # Before the batches are taken: one that arrives during the write starts another round.
             self._came.clear()
             batches = tuple(self._waiting)

@@ -19,8 +19,8 @@ from aggregator.agent_reports.fault_answers import ChipFaultDetails
 from aggregator.notify.changes import ChangeDetector
 from contract.codes.chip_codes import is_network
 from contract.codes.levels import takes_out
-from contract.counted import counted
 from contract.pages.changes import JobChange
+from contract.plural import plural
 from service.log.paced_lines import NAMED, PacedLines
 from service.log.shortened import shortened
 
@@ -70,8 +70,8 @@ class NodeLog:
             texts = [text for _, text in faults]
             _log.warning(
                 "%s on %s: %s",
-                counted(len(texts), "fault"),
-                counted(len(standing), "node"),
+                plural(len(texts), "fault"),
+                plural(len(standing), "node"),
                 shortened(texts, NAMED, separator="; "),
             )
 

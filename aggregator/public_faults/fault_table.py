@@ -20,7 +20,7 @@ from contract.operator_rules.public_fault_table import (
     read_public_fault_table,
     shipped_table,
 )
-from service.log.trouble import Trouble, Troubles
+from service.log.ongoing_failure import OngoingFailure, OngoingFailures
 from stores.base import Changed, Deleted, DocumentsListed, Selection
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class FaultTables:
     def __init__(self) -> None:
         self.problems: dict[str, tuple[Problem, ...]] = {}
         """What is wrong, by place."""
-        self.unreadable: Troubles[str] = Troubles(
+        self.unreadable: OngoingFailures[str] = OngoingFailures(
             _log,
             "codes of public faults from %s stay as they were: %s",
             "codes of public faults from %s are good again",
@@ -104,7 +104,7 @@ async def follow_table(path: Path, configure: Callable[[str | None], object]) ->
     force.
     """
     seen: tuple[int, int, int] | None = None
-    trouble = Trouble(_log, "%s cannot be read: %s", "%s can be read again", path)
+    trouble = OngoingFailure(_log, "%s cannot be read: %s", "%s can be read again", path)
     while True:
         try:
             stamp = await asyncio.to_thread(_look, path)

@@ -29,13 +29,13 @@ from aggregator.public_faults.published_faults import (
 from aggregator.public_faults.status import PublicFaultStatus
 from aggregator.public_faults.validation import existing_devices
 from aggregator.public_faults.values import PIECE, Rows, read_rows
-from contract.counted import counted
 from contract.documents.public_fault import DATA_KEY, decode_public_fault
 from contract.errors import DocumentError, Problem
 from contract.names import PUBLIC_FAULT_LABEL
+from contract.plural import plural
 from contract.validation_texts import decode_text
-from pacing.cooperative import in_pieces, whole
-from pacing.waiting import is_set_within
+from pacing.cooperative import run_in_slices, run_to_completion
+from pacing.waiting import wait_for_event
 from stores.base import Changed, Deleted, DocumentsListed, Selection
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class PublicFaultsPlugin(DocumentPlugin, Timed, Viewed, Persistent):
 
     def send(self, message: PublicFault, now: Instant) -> ValidationReply:
         """Apply a message that came over gRPC, at once."""
-        return whole(self.apply_message(message, now))
+        return run_to_completion(self.apply_message(message, now))
 
     def apply_message(self, message: PublicFault, now: Instant) -> Work[ValidationReply]:
         """Apply a message in pieces, of several messages one after the other.
@@ -166,9 +166,9 @@ class PublicFaultsPlugin(DocumentPlugin, Timed, Viewed, Persistent):
         ``pop_changed_nodes`` to the pipeline.
         """
         if not self.ready.is_set():
-            await is_set_within(self.ready, patience_seconds)  # the answer shows it
+            await wait_for_event(self.ready, patience_seconds)  # the answer shows it
         async with self._turn:
-            return await in_pieces(self.apply_message(message, clock()), PIECE)
+            return await run_in_slices(self.apply_message(message, clock()), PIECE)
 
     def _settle(self, now: Instant) -> None:
         self._processor.advance(now)
@@ -180,7 +180,7 @@ class PublicFaultsPlugin(DocumentPlugin, Timed, Viewed, Persistent):
         table = self._tables.in_force
         if table != before:
             place = self._tables.place
-            _log.info("public faults: %s, from %s", counted(len(table.levels), "code"), place)
+            _log.info("public faults: %s, from %s", plural(len(table.levels), "code"), place)
             self._active.judge_again(table.levels)
 
     @override
@@ -202,7 +202,7 @@ class PublicFaultsPlugin(DocumentPlugin, Timed, Viewed, Persistent):
                 self._looked_ms = now.steady_ms
                 processor.apply_to_new_nodes()
             for node in self._away.pop_lost(self._active.nodes.keys(), self._node_lookup, now):
-                faults = counted(self._active.forget(node), "fault")
+                faults = plural(self._active.forget(node), "fault")
                 _log.warning("node %s has been away for a day: %s dropped", node, faults)
         processor.backlog.do_piece()
         return self.pop_changed_nodes()
@@ -399,7 +399,7 @@ class PublicFaultsPlugin(DocumentPlugin, Timed, Viewed, Persistent):
                     self._active.was_used = True
                     _log.info(
                         "%s taken over from %s",
-                        counted(taken, "public fault"),
+                        plural(taken, "public fault"),
                         STATISTIC_NAME,
                     )
                 for problem in strange[:10]:

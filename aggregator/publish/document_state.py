@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from contract.documents.reader_keys import is_key_acted_on
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
-from service.log.trouble import Trouble
+from service.log.ongoing_failure import OngoingFailure
 from service.owned_documents.owned_document import OwnedDocument, StoreContent
 from stores.base import Document
 from stores.touch import TOUCHED
@@ -66,11 +66,11 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         self._is_input = is_input
         self.fenced = True
         """Whether no earlier leader can write the document any more."""
-        self.trouble = Trouble(
+        self.trouble = OngoingFailure(
             _log, "%s is not published, trying again: %s", "%s is published again", name
         )
         """Why the last write failed."""
-        self.touch_trouble = Trouble(_log, "%s is not touched, trying again: %s", "", name)
+        self.touch_trouble = OngoingFailure(_log, "%s is not touched, trying again: %s", "", name)
         """Why the last touch failed."""
         self.must_find_writer = False
         """Whether it is time to find out which other program writes it."""

@@ -21,15 +21,15 @@ from zlib import crc32
 from aggregator.publish.document_state import LATE_MS, W, WatchedDocument
 from contract.errors import DocumentError, StoreConflict, StoreError
 from pacing.backoff import Backoff
-from pacing.waiting import is_set_within
+from pacing.waiting import wait_for_event
 from service.failing_requests import FailingRequests
-from service.owned_documents.owned_document import Overtaken, StoreContent, made_unless
+from service.owned_documents.owned_document import Preempted, StoreContent, run_preemptibly
 
 if TYPE_CHECKING:
     from aggregator.publish.rate_limited_queue import WriteQueue
     from service.clock import Clock, Instant
     from service.election.leadership import Leadership
-    from service.stalls import Stalls
+    from service.watchdog import Watchdog
     from stores.base import Document, Store
 
 _FIRST = 1 / 3
@@ -82,7 +82,7 @@ class WriterContext:
     store: Store
     leadership: Leadership
     clock: Clock
-    stalls: Stalls
+    stalls: Watchdog
     turns: WriteQueue
     touch_period_seconds: float | None = None
     failing: FailingRequests = field(default_factory=FailingRequests)
@@ -139,7 +139,7 @@ class DocumentWriter(Generic[W]):
             self.wake.clear()
             value = self._desired.value()
             # The garbage collector deletes a document whose owners are all gone.
-            if output.must_check_owners(output.there):
+            if output.must_check_owners(output.stored):
                 await output.check_owners(self._store)
             before = output.acknowledged
             must = output.must_write(value, self._clock())
@@ -250,10 +250,10 @@ class DocumentWriter(Generic[W]):
                 expected = output.version if self._is_conditional and output.fenced else None
                 touch = self._store.touch(output.namespace, output.name, expected=expected)
                 if output.fenced:
-                    await made_unless(touch, self._must_write)
+                    await run_preemptibly(touch, self._must_write)
                 else:
                     await touch
-        except Overtaken:
+        except Preempted:
             return
         except StoreError as error:
             if self._touches is not None:
@@ -274,7 +274,7 @@ class DocumentWriter(Generic[W]):
         return self.output.must_write(self._desired.value(), self._clock())
 
     async def _wait(self, seconds: float) -> None:
-        await is_set_within(self.wake, seconds)
+        await wait_for_event(self.wake, seconds)
 
     async def _attempt(self, value: W) -> int | None:
         """Write once; return the milliseconds it took, or ``None`` where it failed."""

@@ -24,7 +24,7 @@ from aggregator.publish.document_writer import DocumentWriter, ended
 from contract.errors import StoreError
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
 from service.failing_requests import FailingRequests
-from service.log.trouble import Trouble
+from service.log.ongoing_failure import OngoingFailure
 from service.owned_documents.owned_document import StoreContent
 from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
@@ -97,7 +97,7 @@ class StorePublisher:
         self.store = context.store
         self._documents = documents
         self.outputs: dict[str, ClusterDocument] = {}
-        self._trouble = Trouble(
+        self._trouble = OngoingFailure(
             _log, "own documents in %s cannot be seen: %s", "%s answers again", self.store.url
         )
         self.reading = FailingRequests()

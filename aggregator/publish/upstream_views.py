@@ -20,7 +20,7 @@ from aggregator.publish.document_state import WatchedDocument
 from aggregator.publish.document_writer import DocumentWriter, ended
 from contract.errors import StoreError
 from service.failing_requests import FailingRequests
-from service.log.trouble import Trouble
+from service.log.ongoing_failure import OngoingFailure
 from service.owned_documents.owned_document import StoreContent
 from stores.base import Changed, Deleted, DocumentsListed, Selection
 from stores.interruption import Interrupted
@@ -69,7 +69,7 @@ class _ViewWriter:
             context, self.output, self, pause_seconds=_PAUSE_SECONDS
         )
         self._store = context.store
-        self._trouble = Trouble(
+        self._trouble = OngoingFailure(
             _log,
             "%s cannot be seen in %s: %s",
             "%s can be seen again in %s",

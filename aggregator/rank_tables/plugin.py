@@ -20,7 +20,7 @@ from aggregator.rank_tables.job_table import (
 )
 from contract.errors import DocumentError, quoted
 from contract.names import REPORT_LABEL
-from service.log.trouble import Troubles
+from service.log.ongoing_failure import OngoingFailures
 from stores.base import Changed, Deleted, DocumentsListed, Selection
 from stores.interruption import Interrupted
 from stores.refusals import Spacing
@@ -91,7 +91,7 @@ class RankTables(DocumentPlugin):
         self._named: set[str] = set()
         """jobIDs that the log names as shared, and not yet as free again."""
         self._spacing = Spacing()
-        self._problems: Troubles[_Key] = Troubles(
+        self._problems: OngoingFailures[_Key] = OngoingFailures(
             _log, "rank table %s is refused: %s", "rank table %s is good again", _shown
         )
         self._unlisted = set(range(sources))

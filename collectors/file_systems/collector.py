@@ -37,7 +37,7 @@ from contract.codes.host_codes import (
 from contract.observation import Assertion, Gap, Observation
 from contract.settings import Section, at_most
 from pacing.abandonable_thread import AbandonableThread
-from pacing.waiting import is_set_within
+from pacing.waiting import wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -215,7 +215,7 @@ class FileSystemsCollector(Collector[FileSystemsSection]):
 
     async def _wait(self) -> None:
         """Wait until the next check is due."""
-        await is_set_within(self._check_now, self.period_seconds)
+        await wait_for_event(self._check_now, self.period_seconds)
 
     async def _check(self) -> None:
         """Check all file systems that answer."""

@@ -21,7 +21,7 @@ from contract.observation import Assertion, Observation, chip_subject
 from dcmi_shim.hccn.tool import A5_COUNTERS, A5_PORTS, COUNTERS, HccnTool
 from dcmi_shim.library.enums import Utilization
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
-from pacing.waiting import result_of
+from pacing.waiting import await_with_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -94,7 +94,7 @@ class HangCollector(Collector[HangSection]):
         """Ask chip after chip."""
         self.context.progress()
         asking = self._driver.inventory()
-        inventory = await result_of(asking, PROGRESS_SECONDS, self.context.progress)
+        inventory = await await_with_ticks(asking, PROGRESS_SECONDS, self.context.progress)
         family = FAMILIES.get(inventory.family)
         self._has_network = family is not None and family.has_network
         self._is_a5 = inventory.family == _A5

@@ -45,10 +45,10 @@ from contract.codes.host_codes import (
     KERNEL_LOG,
     READ_ONLY,
 )
-from contract.counted import counted
 from contract.observation import NODE, Assertion, Gap, Observation, host_subject
+from contract.plural import plural
 from contract.settings import Section
-from pacing.waiting import is_set_within
+from pacing.waiting import wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -188,7 +188,7 @@ class KernelLogCollector(Collector[KernelLogSection]):
         end = self._tracker.next_end()
         if end is not None:
             pause = min(pause, max(0.0, end - self._loop.time()))
-        await is_set_within(readable, pause)
+        await wait_for_event(readable, pause)
         self.context.progress()
 
     def _judge_silence(self) -> None:
@@ -338,7 +338,7 @@ class KernelLogCollector(Collector[KernelLogSection]):
         count = self._evidence.newly_hung()
         if not count:
             return []
-        text = f"the kernel counted {counted(count, 'hung task')} that its log does not have"
+        text = f"the kernel counted {plural(count, 'hung task')} that its log does not have"
         return self._tracker.observe(MessageMatch(HUNG_TASK, text), now, 0.0)
 
     def _age(self, record: KernelRecord) -> float:

@@ -21,7 +21,7 @@ from contract.codes.chip_codes import is_network, parse_code
 from contract.codes.dpu_codes import DPU_CODES, dpu_code
 from contract.codes.host_codes import HOST_CODES
 from contract.codes.levels import NodeLevel
-from contract.counted import counted
+from contract.plural import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -258,7 +258,7 @@ def raising_rules(code: str, tables: Catalogue) -> Mapping[str, str]:
             until = f"the fault has been gone for {_span(frequency.release_ms)}"
         texts["frequency"] = (
             f"The chip is at {frequency.level} when the fault occurs "
-            f"{counted(frequency.times, 'time')} in {_span(frequency.window_seconds * 1000)}, "
+            f"{plural(frequency.times, 'time')} in {_span(frequency.window_seconds * 1000)}, "
             f"until {until}."
         )
     return texts
@@ -268,8 +268,8 @@ def _span(milliseconds: int) -> str:
     """Return a time in the largest unit of which it is a whole number."""
     for unit_ms, unit in ((3_600_000, "hour"), (60_000, "minute"), (1000, "second")):
         if milliseconds >= unit_ms and milliseconds % unit_ms == 0:
-            return counted(milliseconds // unit_ms, unit)
-    return counted(milliseconds, "millisecond")
+            return plural(milliseconds // unit_ms, unit)
+    return plural(milliseconds, "millisecond")
 
 
 def _add_tables(facts: _Facts, code: str) -> None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from contract.counted import counted
 from contract.documents.cluster_device import DeviceRecord, split
 from contract.documents.device_info import DeviceFault
 from contract.errors import DocumentError
 from contract.go import encode as go_json
 from contract.go.decode import GoStruct, Int32, Int64, decode
 from contract.names import CLUSTER_DEVICE_PREFIX, DEVICE_INFO_PREFIX
+from contract.plural import plural
 from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def verify_value(
         ) from None
     if len(entries) != nodes:
         raise DocumentError(
-            document, "$", f"has {counted(len(entries), 'node')} and must have {nodes}"
+            document, "$", f"has {plural(len(entries), 'node')} and must have {nodes}"
         )
     size = len(value.encode())
     if size > VALUE_LIMIT and nodes > 1:

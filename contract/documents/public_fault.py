@@ -13,7 +13,7 @@ import msgspec
 from contract.errors import DocumentError, Problem, quoted
 from contract.go import encode as go_json
 from contract.go.decode import GoStruct, Int32, Int64, decode
-from pacing.cooperative import whole
+from pacing.cooperative import run_to_completion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -95,7 +95,7 @@ def accepted(
     ``codes`` and ``resources`` are the configured ones. No node is known by its serial number.
     Raises ``DocumentError`` for a message that is refused as a whole.
     """
-    return whole(
+    return run_to_completion(
         accepting(
             message,
             document,

@@ -16,8 +16,8 @@ import msgspec
 from contract.codes.bmc_device_types import device_type
 from contract.codes.chip_codes import format_code
 from contract.codes.levels import Severity
-from contract.counted import counted
 from contract.errors import BmcError, ForeignBmc
+from contract.plural import plural
 from dcmi_shim.ipmi.request import Request
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def parse_page(reply: bytes, index: int) -> AlarmPage:
     Zeros behind all the alarms that it counts are no alarms.
     """
     if len(reply) < _HEADER.size:
-        text = f"it has {counted(len(reply), 'byte')}, not even {_HEADER.size}"
+        text = f"it has {plural(len(reply), 'byte')}, not even {_HEADER.size}"
         short = _wrong(index, text, reply)
         raise short if reply else ForeignBmc(str(short))
     manufacturer, total, count = _HEADER.unpack_from(reply)

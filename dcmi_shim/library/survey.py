@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from contract.codes.families import chip_family
-from contract.counted import counted
 from contract.errors import DriverCallError, DriverCallStuck, DriverError
+from contract.plural import plural
 from dcmi_shim.library.enums import SUPER_POD, VIRTUAL_DEVICES
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
 from dcmi_shim.values import Chip, ChipNames, Inventory, NodeFacts, SuperPod
@@ -197,7 +197,7 @@ async def _chips(asked: _Questions, before: Sequence[Chip]) -> list[Chip]:
     answer = await asked.ask("dcmi_get_card_list", (), None)
     count, cards = msgspec.json.decode(answer, type=tuple[int, list[int]])
     if count != len(cards):
-        problems.append(f"the driver has {counted(count, 'card')} and lists {len(cards)}")
+        problems.append(f"the driver has {plural(count, 'card')} and lists {len(cards)}")
     chips: dict[int, Chip] = {}
     logic_ids: set[int] = set()
     for card in cards:

@@ -19,7 +19,7 @@ from dcmi_shim.worker.calls import Calls
 from dcmi_shim.worker.event_queue import EventQueue
 from dcmi_shim.worker.supervisor import DriverSettings, Supervisor
 from pacing.backoff import Backoff
-from pacing.waiting import is_set_within
+from pacing.waiting import wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -60,7 +60,7 @@ class SwitchDriver:
     async def run(self) -> NoReturn:
         """Keep the library usable until cancelled."""
         pauses = Backoff(
-            self._settings.retry_first_seconds, self._settings.retry_last_seconds, by_chance=0.0
+            self._settings.retry_first_seconds, self._settings.retry_last_seconds, jitter=0.0
         )
         while True:
             try:
@@ -116,7 +116,7 @@ class SwitchDriver:
             supervisor, calls = self._supervisor, self._calls
             if supervisor is None or calls is None:
                 raise DriverGone(self._reason)
-            if not await is_set_within(supervisor.tried, self._start_seconds):
+            if not await wait_for_event(supervisor.tried, self._start_seconds):
                 waited = f"the switch library has been starting for {self._start_seconds:g} s"
                 raise DriverGone(f"{waited} or longer")
             if supervisor is self._supervisor:

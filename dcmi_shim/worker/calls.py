@@ -161,7 +161,7 @@ class Calls:
         self, call: Call, chip: Chip | None, where: str | None, child: ChildProcess
     ) -> None:
         period = self._settings.probe_seconds
-        pauses = Backoff(_FIRST_PROBE * period, period, by_chance=0.0)
+        pauses = Backoff(_FIRST_PROBE * period, period, jitter=0.0)
         due = asyncio.get_running_loop().time() + pauses.next_seconds()
         self._left_out[call] = _LeftOut(chip, where, self._wall_clock(), child, pauses, due)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
-from contract.counted import counted
+from contract.plural import plural
 from dcmi_shim.values import DriverGap
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class EventQueue(Generic[Event]):
             self._filled.clear()
             if self._dropped:
                 dropped, self._dropped = self._dropped, 0
-                self.gap(f"{counted(dropped, 'event')} dropped: the agent's queue was full")
+                self.gap(f"{plural(dropped, 'event')} dropped: the agent's queue was full")
 
 
 class Overlap:

@@ -14,14 +14,14 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from contract.counted import counted
 from contract.errors import DriverCallError, DriverError, DriverGone, DriverNotFound
+from contract.plural import plural
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
 from dcmi_shim.worker.event_queue import EventQueue, Overlap
 from dcmi_shim.worker.process import ChildProcess, Message
 from pacing.backoff import Backoff
 from pacing.token_bucket import TokenBucket
-from pacing.waiting import is_set_within
+from pacing.waiting import wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,9 +127,9 @@ class Supervisor:
         self._overlap = Overlap()
         self._starts = TokenBucket(_MAX_QUICK_STARTS, 1, _START_PERIOD_MS)
         self._failing = Backoff(
-            settings.retry_first_seconds, settings.retry_last_seconds, by_chance=0.0
+            settings.retry_first_seconds, settings.retry_last_seconds, jitter=0.0
         )
-        self._refused = Backoff(1.0, 60.0, by_chance=0.0)
+        self._refused = Backoff(1.0, 60.0, jitter=0.0)
         self._serving: ChildProcess | None = None
         self._hanging: ChildProcess | None = None
         self._starting: ChildProcess | None = None
@@ -211,7 +211,7 @@ class Supervisor:
             if child is not None:
                 self._adopt(child)
             pause = None if self._subscribe_at is None else self._subscribe_at - self.now()
-            if not await is_set_within(self._start_requested, pause):
+            if not await wait_for_event(self._start_requested, pause):
                 _log.info("trying to subscribe again: %s", self.polling_reason)
 
     async def watch(self) -> NoReturn:
@@ -353,7 +353,7 @@ class Supervisor:
             if not self._overlap.is_copy(message.event, child.pid):
                 self._events.add_event(message.event)
         elif message.dropped:
-            self._events.gap(f"{counted(message.dropped, 'event')} dropped: the agent was too slow")
+            self._events.gap(f"{plural(message.dropped, 'event')} dropped: the agent was too slow")
         elif message.invalid_event is not None:
             self._events.gap(f"the driver sent {message.invalid_event}")
 

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 from typing_extensions import override
 
 from contract.errors import StoreConflict, StoreError
-from pacing.waiting import is_set_within
+from pacing.waiting import wait_for_event
 from service.failing_requests import FailingRequests
-from service.log.trouble import Trouble
+from service.log.ongoing_failure import OngoingFailure
 from stores.base import WRITE_SECONDS, LeaderElectionRecord
 from stores.deadline import answered_within
 from stores.interruption import Interrupted
@@ -86,7 +86,7 @@ class Leadership(Protocol):
         """Let another process lead at once."""
 
 
-class Always(Leadership):
+class AlwaysLeader(Leadership):
     """There is nothing to elect by: the operator runs one aggregator."""
 
     elected_by = None
@@ -114,7 +114,7 @@ class Always(Leadership):
         """Do nothing: no other process could lead."""
 
 
-class ByLock(Leadership):
+class LockElection(Leadership):
     """By a lock of the host: its kernel knows whether the holder lives."""
 
     fences = False
@@ -126,7 +126,7 @@ class ByLock(Leadership):
         self.failing = FailingRequests()
         self._lock = lock
         self._identity = identity
-        self._trouble = Trouble(
+        self._trouble = OngoingFailure(
             _log,
             "no leader can be elected by %s: %s",
             "the lock of %s can be used again",
@@ -176,7 +176,7 @@ class ByLock(Leadership):
         self._lock.release()
 
 
-class ByLease(Leadership):
+class LeaseElection(Leadership):
     """By a Lease. One that ``identity`` holds was left by an earlier run of the same place."""
 
     fences = True
@@ -197,7 +197,7 @@ class ByLease(Leadership):
         self._renewed_at_ms = 0
         self._proven_until_ms = 0
         """Until then a read counts, made while the answer to a renewal is awaited."""
-        self._trouble = Trouble(
+        self._trouble = OngoingFailure(
             _log,
             "the Lease in %s cannot be written: %s",
             "the Lease in %s can be written again",
@@ -243,7 +243,7 @@ class ByLease(Leadership):
             tasks.create_task(self._follow(), name="follow the Lease")
             while True:
                 self._wake.clear()
-                await is_set_within(self._wake, await self._act())
+                await wait_for_event(self._wake, await self._act())
         raise AssertionError("the tasks never end")
 
     async def _follow(self) -> NoReturn:
@@ -429,8 +429,8 @@ def leadership(
     stores = tuple(stores)
     for store in stores:
         if (lease := store.leader_lease) is not None:
-            return ByLease(lease, store.url, identity, duration_seconds, clock)
+            return LeaseElection(lease, store.url, identity, duration_seconds, clock)
     for store in stores:
         if (lock := store.leader_lock) is not None:
-            return ByLock(lock, store.url, identity)
-    return Always(identity)
+            return LockElection(lock, store.url, identity)
+    return AlwaysLeader(identity)

@@ -145,7 +145,7 @@ _STALLED_SECONDS = 1.0
 """An answer that is unsent for so long is taken for one that its client does not read."""
 
 
-class Open(Protocol):
+class OpenConnection(Protocol):
     """A connection."""
 
     address: str
@@ -177,14 +177,14 @@ class Connections:
         self.rate = rate
         self.counts = counts
         self._loop = asyncio.get_running_loop()
-        self._all: dict[Open, None] = {}
-        self._of_address: dict[str, dict[Open, None]] = {}
+        self._all: dict[OpenConnection, None] = {}
+        self._of_address: dict[str, dict[OpenConnection, None]] = {}
         self._of_others = 0
-        self._waiting: dict[Open, None] = {}
+        self._waiting: dict[OpenConnection, None] = {}
         """Those without a whole request; the first has waited longest."""
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, connection: Open) -> None:
+    def add(self, connection: OpenConnection) -> None:
         """Add a new connection, and close another one where there are too many."""
         self._all[connection] = None
         self._of_address.setdefault(connection.address, {})[connection] = None
@@ -196,17 +196,17 @@ class Connections:
         self._limit_address(connection)
         self._limit_all(connection)
 
-    def asks(self, connection: Open) -> None:
+    def asks(self, connection: OpenConnection) -> None:
         """Record that a request is whole: it is answered in its turn."""
         del self._waiting[connection]
         self.rate.ask(connection)
 
-    def waits(self, connection: Open) -> None:
+    def waits(self, connection: OpenConnection) -> None:
         """Record that a request was answered: the next one is awaited."""
         if connection in self._all:
             self._waiting[connection] = None
 
-    def discard(self, connection: Open) -> None:
+    def discard(self, connection: OpenConnection) -> None:
         """Forget a connection that ended; again does nothing."""
         if connection not in self._all:
             return
@@ -228,7 +228,7 @@ class Connections:
         for connection in tuple(self._waiting):
             self._abort(connection)
 
-    def _limit_address(self, new: Open) -> None:
+    def _limit_address(self, new: OpenConnection) -> None:
         if new.is_loopback:
             return
         of_address = self._of_address[new.address]
@@ -238,7 +238,7 @@ class Connections:
         if len(unfinished) > self.limits.unfinished_per_address:
             self._close_first(ConnectionEnd.ADDRESS, unfinished, new)
 
-    def _limit_all(self, new: Open) -> None:
+    def _limit_all(self, new: OpenConnection) -> None:
         limits = self.limits
         # What the host's own addresses hold is theirs as far as their places go.
         too_many_others = self._of_others > limits.connections - limits.host_places
@@ -247,7 +247,7 @@ class Connections:
         elif len(self._all) > limits.connections:
             self._make_place(new, lambda _: True)
 
-    def _make_place(self, new: Open, may_go: Callable[[Open], bool]) -> None:
+    def _make_place(self, new: OpenConnection, may_go: Callable[[OpenConnection], bool]) -> None:
         if self._close_first(ConnectionEnd.CROWDED, filter(may_go, self._waiting), new):
             return
         if (stalled := self._stalled(may_go)) is not None:
@@ -257,7 +257,9 @@ class Connections:
         else:
             self._end(new, ConnectionEnd.REFUSED)
 
-    def _close_first(self, reason: ConnectionEnd, candidates: Iterable[Open], new: Open) -> bool:
+    def _close_first(
+        self, reason: ConnectionEnd, candidates: Iterable[OpenConnection], new: OpenConnection
+    ) -> bool:
         """Close the first of ``candidates`` that is not ``new`` and has sent nothing unread."""
         for candidate in candidates:
             if candidate is not new and not _has_unread(candidate):
@@ -265,7 +267,7 @@ class Connections:
                 return True
         return False
 
-    def _stalled(self, may_go: Callable[[Open], bool]) -> Open | None:
+    def _stalled(self, may_go: Callable[[OpenConnection], bool]) -> OpenConnection | None:
         """Return the connection whose answer is unsent for longest, and for a second at least."""
         before = self._loop.time() - _STALLED_SECONDS
         unsent = [
@@ -277,7 +279,9 @@ class Connections:
         ]
         return min(unsent)[2] if unsent else None
 
-    def _queued(self, new: Open, may_go: Callable[[Open], bool]) -> Open | None:
+    def _queued(
+        self, new: OpenConnection, may_go: Callable[[OpenConnection], bool]
+    ) -> OpenConnection | None:
         """Return the newest request that waits for its turn, of the address with the most.
 
         ``None`` where no address has more connections than that of ``new``.
@@ -311,16 +315,16 @@ class Connections:
         if self._all:
             self._timer = self._loop.call_later(_POLL_SECONDS, self._look)
 
-    def _end(self, connection: Open, reason: ConnectionEnd) -> None:
+    def _end(self, connection: OpenConnection, reason: ConnectionEnd) -> None:
         self.counts.closed[reason] += 1
         self._abort(connection)
 
-    def _abort(self, connection: Open) -> None:
+    def _abort(self, connection: OpenConnection) -> None:
         self.discard(connection)
         connection.abort()
 
 
-def _has_unread(connection: Open) -> bool:
+def _has_unread(connection: OpenConnection) -> bool:
     """Return whether the kernel has bytes of the client that were not read."""
     polled = select.poll()
     polled.register(connection.fileno(), select.POLLIN)

@@ -15,8 +15,8 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from contract.counted import counted
 from contract.errors import printable
+from contract.plural import plural
 from service.log.standard_streams import STANDARD_ERROR, never_wait
 from service.log.writer import LogWriter
 
@@ -113,7 +113,7 @@ def _formatter() -> logging.Formatter:
 def _notice(lines: int) -> bytes:
     """Make the line with the number of dropped ones; it cannot wait in the queue for its turn."""
     text = "%s of the log dropped: standard error was not read; is its reader stuck?"
-    lost = (counted(lines, "line"),)
+    lost = (plural(lines, "line"),)
     record = logging.LogRecord("service.log", logging.WARNING, "", 0, text, lost, None)
     return f"{_formatter().format(record)}\n".encode()
 

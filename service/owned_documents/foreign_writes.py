@@ -29,7 +29,7 @@ _QUIET = "no other program writes it any more"
 
 def pauses() -> Backoff:
     """Make the pauses after which we write what other programs undo each time."""
-    return Backoff(FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS, by_chance=0.0)
+    return Backoff(FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS, jitter=0.0)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ and each view (``aggregator/publish/document_writer.py``) and one for all its ke
    it replaced changed nothing, so what is there may not be what was written.
 5. A write that failed may have arrived. It counts as made once the store shows its content.
 6. A store that was away may have forgotten writes. That is no foreign change.
-7. A write that only shows that we live gives way to one with news (``made_unless``).
+7. A write that only shows that we live gives way to one with news (``run_preemptibly``).
 8. A failure is tried again with backoff and jitter, and logged when it begins and ends.
 
 How a writer learns what is there is not the same, and stays apart. The agent reads its document
@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from contract.errors import StoreError
-from pacing.waiting import result_of
+from pacing.waiting import await_with_ticks
 from service.owned_documents.foreign_parts import NOTHING, added_by_others, differences
 from service.owned_documents.foreign_writes import UNKNOWN, ForeignWriter, ForeignWrites
 from stores.base import READ_SECONDS, Document
@@ -95,7 +95,7 @@ class OwnedDocument:
         """The finalizers that hold the document that we deleted."""
 
     @property
-    def there(self) -> Document | None:
+    def stored(self) -> Document | None:
         """The document that is shown; ``None`` where there is none, or where that is not known."""
         return None if isinstance(self.shown, StoreContent) else self.shown
 
@@ -107,13 +107,13 @@ class OwnedDocument:
 
     def _find_added(self) -> None:
         self.added = added_by_others(
-            self.there, all_keys=self.all_keys, missing_owners=self._missing_owners
+            self.stored, all_keys=self.all_keys, missing_owners=self._missing_owners
         )
 
     @property
     def dangling_owners(self) -> tuple[ObjectOwner, ...]:
         """The owners of what is shown without which garbage collection would delete it."""
-        owners = () if self.there is None else self.there.owners
+        owners = () if self.stored is None else self.stored.owners
         return tuple(owner for owner in owners if owner.uid in self._missing_owners)
 
     def must_check_owners(self, document: Document | None) -> bool:
@@ -122,15 +122,15 @@ class OwnedDocument:
 
     async def check_owners(self, store: Store) -> None:
         """Find out which owners of what is shown exist. A failure changes nothing."""
-        there, objects = self.there, store.objects
-        if there is None or objects is None or not self.must_check_owners(there):
+        stored, objects = self.stored, store.objects
+        if stored is None or objects is None or not self.must_check_owners(stored):
             return
         try:
             async with answered_within(READ_SECONDS):
-                missing = await objects.missing_owners(self.namespace, there.owners)
+                missing = await objects.missing_owners(self.namespace, stored.owners)
         except StoreError:
             return
-        self._checked_owners, self._missing_owners = there.owners, missing
+        self._checked_owners, self._missing_owners = stored.owners, missing
         self._find_added()
         for owner in self.dangling_owners:
             log.warning(
@@ -159,7 +159,7 @@ class OwnedDocument:
 
         An owner that does not exist is one of them.
         """
-        changed = differences(self.there, wanted, all_keys=self.all_keys)
+        changed = differences(self.stored, wanted, all_keys=self.all_keys)
         if wanted is None:
             return changed
         return (*changed, *(f"owner {owner.kind} {owner.name}" for owner in self.dangling_owners))
@@ -167,8 +167,8 @@ class OwnedDocument:
     @property
     def is_own_answer(self) -> bool:
         """Whether what is shown is what the store made of our last write."""
-        there = self.there
-        return there is not None and bool(there.version) and there.version == self.own_version
+        stored = self.stored
+        return stored is not None and bool(stored.version) and stored.version == self.own_version
 
     def with_added(self, document: Document) -> Document:
         """Return ``document`` as it is written: with what others added, as far as there is room."""
@@ -199,9 +199,9 @@ class OwnedDocument:
         expected = self.version if demands else None
         if document is not None:
             return await store.put(self.with_added(document), expected=expected)
-        there = self.there
-        held_by = () if there is None else there.finalizers
-        if held_by and remains is not None and differences(there, remains, all_keys=True):
+        stored = self.stored
+        held_by = () if stored is None else stored.finalizers
+        if held_by and remains is not None and differences(stored, remains, all_keys=True):
             # What others added to it goes with it.
             remains = msgspec.structs.replace(remains, finalizers=held_by)
             version = await store.put(remains, expected=expected)
@@ -231,15 +231,15 @@ class OwnedDocument:
         self.foreign.writer = UNKNOWN if writer is None else ForeignWriter(writer.name)
 
 
-class Overtaken(Exception):
+class Preempted(Exception):
     """A request without news took long, and there is something to write that must not wait."""
 
 
-async def made_unless(request: Coroutine[Any, Any, T], is_overtaken: Callable[[], bool]) -> T:
-    """Wait for ``request``; a long one ends with ``Overtaken`` once it ``is_overtaken``."""
+async def run_preemptibly(request: Coroutine[Any, Any, T], is_overtaken: Callable[[], bool]) -> T:
+    """Wait for ``request``; a long one ends with ``Preempted`` once it ``is_overtaken``."""
 
     def give_way() -> None:
         if is_overtaken():
-            raise Overtaken
+            raise Preempted
 
-    return await result_of(request, _LONG_SECONDS, give_way)
+    return await await_with_ticks(request, _LONG_SECONDS, give_way)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from aiohttp import hdrs, web
 
-from pacing.waiting import is_set_within
+from pacing.waiting import wait_for_event
 from service.pages.parameters import Parameter
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class _Client:
 
         Nothing when the client lost its place.
         """
-        if not await is_set_within(self._came, _COMMENT_SECONDS):
+        if not await wait_for_event(self._came, _COMMENT_SECONDS):
             return b": nothing happened\n\n"
         if self._is_displaced:
             return b""

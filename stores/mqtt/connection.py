@@ -17,8 +17,8 @@ import uuid
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol, TypeAlias
 
-from contract.counted import counted
 from contract.errors import StoreError, StoreForbidden, StoreUnavailable
+from contract.plural import plural
 from contract.topics import CLUSTER_ECHO, ECHO_BY_WILDCARD, echo_topic, filters_of
 from pacing.backoff import Backoff
 from stores.interruption import Interrupted
@@ -92,7 +92,7 @@ class Sink:
         if len(self._waiting) >= MAX_WAITING:
             dropped = len(self._waiting) + 1
             self.end(
-                f"{counted(dropped, 'message')} dropped: they came faster than they were processed"
+                f"{plural(dropped, 'message')} dropped: they came faster than they were processed"
             )
             return
         self._waiting.append(message)

@@ -6,8 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from contract.counted import counted
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
+from contract.plural import plural
 from contract.topics import document_filters, document_place
 from pacing.backoff import Backoff
 from stores import json_documents
@@ -85,7 +85,7 @@ class Latest:
             return
         if len(self._waiting) >= _MAX_DOCUMENTS and message.topic not in self._waiting:
             dropped = len(self._waiting) + 1
-            self.end(f"{counted(dropped, 'document')} dropped: more than {_MAX_DOCUMENTS} wait")
+            self.end(f"{plural(dropped, 'document')} dropped: more than {_MAX_DOCUMENTS} wait")
             return
         self._waiting[message.topic] = message.payload
         self._more.set()

@@ -22,7 +22,7 @@ from contract.codes import catalogue
 from contract.codes.chip_codes import LINK_DOWN
 from contract.codes.levels import ChipLevel
 from contract.observation import Assertion, SourceAnswered, chip_subject
-from service.stalls import Stalls
+from service.watchdog import Watchdog
 from tests.agent.held_claim import held_claim
 from tests.agent.policy.builders import NODE, after, answered, healthy, inventory, seen
 from tests.agent.publishing.test_publisher import TroubledStore
@@ -74,7 +74,7 @@ class Life:
             store,
             self.fault_state,
             self.journal,
-            Stalls(),
+            Watchdog(),
             held_claim(NODE),
             now_ms,
             on_chips_restored=lambda: None,

@@ -17,8 +17,8 @@ from contract.documents.cluster_info import cluster_device_name, value_of
 from contract.errors import StoreUnavailable
 from contract.names import CLUSTER_NAMESPACE
 from service.clock import Instant
-from service.election.leadership import Always
-from service.stalls import Stalls
+from service.election.leadership import AlwaysLeader
+from service.watchdog import Watchdog
 from stores.address import open_store
 from tests.aggregator.nodes import T0, faulty, healthy, report
 from tests.aggregator.publish.desired import Desired
@@ -73,7 +73,7 @@ async def test_document_that_the_store_shows_is_published(
 
     monkeypatch.setattr(store, "put", losing)
     context = WriterContext(
-        store, Always(""), clock, Stalls(time.monotonic), WriteQueue(100, clock), 0.2
+        store, AlwaysLeader(""), clock, Watchdog(time.monotonic), WriteQueue(100, clock), 0.2
     )
     revision = 0
     publisher = StorePublisher(context, Desired(lambda _: Value(value_of([]), 0, revision)))

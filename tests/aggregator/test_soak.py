@@ -16,7 +16,7 @@ from aggregator.inputs.node_context import JobState, NodeState, PodState
 from aggregator.processors import separation_documents
 from aggregator.public_faults.plugin import MESSAGES, STATISTIC
 from service.clock import Instant
-from service.election.leadership import Always
+from service.election.leadership import AlwaysLeader
 from stores.base import Changed, Deleted, DocumentsListed
 from stores.cluster import Snapshot, Update
 from tests.aggregator.nodes import T0, node_report, report
@@ -59,7 +59,9 @@ class Soak:
         stores = cast("Any", {"kubernetes:": store})
         history = cast("Any", SimpleNamespace(note=lambda _: None))
         configuration = AggregatorConfiguration(pace=PaceSection(writes_per_second=20))
-        self.aggregator = Aggregator(configuration, stores, history, Always(""), clock=self.now)
+        self.aggregator = Aggregator(
+            configuration, stores, history, AlwaysLeader(""), clock=self.now
+        )
         pipeline, faults = self.aggregator.pipeline, self.aggregator.public_faults
         self.devices, self.servers = pipeline.sources[0].watches
         pipeline.observe_event(self.devices, DocumentsListed(()), self.now())

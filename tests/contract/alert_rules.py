@@ -15,7 +15,7 @@ from contract.codes.chip_codes import NETWORK_FAULT_CODES
 from contract.codes.host_codes import HOST_CODES
 from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
 from contract.codes.reference import CodeKind, CodeReference, all_codes, level_texts, text_of_level
-from contract.counted import counted
+from contract.plural import plural
 from elastic.decision import VcjobState
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def _section(one: Alert) -> Iterator[str]:
         named = sum(bool(row.name_en) for row in codes)
         anchor = f"codes.md#{one.level.lower()}-{one.kind}"
         yield (
-            f"MindCluster ships this level for {counted(len(codes), 'code')} "
+            f"MindCluster ships this level for {plural(len(codes), 'code')} "
             f"([{title}]({anchor})). The English name is known for {named} of them."
         )
         yield ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import NoReturn
 
-import service.stalls
+import service.watchdog
 from collectors import registry
 from collectors.base import Collector
 from contract.settings import Section
@@ -28,6 +28,6 @@ class StandsStill(Collector[Section]):
 
 
 if __name__ == "__main__":
-    service.stalls.BUSY_SECONDS = 0.5
+    service.watchdog.BUSY_SECONDS = 0.5
     registry.COLLECTORS = (*registry.COLLECTORS, StandsStill)
     main()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dcmi_shim.emulator.bmc import BmcAlarm
-from service.stalls import STANDSTILL_SECONDS
+from service.watchdog import STANDSTILL_SECONDS
 from tests.parts.controlplane import LEASES
 from tests.parts.deadlines import let_time_pass, nothing_happens_for, patience
 

@@ -6,7 +6,7 @@ from pacing.backoff import Backoff
 
 
 def test_pauses_double_up_to_a_limit() -> None:
-    pauses = Backoff(1.0, 5.0, by_chance=0.0)
+    pauses = Backoff(1.0, 5.0, jitter=0.0)
     assert [pauses.next_seconds() for _ in range(4)] == [1.0, 2.0, 4.0, 5.0]
     pauses.reset()
     assert pauses.next_seconds() == 1.0

@@ -6,19 +6,19 @@ import asyncio
 
 import pytest
 
-from pacing.waiting import is_set_within, result_of
+from pacing.waiting import await_with_ticks, wait_for_event
 
 
 async def test_a_wait_ends_with_the_event_or_with_its_time() -> None:
     event = asyncio.Event()
-    assert not await is_set_within(event, 0.001)
+    assert not await wait_for_event(event, 0.001)
     asyncio.get_running_loop().call_soon(event.set)
-    assert await is_set_within(event, None)
-    assert await is_set_within(event, 0.0)
+    assert await wait_for_event(event, None)
+    assert await wait_for_event(event, 0.0)
 
 
 async def test_a_wait_that_is_cancelled_is_no_end_of_its_time() -> None:
-    waiting = asyncio.create_task(is_set_within(asyncio.Event(), 60))
+    waiting = asyncio.create_task(wait_for_event(asyncio.Event(), 60))
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -29,7 +29,9 @@ async def test_a_wait_that_is_cancelled_is_no_end_of_its_time() -> None:
 async def test_something_else_is_done_each_period_until_the_result_is_there() -> None:
     done: list[float] = []
     loop = asyncio.get_running_loop()
-    result = await result_of(asyncio.sleep(35, "done"), 10.0, lambda: done.append(loop.time()))
+    result = await await_with_ticks(
+        asyncio.sleep(35, "done"), 10.0, lambda: done.append(loop.time())
+    )
     assert result == "done"
     assert done == [10, 20, 30]
 
@@ -40,7 +42,7 @@ async def test_error_of_the_work_is_raised() -> None:
         raise ValueError("work")
 
     with pytest.raises(ValueError, match="work"):
-        await result_of(fail(), 10.0, lambda: None)
+        await await_with_ticks(fail(), 10.0, lambda: None)
 
 
 @pytest.mark.looptime
@@ -58,9 +60,9 @@ async def test_work_is_cancelled_by_an_error_meanwhile_and_with_its_caller() -> 
         raise LookupError
 
     with pytest.raises(LookupError):
-        await result_of(work("given up"), 1.0, give_up)
+        await await_with_ticks(work("given up"), 1.0, give_up)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(5):
-            await result_of(work("too late"), 10.0, lambda: None)
+            await await_with_ticks(work("too late"), 10.0, lambda: None)
     await asyncio.sleep(0)
     assert cancelled == ["given up", "too late"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from advisor.options import COMPUTED_FOR
 from advisor.report import Action
 from advisor.report_filter import changes
-from contract.counted import counted
+from contract.plural import plural
 from service.log.shortened import shortened
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _decision(decision: JobDecision) -> Iterator[str]:
 def _place(placement: Placement) -> Iterator[str]:
     first = placement.pods[0]
     more = f" and {len(placement.pods) - 1} like it" if len(placement.pods) > 1 else ""
-    takes = f"{counted(len(placement.accepts), 'node')} can take it"
+    takes = f"{plural(len(placement.accepts), 'node')} can take it"
     if placement.accepts:
         takes += f": {shortened(placement.accepts, _MAX_NAMES)}"
     yield f"{first.namespace}/{first.name}{more}: {takes}"
@@ -190,7 +190,7 @@ def _elastic(advice: ElasticAdvice) -> str:
     size = (
         advice.reason
         if advice.replicas is None
-        else f"goes on with {counted(advice.replicas, 'replica')}"
+        else f"goes on with {plural(advice.replicas, 'replica')}"
     )
     flags = f" ({', '.join(advice.flags)})" if advice.flags else ""
     return f"{advice.namespace}/{advice.name} {size} {advice.trigger}: {advice.why}{flags}"

@@ -14,7 +14,6 @@ import msgspec
 
 from advisor.options import DEFAULT_GRACE_OVER_TIME
 from advisor.workloads.elastic_conditions import kept_of, original_of, unmet
-from contract.counted import counted
 from contract.documents.elastic_job import (
     CAUSE,
     OFF,
@@ -25,6 +24,7 @@ from contract.documents.elastic_job import (
     CauseSource,
 )
 from contract.errors import ConfigurationError, Problem, StoreError, StoreNotFound
+from contract.plural import plural
 from contract.scheduling import (
     ELASTIC_SCHEDULING,
     RESCHEDULE_CONFIGMAP,
@@ -368,7 +368,7 @@ async def _of_scheduler(
 
 def size_text(size: Size | None) -> str:
     """Return a size in words."""
-    return "several tasks" if size is None else f"{size.replicas} × {counted(size.cards, 'chip')}"
+    return "several tasks" if size is None else f"{size.replicas} × {plural(size.cards, 'chip')}"
 
 
 def _print_json(value: object) -> None:

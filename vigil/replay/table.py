@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from contract.counted import counted
+from contract.plural import plural
 
 if TYPE_CHECKING:
     from agent.policy.state import Change
@@ -25,11 +25,11 @@ def print_findings(findings: Findings, *, compared: bool) -> None:
     if not console.is_terminal:
         console.width = _WIDTH_OF_A_FILE
     if findings.from_ms is None or findings.until_ms is None:
-        console.print(f"{counted(findings.rows, 'row')} without a snapshot: nothing can be played")
+        console.print(f"{plural(findings.rows, 'row')} without a snapshot: nothing can be played")
         return
     console.print(
         f"node {findings.node}: {_time(findings.from_ms)} to {_time(findings.until_ms)}, "
-        f"{counted(findings.inputs, 'input')} in {counted(findings.rows, 'row')}"
+        f"{plural(findings.inputs, 'input')} in {plural(findings.rows, 'row')}"
     )
     if findings.pruned:
         console.print("the beginning of the journal is gone: played from its oldest snapshot on")
@@ -67,7 +67,7 @@ def _print_days(findings: Findings, console: Console, *, compared: bool) -> None
         console.print(table)
     if quiet:
         console.print(
-            f"{counted(quiet, 'chip-day')} without a fault "
+            f"{plural(quiet, 'chip-day')} without a fault "
             f"{'is' if quiet == 1 else 'are'} not listed"
         )
 

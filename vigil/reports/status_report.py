@@ -12,7 +12,6 @@ from contract.codes.chip_codes import parse_code
 from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
 from contract.codes.policies import AUTOFILL_CODE
 from contract.codes.reference import CodeKind, describe_code, text_of_level
-from contract.counted import counted
 from contract.errors import ConfigurationError, Problem, quoted
 from contract.observation import Subject
 from contract.pages.agent_status import AgentStatus, HeldFaultStatus, PublicationStatus
@@ -26,6 +25,7 @@ from contract.pages.aggregator_status import (
 from contract.pages.faults import FaultsPage
 from contract.pages.readiness import ReadinessPage
 from contract.pages.subjects import subject_name
+from contract.plural import plural
 from service.log.shortened import shortened
 from vigil.daemon_client import OtherNode
 from vigil.reports.times import ago
@@ -341,7 +341,7 @@ def reasons_of_faults(faults: Iterable[FaultRow], about: str | None = None) -> I
             parts.setdefault(row.level, {})[_named(row.node, row.part, about)] = None
     for level in sorted(parts, key=rank):
         names = list(parts[level])
-        yield f"{counted(len(names), 'part')} at {level}: {shortened(names, NAMED)}"
+        yield f"{plural(len(names), 'part')} at {level}: {shortened(names, NAMED)}"
 
 
 def reasons_of_blind(rows: Iterable[BlindRow], about: str | None = None) -> Iterator[str]:

@@ -14,9 +14,9 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from contract.counted import counted
 from contract.errors import StoreError
 from contract.names import DEVICE_INFO_NAMESPACE, device_info_name
+from contract.plural import plural
 from contract.topics import ack_topic, document_topic
 from pacing.abandonable_thread import AbandonableThread
 from stores.address import shown
@@ -231,7 +231,7 @@ def check_end(name: str, result: str, end: datetime) -> Check:
     ``result`` states what the certificate is.
     """
     left = end - datetime.now(UTC)
-    result = f"{result} until {end:%Y-%m-%d} ({counted(left.days, 'day')})"
+    result = f"{result} until {end:%Y-%m-%d} ({plural(left.days, 'day')})"
     facts: dict[str, object] = {"ends": f"{end:%Y-%m-%dT%H:%M:%SZ}", "days": left.days}
     if left < timedelta():
         return problem(name, f"{result}: it has ended", "renew it", ExitStatus.OUTSIDE, facts)

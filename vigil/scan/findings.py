@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from contract.counted import counted
+from contract.plural import plural
 from vigil.exit_status import ExitStatus
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def lines(report: ScanReport) -> Iterator[str]:
     for check in report.checks:
         yield from _paragraph(check)
     totals = "; ".join(
-        f"{counted(len(names), state.value)}: {', '.join(names)}"
+        f"{plural(len(names), state.value)}: {', '.join(names)}"
         for state in (CheckState.PROBLEM, CheckState.WARNING)
         if (names := [check.name for check in report.checks if check.state is state])
     )

@@ -16,7 +16,6 @@ from collectors.chip_faults.collector import ChipFaultsSection, real_list_period
 from collectors.links.collector import LinksSection, check_once, counts_uboe
 from collectors.switch import WITH_SWITCHES
 from contract.codes.families import FAMILIES
-from contract.counted import counted
 from contract.errors import (
     BmcError,
     DriverCallError,
@@ -29,6 +28,7 @@ from contract.errors import (
     ToolSilent,
     VigilError,
 )
+from contract.plural import plural
 from dcmi_shim.driver import Driver
 from dcmi_shim.hccn.tool import HccnTool
 from dcmi_shim.ipmi.bmc import Ipmi
@@ -150,7 +150,7 @@ def _identity(driver: Driver, inventory: Inventory) -> Check:
     ]
     version = inventory.driver_version
     finding = (
-        f"{counted(len(names), 'chip')} of {inventory.chip_name or inventory.family} "
+        f"{plural(len(names), 'chip')} of {inventory.chip_name or inventory.family} "
         f"({inventory.family}), "
         f"driver {version or 'of unknown version'}: {', '.join(names)}"
     )
@@ -216,7 +216,7 @@ async def _calls(driver: Driver, inventory: Inventory) -> tuple[Check, float]:
         advice = "other chips go on; see dmesg, and npu-smi info of that chip; a reset may help"
         finding = "; ".join(filter(None, (hanging, texts)))
         return problem(CALLS, finding, advice, facts=facts), list_seconds
-    text = f"health and fault codes of {counted(len(inventory.chips), 'chip')}"
+    text = f"health and fault codes of {plural(len(inventory.chips), 'chip')}"
     if codes:
         with_codes = "".join(f"; chip {chip} has {', '.join(some)}" for chip, some in codes.items())
         advice = "faults of the hardware: the agent publishes them; see its /api/v1/faults"
@@ -298,7 +298,7 @@ async def check_switches(configuration: AgentConfiguration, inventory: Inventory
         return problem(SWITCHES, finding, advice)
     return ok(
         SWITCHES,
-        f"it answers and lists {counted(len(faults), 'fault')}",
+        f"it answers and lists {plural(len(faults), 'fault')}",
         facts={"faults": len(faults)},
     )
 
@@ -343,7 +343,7 @@ async def check_links(configuration: AgentConfiguration, inventory: Inventory | 
     if failed:
         advice = f"run {tool.path} by hand as root; no other user may run it at the same time"
         return problem(LINKS, "; ".join(failed), advice, facts=facts)
-    finding = f"{tool.path} answers about {counted(len(cards), 'card')}; links "
+    finding = f"{tool.path} answers about {plural(len(cards), 'card')}; links "
     if down:
         advice = "see cables, optical modules and the switch; the agent publishes these faults"
         return warning(LINKS, f"{finding}down: {', '.join(down)}", advice, facts=facts)

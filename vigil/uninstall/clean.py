@@ -18,7 +18,6 @@ import msgspec
 from aggregator.cluster_documents.kinds import DEVICE, SWITCH, kind_of
 from aggregator.processors import separation_documents
 from aggregator.public_faults.published_faults import STATISTIC_NAME, STATISTIC_NAMESPACE
-from contract.counted import counted
 from contract.documents.cluster_device import render_device_entry
 from contract.documents.cluster_info import entry_texts, member, value_of
 from contract.documents.forget_record import FORGET_LABEL, FORGET_NAMESPACE
@@ -38,6 +37,7 @@ from contract.names import (
     STATE_LABEL,
     STATE_NAMESPACE,
 )
+from contract.plural import plural
 from stores.base import Document, Selection
 from stores.kubernetes_api.writers import OURS
 from vigil.aggregator_stores import open_stores
@@ -259,8 +259,8 @@ async def _delete(plan: Plan, configuration: AggregatorConfiguration) -> None:
             await remains.delete_leader_leases()
         plan.left += await clear_jobs(configuration.kubeconfig, plan.jobs)
     print_done(
-        f"{plan.store.url}: deleted {counted(len(plan.delete), 'document')} and "
-        f"{counted(len(plan.nodes), 'heartbeat')}",
+        f"{plan.store.url}: deleted {plural(len(plan.delete), 'document')} and "
+        f"{plural(len(plan.nodes), 'heartbeat')}",
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from agent.heartbeat.heartbeat import Heartbeat
 from agent.name_claim import ClaimState, NameClaim, identity, this_holder
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
-from service.stalls import Stalls
+from service.watchdog import Watchdog
 from stores.base import Beat
 from stores.directory.store import DirectoryStore
 from tests.parts.deadlines import stays, until
@@ -50,7 +50,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class BenchStalls(Stalls):
+class BenchStalls(Watchdog):
     """The tasks that the bench calls stalled; counts the marks of progress."""
 
     def __init__(self, bench: Bench) -> None:

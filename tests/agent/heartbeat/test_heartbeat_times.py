@@ -13,7 +13,7 @@ from agent.heartbeat.heartbeat import Heartbeat
 from agent.heartbeat.old_readers import NodeAnnotations, RequiredLabel
 from agent.name_claim import NameClaim
 from contract.errors import StoreError, StoreForbidden, StoreUnavailable
-from service.stalls import Stalls
+from service.watchdog import Watchdog
 from stores.base import Beat, NodeObject
 from stores.interruption import Interrupted
 
@@ -88,7 +88,7 @@ class NotingStore:
         raise AssertionError
 
 
-class BenchStalls(Stalls):
+class BenchStalls(Watchdog):
     """The tasks that the bench calls stalled."""
 
     def __init__(self, bench: Bench) -> None:

@@ -33,7 +33,7 @@ from contract.documents.node_info import (
 )
 from contract.names import NODE_INFO_NAMESPACE, node_info_name
 from contract.observation import NODE, Assertion, Observation, SourceAnswered, host_subject
-from service.stalls import Stalls
+from service.watchdog import Watchdog
 from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from stores.directory.store import DirectoryStore
 from tests.agent.held_claim import held_claim
@@ -170,7 +170,7 @@ class Life:
 
     def __init__(self, root: Path, generation: Generation | None, interval_seconds: float) -> None:
         self.store = NotingStore(f"directory:{root}", root / "store")
-        self.stalls = Stalls()
+        self.stalls = Watchdog()
         self.stalled: dict[str, float] = {}
         state = PolicyState("node-1", "boot")
         self.clock_seconds = 0
@@ -335,7 +335,7 @@ async def test_a_publisher_that_stands_still_stops_every_beat(
 ) -> None:
     passed = 0.0
     life = Life(tmp_path, generation, 5.0)
-    stalls = Stalls(lambda: passed)
+    stalls = Watchdog(lambda: passed)
     desk = replace(life.documents._context, stalls=stalls)
     NodeDocuments("node-1", ["device-info", "node-info"], desk)
     assert stalls.stalled() == {}

@@ -13,7 +13,7 @@ import pytest
 
 from agent.publishing.ownership import Ownership, other_program, owned_by
 from contract.errors import StoreRefused, StoreUnavailable
-from service.stalls import Stalls
+from service.watchdog import Watchdog
 from stores.base import LastWriter
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ async def owning(writers: Writers, owned: Owned = DEVICE_INFO) -> AsyncIterator[
     ownership = Ownership(
         cast("Store", writers),
         owned,
-        Stalls(),
+        Watchdog(),
         now_ms,
         on_change=lambda: None,
         on_failure=lambda _: None,

@@ -25,7 +25,7 @@ from agent.publishing.unacknowledged_faults import (
 )
 from contract.documents.public_fault import decode_public_fault
 from contract.observation import Assertion, Observation, SourceAnswered, storage_subject
-from service.stalls import Stalls
+from service.watchdog import Watchdog
 from tests.agent.held_claim import held_claim
 from tests.agent.policy.builders import NODE, after
 from tests.parts.clusterd import Cache
@@ -265,7 +265,7 @@ class RecordingClient(FaultServiceClient):
 
     def __init__(self, bench: Bench, cache: Cache, chance: random.Random) -> None:
         address = FaultServiceAddress("127.0.0.1:1")
-        super().__init__(address, bench.faults, held_claim(), Stalls(), wall_ms)
+        super().__init__(address, bench.faults, held_claim(), Watchdog(), wall_ms)
         self.cache = cache
         self.chance = chance
         self.is_away = False

@@ -16,7 +16,7 @@ from aggregator.notify.pod_labels import PodLabelWriter
 from aggregator.rank_tables.plugin import RankTables
 from contract.documents.vigil_key import VIGIL_KEY, BlindSource, FaultAnswer, encode_vigil_key
 from contract.pages.changes import FaultChange
-from service.election.leadership import Always
+from service.election.leadership import AlwaysLeader
 from service.pages.event_stream import Stream
 from stores.base import Changed
 from tests.aggregator.api.test_explanation import explained
@@ -124,7 +124,7 @@ async def test_the_history_has_the_same() -> None:
         RankTables(1),
         Stream("1"),
         book,  # type: ignore[arg-type]
-        PodLabelWriter((), job_view.labels, Always("")),
+        PodLabelWriter((), job_view.labels, AlwaysLeader("")),
         without_documents(),
     )
     await notifier.seed(instant(0))

@@ -19,7 +19,7 @@ from contract.documents.node_info import FaultDevice
 from contract.documents.switch_info import SwitchEvent, SwitchRecord, encode_switch_info
 from contract.pages.aggregator_status import RelationStatus
 from service.clock import shown_time
-from service.stalls import Stalls
+from service.watchdog import Watchdog
 from stores.cluster import Snapshot
 from tests.aggregator.cluster_documents.test_kinds import Bench
 from tests.aggregator.nodes import T0, faulty, healthy, instant, node_report, report
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def status_of(bench: Bench, node: str, heartbeat: str, age: float | None) -> NodeStatus:
-    stalls = Stalls(lambda: 0.0)
+    stalls = Watchdog(lambda: 0.0)
     memory = PersistedHeartbeats((), lambda: instant(0))
     heartbeat_monitor = HeartbeatMonitor({}, lambda _: None, lambda: instant(0), stalls, {}, memory)
     status = node_status(bench.pipeline, heartbeat_monitor, node, instant(0))

@@ -16,8 +16,8 @@ from aggregator.publish.document_writer import WriterContext
 from aggregator.publish.rate_limited_queue import WriteQueue
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
 from service.clock import Instant, system_clock
-from service.election.leadership import Always, Leadership, leadership
-from service.stalls import Stalls
+from service.election.leadership import AlwaysLeader, Leadership, leadership
+from service.watchdog import Watchdog
 from stores.base import Changed, Deleted, Document, Selection
 from stores.directory.store import DirectoryStore
 from tests.aggregator.counting import SYSTEM, VIEW, Counter
@@ -191,7 +191,7 @@ async def keeping(store: DirectoryStore, keeper: Texts) -> AsyncIterator[Persist
     def clock() -> Instant:
         return system_clock()
 
-    context = WriterContext(store, Always("me"), clock, Stalls(), WriteQueue(16, clock))
+    context = WriterContext(store, AlwaysLeader("me"), clock, Watchdog(), WriteQueue(16, clock))
     one = PersistentState(context, [keeper])
     async with asyncio.TaskGroup() as tasks:
         one.lead(tasks)

@@ -14,8 +14,8 @@ from aggregator.publish.document_writer import WriterContext
 from aggregator.publish.rate_limited_queue import WriteQueue
 from contract.names import STATE_NAMESPACE, STATE_PREFIX
 from service.clock import system_clock
-from service.election.leadership import Always
-from service.stalls import Stalls
+from service.election.leadership import AlwaysLeader
+from service.watchdog import Watchdog
 from stores.address import open_store
 from stores.base import Document
 from tests.aggregator.counting import Counter
@@ -54,7 +54,7 @@ async def store(proxy: ApiProxy) -> AsyncIterator[Store]:
 async def keeping(store: Store, counter: Counter) -> AsyncIterator[PersistentState]:
     turns = WriteQueue(16, system_clock)
     one = PersistentState(
-        WriterContext(store, Always("me"), system_clock, Stalls(), turns), [counter]
+        WriterContext(store, AlwaysLeader("me"), system_clock, Watchdog(), turns), [counter]
     )
     await one.restore_plugins(fence=False)
     async with asyncio.TaskGroup() as tasks:

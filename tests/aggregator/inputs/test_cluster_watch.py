@@ -13,7 +13,7 @@ from aggregator.inputs.cluster_state import ClusterState
 from aggregator.inputs.cluster_watch import follow
 from aggregator.inputs.node_context import JobState, NodeState, PodState
 from contract.errors import StoreRefused
-from service.stalls import Stalls
+from service.watchdog import Watchdog
 from stores.address import open_store
 from stores.cluster import KindUnavailable, Snapshot, Update
 from stores.interruption import Interrupted
@@ -75,7 +75,7 @@ class Bench:
     async def running(self) -> AsyncIterator[None]:
         store = cast("Store", self)
         task = asyncio.create_task(
-            follow(self.cluster_state, 0, store, self.reported.append, Stalls())
+            follow(self.cluster_state, 0, store, self.reported.append, Watchdog())
         )
         yield
         assert not task.done()
@@ -173,7 +173,7 @@ async def test_a_store_that_knows_no_cluster_is_not_followed(tmp_path: Path) -> 
     store = open_store(f"directory:{tmp_path}")
     cluster_state = ClusterState([store.cluster is not None])
     await follow(
-        cluster_state, 0, store, lambda _: pytest.fail("there is nothing to tell"), Stalls()
+        cluster_state, 0, store, lambda _: pytest.fail("there is nothing to tell"), Watchdog()
     )
     assert cluster_state.answered(0)
     assert not cluster_state.nodes_known

@@ -14,7 +14,7 @@ from aggregator.liveness.lost_nodes import HeartbeatListing
 from aggregator.liveness.monitor import HeartbeatMonitor
 from aggregator.liveness.persisted import PersistedHeartbeats
 from service.clock import Instant
-from service.stalls import Stalls
+from service.watchdog import Watchdog
 from stores.base import Beat
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ async def test_it_is_logged_once_at_its_begin_and_its_end(caplog: pytest.LogCapt
 
     stores: dict[str, Store] = {"s:": store}  # type: ignore[dict-item]  # all that is asked of it
     heartbeat_monitor = HeartbeatMonitor(
-        stores, lambda lost: None, clock, Stalls(lambda: at), {}, PersistedHeartbeats((), clock)
+        stores, lambda lost: None, clock, Watchdog(lambda: at), {}, PersistedHeartbeats((), clock)
     )
     for step in range(60):
         at = step * 1.0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aggregator.liveness.monitor import HeartbeatMonitor
 from aggregator.liveness.persisted import PersistedHeartbeats
 from service.clock import Instant
-from service.stalls import Stalls
+from service.watchdog import Watchdog
 from stores.base import Beat
 from tests.parts.deadlines import patience
 
@@ -30,7 +30,7 @@ class Bench:
         self.memory = PersistedHeartbeats((), self.now)
         self.memory.restore(kept or {}, self.now())
         stores: dict[str, Store] = {"s:": self}  # type: ignore[dict-item]  # only for beats
-        stalls = Stalls(lambda: self.at)
+        stalls = Watchdog(lambda: self.at)
         self.heartbeat_monitor = HeartbeatMonitor(
             stores, self.lost.append, self.now, stalls, {}, self.memory
         )

@@ -13,7 +13,7 @@ from aggregator.inputs.node_document_watch import read_documents
 from aggregator.inputs.node_documents import DocumentSource
 from aggregator.notify.notifier import NodeLog
 from contract.pages.changes import FaultChange
-from service.stalls import Stalls
+from service.watchdog import Watchdog
 from stores.base import Changed, DocumentsListed
 from tests.aggregator.daemon import OUTPUTS, entries
 from tests.aggregator.nodes import T0, faulty, healthy, instant, report, unhealthy
@@ -122,7 +122,7 @@ async def test_nodes_beyond_the_limit_are_one_line(
     def observe(watch: DocumentWatch, event: WatchEvent) -> None:
         watch.observe_event(event, 0)
 
-    reading = asyncio.create_task(read_documents(watch, store, observe, Stalls(), NodeLog()))
+    reading = asyncio.create_task(read_documents(watch, store, observe, Watchdog(), NodeLog()))
     await asyncio.sleep(61)
     reading.cancel()
     lines = lines_of(LOGGER, log)

@@ -12,7 +12,7 @@ from aggregator.notify.notifier import Notifier
 from aggregator.notify.pod_labels import PodLabelWriter
 from aggregator.rank_tables.plugin import RankTables
 from contract.pages.changes import JobChange
-from service.election.leadership import Always
+from service.election.leadership import AlwaysLeader
 from service.pages.event_stream import Stream
 from stores.base import Changed
 from tests.aggregator.dpu_faults.scene import without_documents
@@ -66,7 +66,7 @@ class Replica:
             RankTables(1),
             Stream("1"),
             self.book,  # type: ignore[arg-type]
-            PodLabelWriter((), job_view.labels, Always("")),
+            PodLabelWriter((), job_view.labels, AlwaysLeader("")),
             without_documents(),
         )
 
@@ -184,7 +184,7 @@ async def test_a_client_of_the_stream_is_sent_which_jobs_are_hit() -> None:
         RankTables(1),
         Sent("1"),
         Book(),  # type: ignore[arg-type]
-        PodLabelWriter((), scene.job_view.labels, Always("")),
+        PodLabelWriter((), scene.job_view.labels, AlwaysLeader("")),
         without_documents(),
     )
     scene.pod("a", "n0", "job", "0 1")

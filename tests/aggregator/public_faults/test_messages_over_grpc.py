@@ -12,7 +12,7 @@ from aggregator.wiring import durable_answer
 from contract.documents.public_fault import Influence
 from contract.documents.public_fault_protobuf import decode, encode
 from contract.wire import pubfault_pb2 as wire
-from pacing.cooperative import whole
+from pacing.cooperative import run_to_completion
 from tests.aggregator.public_faults.messages import at, begun, fault_message, one, places, standing
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ def test_a_request_contains_what_was_sent() -> None:
     )
     sent = wire.PublicFaultRequest.FromString(encode(message).SerializeToString())
     message.faults[1] = replace(message.faults[1], fault_location={})  # type: ignore[index]
-    assert whole(decode(sent)) == message
+    assert run_to_completion(decode(sent)) == message
 
 
 def test_an_empty_request_is_refused() -> None:
-    answer = begun().send(whole(decode(wire.PublicFaultRequest())), at(0))
+    answer = begun().send(run_to_completion(decode(wire.PublicFaultRequest())), at(0))
     assert (answer.code, answer.info.split(":")[0]) == (409, "id")
 
 

@@ -17,8 +17,8 @@ from contract.documents.cluster_device import render_device_entry
 from contract.documents.cluster_info import cluster_device_name, member, value_of
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, device_info_name
 from service.clock import Instant
-from service.election.leadership import Always
-from service.stalls import Stalls
+from service.election.leadership import AlwaysLeader
+from service.watchdog import Watchdog
 from stores.base import Document, DocumentsListed
 from tests.aggregator.nodes import T0, healthy, record
 from tests.aggregator.publish.desired import Desired
@@ -81,7 +81,7 @@ class Cluster:
     def __init__(self, count: int, *, there: bool) -> None:
         self.names = [cluster_device_name(number) for number in range(count)]
         self.stamps = dict.fromkeys(self.names, 0)
-        self.leadership = Always("")
+        self.leadership = AlwaysLeader("")
         self.store = SlowStore(*(self._document(name) for name in self.names if there))
         store: Any = self.store
         self.publisher = StorePublisher(
@@ -89,7 +89,7 @@ class Cluster:
                 store,
                 self.leadership,
                 clock,
-                Stalls(now),
+                Watchdog(now),
                 WriteQueue(WRITES_PER_SECOND, clock),
                 TOUCH_SECONDS,
             ),

@@ -20,7 +20,7 @@ from contract.documents.public_fault import (
     encode_public_fault,
 )
 from contract.errors import DocumentError
-from pacing.cooperative import whole
+from pacing.cooperative import run_to_completion
 
 CHIPS = "[0,1,2,3,4,5,6,7]"
 
@@ -78,7 +78,7 @@ EXAMPLES = {
 
 
 def taken(message: PublicFault) -> tuple[PublicFaultEntry, ...]:
-    faults, _ = whole(
+    faults, _ = run_to_completion(
         accepting(
             message,
             "cm",

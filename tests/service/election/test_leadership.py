@@ -11,7 +11,7 @@ import pytest
 from contract.errors import StoreConflict, StoreUnavailable
 from service.clock import Instant, system_clock
 from service.election.identity import Identity
-from service.election.leadership import Always, ByLease, ByLock, leadership
+from service.election.leadership import AlwaysLeader, LeaseElection, LockElection, leadership
 from stores.base import LeaderElectionRecord
 from stores.directory.lock import DirectoryLock
 from stores.directory.store import DirectoryStore
@@ -108,7 +108,7 @@ class Candidate:
     def __init__(self, server: Server, name: str) -> None:
         self.link = Link(server)
         self.on_change = 0
-        self.leadership = ByLease(self.link, "k:", name, DURATION, self._clock)
+        self.leadership = LeaseElection(self.link, "k:", name, DURATION, self._clock)
         self.task = asyncio.create_task(self.leadership.run(self._send))
 
     def _clock(self) -> Instant:
@@ -361,7 +361,7 @@ async def test_no_replica_follows_the_lease_that_an_earlier_run_of_its_own_left(
 
 
 async def test_a_lock_is_led_by_one_and_let_go(tmp_path: Path) -> None:
-    one, other = (ByLock(DirectoryLock(tmp_path), "d:", name) for name in "ab")
+    one, other = (LockElection(DirectoryLock(tmp_path), "d:", name) for name in "ab")
     tasks = [asyncio.create_task(each.run(lambda: None)) for each in (one, other)]
     await asyncio.sleep(1)
     assert (one.leads, other.leads) == (True, False)
@@ -382,7 +382,7 @@ async def test_a_lock_that_cannot_be_made_is_logged_once(
 ) -> None:
     place = tmp_path / "file"
     place.write_text("")
-    one = ByLock(DirectoryLock(place), "d:", "a")
+    one = LockElection(DirectoryLock(place), "d:", "a")
     task = asyncio.create_task(one.run(lambda: None))
     await asyncio.sleep(3)
     assert one.taken_total == 0
@@ -397,9 +397,9 @@ async def test_a_lock_that_cannot_be_made_is_logged_once(
 
 async def test_by_what_one_is_elected(tmp_path: Path) -> None:
     directory = DirectoryStore("directory:x", tmp_path)
-    assert isinstance(leadership([directory], "a", 10, system_clock), ByLock)
+    assert isinstance(leadership([directory], "a", 10, system_clock), LockElection)
     always = leadership([], "a", 10, system_clock)
-    assert isinstance(always, Always)
+    assert isinstance(always, AlwaysLeader)
     assert (always.leads, always.holder, always.elected_by) == (True, "a", None)
 
 

@@ -11,10 +11,10 @@ from contract.errors import StoreConflict, StoreUnavailable
 from service.owned_documents.foreign_parts import MAX_BYTES
 from service.owned_documents.foreign_writes import UNKNOWN
 from service.owned_documents.owned_document import (
-    Overtaken,
     OwnedDocument,
+    Preempted,
     StoreContent,
-    made_unless,
+    run_preemptibly,
 )
 from stores.base import Document, LastWriter
 from stores.directory.store import DirectoryStore
@@ -76,7 +76,7 @@ async def test_a_write_replaces_only_what_was_seen_last(store: NamingStore) -> N
     assert await written(store, owned, OURS)
     await store.put(theirs)
     owned.acknowledge(OURS, await owned.replace(store, OURS, demands=False))
-    assert await store.get(SPACE, NAME) == owned.there
+    assert await store.get(SPACE, NAME) == owned.stored
     assert await written(store, owned, None)
     assert await store.get(SPACE, NAME) is None
     assert seen(owned) == (StoreContent.NOTHING, "")
@@ -133,7 +133,7 @@ async def test_other_writer_is_the_webhook_or_the_one_in_the_store(store: Naming
 
 
 async def test_a_request_without_news_gives_way_when_it_takes_long() -> None:
-    assert await made_unless(asyncio.sleep(0, "done"), lambda: True) == "done"
+    assert await run_preemptibly(asyncio.sleep(0, "done"), lambda: True) == "done"
     asked: list[int] = []
 
     def is_overtaken() -> bool:
@@ -148,8 +148,8 @@ async def test_a_request_without_news_gives_way_when_it_takes_long() -> None:
         finally:
             ended.set()
 
-    with pytest.raises(Overtaken):
-        await made_unless(takes_long(), is_overtaken)
+    with pytest.raises(Preempted):
+        await run_preemptibly(takes_long(), is_overtaken)
     await asyncio.wait_for(ended.wait(), patience(5))
     assert len(asked) == 2
 
@@ -157,4 +157,4 @@ async def test_a_request_without_news_gives_way_when_it_takes_long() -> None:
         raise StoreUnavailable("no answer")
 
     with pytest.raises(StoreUnavailable):
-        await made_unless(fails(), lambda: False)
+        await run_preemptibly(fails(), lambda: False)

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 
-def counted(number: int, noun: str) -> str:
+def plural(number: int, noun: str) -> str:
     """Return ``number`` with the regular noun in its form: ``1 part``, ``2 parts``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -11,24 +11,24 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 
 
-class Trouble:
+class OngoingFailure:
     """The reason why something does not work, logged when it begins and when it ends.
 
-    ``begins`` is logged at ``level`` and gets ``about`` and the reason, ``ends`` gets ``about``.
-    The end of an error is a warning, that of a warning an information. Without ``ends`` it has no
-    line.
+    ``on_start`` is logged at ``level`` and gets ``about`` and the reason; ``on_end`` gets
+    ``about``. The end of an error is a warning, that of a warning an information. Without
+    ``on_end`` it has no line.
     """
 
     def __init__(
         self,
         log: logging.Logger,
-        begins: str,
-        ends: str = "",
+        on_start: str,
+        on_end: str = "",
         *about: object,
         level: int = logging.WARNING,
     ) -> None:
         self._log = log
-        self._begins, self._ends, self._about = begins, ends, about
+        self._on_start, self._on_end, self._about = on_start, on_end, about
         self._level = level
         self.reason: str | None = None
         """Why it does not work now; ``None`` while it does."""
@@ -36,31 +36,31 @@ class Trouble:
     def begin(self, reason: str) -> None:
         """Record that it does not work."""
         if self.reason is None:
-            self._log.log(self._level, self._begins, *self._about, reason)
+            self._log.log(self._level, self._on_start, *self._about, reason)
         self.reason = reason
 
     def end(self, *more: object) -> None:
         """Record that it works; ``more`` goes into the line, behind what it is about."""
-        if self.reason is not None and self._ends:
-            self._log.log(self._level - 10, self._ends, *self._about, *more)
+        if self.reason is not None and self._on_end:
+            self._log.log(self._level - 10, self._on_end, *self._about, *more)
         self.reason = None
 
 
-class Troubles(Generic[K]):
-    """A ``Trouble`` for each key, which ``shown`` names in the lines."""
+class OngoingFailures(Generic[K]):
+    """A ``OngoingFailure`` for each key, which ``shown`` names in the lines."""
 
     def __init__(
         self,
         log: logging.Logger,
-        begins: str,
-        ends: str = "",
+        on_start: str,
+        on_end: str = "",
         shown: Callable[[K], object] = str,
         level: int = logging.WARNING,
     ) -> None:
-        self._of: Callable[[K], Trouble] = lambda key: Trouble(
-            log, begins, ends, shown(key), level=level
+        self._of: Callable[[K], OngoingFailure] = lambda key: OngoingFailure(
+            log, on_start, on_end, shown(key), level=level
         )
-        self._now: dict[K, Trouble] = {}
+        self._now: dict[K, OngoingFailure] = {}
 
     @property
     def reasons(self) -> dict[K, str]:

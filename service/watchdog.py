@@ -14,7 +14,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from pacing.waiting import result_of
+from pacing.waiting import await_with_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -38,10 +38,10 @@ def _seconds_since_boot() -> float:
 async def with_progress_marks(work: Coroutine[Any, Any, T], mark: Callable[[], None]) -> T:
     """Wait for ``work``, which ends by itself, and call ``mark`` from time to time meanwhile."""
     mark()
-    return await result_of(work, _MARK_SECONDS, mark)
+    return await await_with_ticks(work, _MARK_SECONDS, mark)
 
 
-class Stalls:
+class Watchdog:
     """What each task must have done by when. ``steady_seconds`` is a clock that is never set."""
 
     def __init__(
@@ -55,9 +55,9 @@ class Stalls:
         self._since: dict[str, float] = {}
         self._patience: dict[str, float] = {}
 
-    def of(self, task: str, patience_seconds: float) -> Callable[[], None]:
-        """Return what ``task`` calls at least once in ``patience_seconds`` while all is well."""
-        self._patience[task] = patience_seconds
+    def register(self, task: str, timeout_seconds: float) -> Callable[[], None]:
+        """Return what ``task`` calls at least once in ``timeout_seconds`` while all is well."""
+        self._patience[task] = timeout_seconds
 
         def mark() -> None:
             self._since[task] = self._steady_seconds()
@@ -68,7 +68,7 @@ class Stalls:
     @contextlib.contextmanager
     def busy(self, activity: str) -> Iterator[None]:
         """Record that ``activity`` is done inside, which should not take more than a minute."""
-        self.of(activity, BUSY_SECONDS)
+        self.register(activity, BUSY_SECONDS)
         try:
             yield
         finally:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from service.stalls import STANDSTILL_SECONDS, Stalls
+from service.watchdog import STANDSTILL_SECONDS, Watchdog
 
 
 class Clock:
@@ -21,10 +21,10 @@ class Clock:
 
 def test_a_task_that_is_silent_for_too_long_is_named() -> None:
     clock = Clock()
-    stalls = Stalls(clock)
-    goes_on = stalls.of("goes on", 10)
-    stalls.of("stands still", 10)
-    stalls.of("has time", 100)
+    stalls = Watchdog(clock)
+    goes_on = stalls.register("goes on", 10)
+    stalls.register("stands still", 10)
+    stalls.register("has time", 100)
     for clock.seconds in (6.0, 12.0):
         goes_on()
     assert stalls.stalled() == {"stands still": 12.0}
@@ -32,7 +32,7 @@ def test_a_task_that_is_silent_for_too_long_is_named() -> None:
 
 def test_working_for_too_long_is_a_stall_and_waiting_is_none() -> None:
     clock = Clock()
-    stalls = Stalls(clock)
+    stalls = Watchdog(clock)
     with stalls.busy("merge"):
         clock.seconds = 30
         with stalls.busy("write"):
@@ -52,8 +52,8 @@ async def test_while_the_whole_process_stands_still_no_task_stalls(first: str) -
     def now() -> float:
         return loop.time() + stood_still
 
-    stalls = Stalls(now, now)
-    goes_on, _ = stalls.of("goes on", 10), stalls.of("stands still", 25)
+    stalls = Watchdog(now, now)
+    goes_on, _ = stalls.register("goes on", 10), stalls.register("stands still", 25)
     watch = asyncio.create_task(stalls.watch(lambda: resumed.append(loop.time())))
     for _ in range(20):
         await asyncio.sleep(1.01)
@@ -81,8 +81,8 @@ async def test_a_busy_machine_is_no_standstill_and_a_suspended_host_is_one() -> 
     late = suspended = 0.0
     resumed: list[float] = []
     # The steady clock stands still while the host is suspended.
-    stalls = Stalls(lambda: loop.time() + late, lambda: loop.time() + late + suspended)
-    stalls.of("storage", 2)
+    stalls = Watchdog(lambda: loop.time() + late, lambda: loop.time() + late + suspended)
+    stalls.register("storage", 2)
     watch = asyncio.create_task(stalls.watch(lambda: resumed.append(loop.time())))
     await asyncio.sleep(1)
     late = STANDSTILL_SECONDS - 3

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from service.log.trouble import Trouble, Troubles
+from service.log.ongoing_failure import OngoingFailure, OngoingFailures
 
 _log = logging.getLogger("tests.trouble")
 
@@ -18,7 +18,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 
 def test_a_failure_has_a_line_at_its_begin_and_at_its_end(lines: pytest.LogCaptureFixture) -> None:
-    trouble = Trouble(_log, "%s fails: %s", "%s works after %d s", "it", level=logging.ERROR)
+    trouble = OngoingFailure(_log, "%s fails: %s", "%s works after %d s", "it", level=logging.ERROR)
     trouble.end(0)
     for reason in ("no answer", "refused"):
         trouble.begin(reason)
@@ -33,7 +33,7 @@ def test_a_failure_has_a_line_at_its_begin_and_at_its_end(lines: pytest.LogCaptu
 
 
 def test_the_end_has_no_line_where_it_has_no_text(lines: pytest.LogCaptureFixture) -> None:
-    trouble = Trouble(_log, "100%% wrong: %s")
+    trouble = OngoingFailure(_log, "100%% wrong: %s")
     trouble.begin("no answer")
     trouble.end()
     trouble.begin("no answer")
@@ -41,7 +41,7 @@ def test_the_end_has_no_line_where_it_has_no_text(lines: pytest.LogCaptureFixtur
 
 
 def test_each_key_has_its_own_lines(lines: pytest.LogCaptureFixture) -> None:
-    troubles = Troubles[int](_log, "%s fails: %s", "%s works", lambda key: f"number {key}")
+    troubles = OngoingFailures[int](_log, "%s fails: %s", "%s works", lambda key: f"number {key}")
     for key in (1, 2, 1, 3):
         troubles.begin(key, "no answer")
     troubles.forget(3)
