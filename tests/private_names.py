@@ -18,21 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
-PACKAGES_LEFT = frozenset(
-    {
-        "agent",
-        "aggregator",
-        "collectors",
-        "contract",
-        "dcmi_shim",
-        "pacing",
-        "service",
-        "stores",
-        "vigil",
-    }
-)
-"""Packages that still have such names, which are not searched."""
-
 _LOCAL_NAMES = frozenset({"found", "known", "one", "what", "why"})
 _CONSTANT = re.compile(
     r"(?:^|_)(?:AGAIN|AT_ONCE|FEWEST|LARGEST|LEAST|LONGEST|LOOK|MOST|SHORTEST|SMALLEST)(?:_|$)"
@@ -52,11 +37,9 @@ def find(source: str) -> list[Finding]:
     return sorted({*_local_names(ast.parse(source)), *_constants(ast.parse(source))})
 
 
-def find_all(root: Path, left: frozenset[str] = PACKAGES_LEFT) -> Iterator[str]:
-    """Yield a line for each private name of the product below ``root``, except in ``left``."""
+def find_all(root: Path) -> Iterator[str]:
+    """Yield a line for each private name of the product below ``root``."""
     for package in packages(root):
-        if package in left:
-            continue
         for path in sorted((root / package).rglob("*.py")):
             if not path.stem.endswith("_pb2"):
                 for finding in find(path.read_text(encoding="utf-8")):

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 WORDS = Path("docs/retired-words.txt")
-FILES_LEFT = frozenset({"aggregator/notify/history_file.py"})
-"""Files that still have such words, which are not searched."""
 
 _WORD = re.compile(r"[A-Za-z]+")
 _PART_OF_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -73,8 +71,8 @@ def find(
     return sorted(found)
 
 
-def find_all(root: Path, left: frozenset[str] = FILES_LEFT) -> Iterator[str]:
-    """Yield a line for each retired word of the packages below ``root``, except in ``left``.
+def find_all(root: Path) -> Iterator[str]:
+    """Yield a line for each retired word of the packages below ``root``.
 
     Generated code is not searched, nor are texts of tests: they quote what they check, upstream's
     words too.
@@ -83,7 +81,7 @@ def find_all(root: Path, left: frozenset[str] = FILES_LEFT) -> Iterator[str]:
     for package in sorted(root.glob("*/__init__.py")):
         for path in sorted(package.parent.rglob("*.py")):
             relative = path.relative_to(root)
-            if path.stem.endswith("_pb2") or str(relative) in left:
+            if path.stem.endswith("_pb2"):
                 continue
             source, texts = path.read_text(encoding="utf-8"), relative.parts[0] != "tests"
             for finding in find(relative, source, words, texts=texts):

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.parts.tree import ROOT
-from tests.private_names import PACKAGES_LEFT, find, find_all, main, packages
+from tests.private_names import find, find_all, main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,20 +59,16 @@ def test_other_names_are_not_found(source: str) -> None:
     assert _names(source) == []
 
 
-def test_the_product_is_searched_except_for_packages_that_are_left(tmp_path: Path) -> None:
+def test_the_packages_of_the_product_are_searched(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.importlinter]\nroot_packages = ["a", "b"]\n')
     for package in "abc":
         (tmp_path / package).mkdir()
         (tmp_path / package / "m.py").write_text("known = 1\n")
-    assert list(find_all(tmp_path, frozenset("b"))) == ["a/m.py:1: 'known' is a private local name"]
+    assert list(find_all(tmp_path)) == [
+        "a/m.py:1: 'known' is a private local name",
+        "b/m.py:1: 'known' is a private local name",
+    ]
     assert main(tmp_path) == 1
     (tmp_path / "a" / "m.py").unlink()
     (tmp_path / "b" / "m.py").unlink()
     assert main(tmp_path) == 0
-
-
-def test_a_package_is_left_only_while_it_has_such_names() -> None:
-    assert set(packages(ROOT)) >= PACKAGES_LEFT
-    for package in PACKAGES_LEFT:
-        others = frozenset(packages(ROOT)) - {package}
-        assert any(find_all(ROOT, others)), f"{package} has no private name any more"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.retired_words import FILES_LEFT, ROOT, WORDS, find, find_all, main, read_words
+from tests.retired_words import WORDS, find, find_all, main, read_words
 
 _WORDS = read_words("# a remark\ntell told | everywhere | send\nworld | names | cluster state\n")
 _PATH = Path("room/module.py")
@@ -76,13 +76,6 @@ def test_each_finding_is_named_with_what_to_use(tree: Path) -> None:
         "room/module.py:2: 'told' in a name; instead: send",
     ]
     assert main(tree) == 1
-    assert list(find_all(tree, frozenset({"room/module.py"}))) == []
-
-
-def test_each_file_that_is_left_still_has_such_words() -> None:
-    words = read_words((ROOT / WORDS).read_text(encoding="utf-8"))
-    for name in FILES_LEFT:
-        assert find(Path(name), (ROOT / name).read_text(encoding="utf-8"), words), name
 
 
 def test_texts_of_tests_are_not_searched(tree: Path) -> None:

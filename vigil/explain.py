@@ -22,7 +22,7 @@ _NODE = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
 
 
 def explain(
-    what: Annotated[
+    name: Annotated[
         str,
         typer.Argument(
             metavar="CODE|NODE[/CHIP]",
@@ -53,7 +53,7 @@ def explain(
     from vigil.reports.show import answering, print_json, print_lines
 
     language = options.language_of(lang)
-    result = describe_code(what)
+    result = describe_code(name)
     if result is not None:
         with answering():
             if as_json:
@@ -61,9 +61,9 @@ def explain(
             else:
                 print_lines(_lines(result, language))
         return
-    node, _, part = what.partition("/")
+    node, _, part = name.partition("/")
     if re.fullmatch(_NODE, node) is None:
-        sys.exit(print_refusal(_unknown(what), ExitStatus.WRONG_USE))
+        sys.exit(print_refusal(_unknown(name), ExitStatus.WRONG_USE))
 
     from vigil.daemon_client import UnknownNode
     from vigil.reports.explanation_lines import explanation_lines
@@ -84,9 +84,9 @@ def explain(
         show(sources, ask, node=node, watching=watch, as_json=as_json, utc=utc)
     except (UnknownNode, StoreUnavailable):
         # Without a daemon it may be the name of a node; with one it is not.
-        if not _has_digits_of_code(what):
+        if not _has_digits_of_code(name):
             raise
-        sys.exit(print_refusal(_unknown(what), ExitStatus.WRONG_USE))
+        sys.exit(print_refusal(_unknown(name), ExitStatus.WRONG_USE))
 
 
 def _unknown(code: str) -> str:

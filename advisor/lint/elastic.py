@@ -14,9 +14,9 @@ from advisor.lint.workload import Elastic, WorkloadForm
 from contract.documents.elastic_job import (
     END_ACTIONS,
     EVICTED_EVENTS,
+    MIN_TTL_SECONDS,
     OFF,
     RESTART_ACTION,
-    SHORTEST_TTL_SECONDS,
     SWITCH,
 )
 from contract.plural import plural
@@ -250,9 +250,9 @@ def _judge_others(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]
         yield _condition(place.at_text(strategy), reason, instead)
     lifetime = elastic.lifetime
     seconds = None if lifetime is None else go_integer(lifetime.value)
-    if lifetime is not None and seconds is not None and seconds < SHORTEST_TTL_SECONDS:
+    if lifetime is not None and seconds is not None and seconds < MIN_TTL_SECONDS:
         reason = f"ttlSecondsAfterFinished {seconds} may delete the job before it is started again"
-        instead = f"Remove it, or write {SHORTEST_TTL_SECONDS} or more."
+        instead = f"Remove it, or write {MIN_TTL_SECONDS} or more."
         yield _condition(place.at_text(lifetime), reason, instead)
 
 

@@ -13,9 +13,9 @@ from contract.documents.elastic_job import (
     END_ACTIONS,
     EVICTED_EVENTS,
     KEPT,
+    MIN_TTL_SECONDS,
     OFF,
     RESTART_ACTION,
-    SHORTEST_TTL_SECONDS,
     SWITCH,
     Size,
     read_kept,
@@ -224,11 +224,11 @@ def _partition(job: VcJob) -> str | None:
 
 def _lifetime(job: VcJob) -> str | None:
     seconds = job.ttl_seconds
-    if seconds is None or seconds >= SHORTEST_TTL_SECONDS:
+    if seconds is None or seconds >= MIN_TTL_SECONDS:
         return None
     return (
         f"ttlSecondsAfterFinished {seconds} may delete it before it is started again; remove it, "
-        f"or write {SHORTEST_TTL_SECONDS} or more"
+        f"or write {MIN_TTL_SECONDS} or more"
     )
 
 

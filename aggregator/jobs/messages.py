@@ -94,7 +94,7 @@ def health_of_status(status: str) -> Health:
 
 
 _BY_SERIOUSNESS = {level.value: -rank for rank, level in enumerate(ChipLevel)}
-_LEAST_SERIOUS = -len(_BY_SERIOUSNESS)
+_UNKNOWN_SERIOUSNESS = -len(_BY_SERIOUSNESS)
 _PRE_SEPARATE = "PreSeparateFault"
 
 
@@ -157,8 +157,8 @@ def worst_levels(faults: Iterable[tuple[str, str]], *, is_chip: bool) -> dict[st
 
 def _is_worse(level: str, other: str, is_chip: bool) -> bool:
     if is_chip:
-        return _BY_SERIOUSNESS.get(level, _LEAST_SERIOUS) > _BY_SERIOUSNESS.get(
-            other, _LEAST_SERIOUS
+        return _BY_SERIOUSNESS.get(level, _UNKNOWN_SERIOUSNESS) > _BY_SERIOUSNESS.get(
+            other, _UNKNOWN_SERIOUSNESS
         )
     return health_of_level(level) >= health_of_level(other)
 

@@ -43,7 +43,7 @@ RESTART_ACTION = "RestartJob"
 """Ends the job where its ``maxRetry`` is 0 (consumers#2.9)."""
 END_ACTIONS = ("TerminateJob", "AbortJob")
 """End the job whatever its ``maxRetry`` is (consumers#2.9)."""
-SHORTEST_TTL_SECONDS = 3600
+MIN_TTL_SECONDS = 3600
 """A job with a shorter ``ttlSecondsAfterFinished`` may be deleted before it is started again."""
 
 

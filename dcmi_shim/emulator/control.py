@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CONTROL_LIBRARY = "libvigil_emulator_ctl.so"
 PROFILES = ("a2", "a3", "910a", "310p", "310", "duo", "a5")
 _STATUS_BYTES = 1 << 20
-_HEALTHY_AGAIN, _HEALTH_ONLY, _EVERY_CALL = 0, 1, 2
+_RECOVERED, _HEALTH_ONLY, _EVERY_CALL = 0, 1, 2
 _EVERY_CHIP = -1
 _NO_ADDRESS = 0xFFFFFFFF
 _UNCHANGED = -1
@@ -157,7 +157,7 @@ class Emulator:
 
     def restore(self, chip: int) -> None:
         """Bring a dropped card back."""
-        self._change("drop", chip, _HEALTHY_AGAIN)
+        self._change("drop", chip, _RECOVERED)
 
     def replace(self, chip: int) -> None:
         """Put another card without faults in the place of the one with ``chip``; no event."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
             """Return the event at ``address``. Raises ``Implausible`` for what is none."""
 
 
-_MOST_SEVERE = 3
+_MAX_SEVERITY = 3
 _YEAR_10000_MS = 253_402_300_800_000
 # A library that writes more than it should must not overwrite what lies behind an output.
 SLACK = 1024
@@ -117,7 +117,7 @@ def within(name: str, value: int, least: int, most: int) -> int:
 
 def known_severity(number: int) -> int | None:
     """Return the severity of an event; ``None`` for a number that has no name (``dcmi#5.2``)."""
-    return number if number <= _MOST_SEVERE else None
+    return number if number <= _MAX_SEVERITY else None
 
 
 def raised_at_ms(time: int) -> int | None:

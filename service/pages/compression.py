@@ -16,7 +16,7 @@ from aiohttp import hdrs, web
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
 
-_SMALLEST_BYTES = 1024
+_MIN_BYTES = 1024
 _LARGE_BYTES = 32 << 10
 _LEVEL = 1
 """Higher levels take several times as long for answers that are a third smaller."""
@@ -35,7 +35,7 @@ def compressing() -> Middleware:
             return response
         response.headers[hdrs.VARY] = hdrs.ACCEPT_ENCODING
         body = response.body
-        if not isinstance(body, bytes) or len(body) < _SMALLEST_BYTES:
+        if not isinstance(body, bytes) or len(body) < _MIN_BYTES:
             return response
         if accepts_gzip(request.headers.get(hdrs.ACCEPT_ENCODING, "")):
             if len(body) < _LARGE_BYTES:

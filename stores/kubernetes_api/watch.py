@@ -33,7 +33,7 @@ _PAGE_SECONDS = 60.0
 _WATCH_SECONDS = (240, 480)
 _MAX_FRAME_BYTES = 16 * 1024 * 1024
 # A watch that ends at once is a failure, whatever the server answers.
-_SHORTEST_WATCH_SECONDS = 1.0
+_MIN_WATCH_SECONDS = 1.0
 _STEADY_SECONDS = 5.0
 _GATHERED_BYTES = 256 * 1024
 """More than this wakes the process during a pause."""
@@ -191,7 +191,7 @@ async def _follow(
                         raise StoreUnavailable("a watch frame is too large")
                     if pause_seconds:
                         await _pause(response, pause_seconds)
-        if loop.time() - began < _SHORTEST_WATCH_SECONDS:
+        if loop.time() - began < _MIN_WATCH_SECONDS:
             raise StoreUnavailable("the API server ended the watch at once")
 
 

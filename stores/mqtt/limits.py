@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-LEAST_BYTES = 4096
+MIN_PACKET_BYTES = 4096
 """A broker that takes no larger packets cannot be used: heartbeats may be as long."""
 
 _BESIDE_DOCUMENT_BYTES = 1024
@@ -69,10 +69,10 @@ def unusable(address: BrokerAddress, limits: BrokerLimits) -> StoreRefused | Non
         return no_retain(address)
     if limits.qos < 1:
         return no_qos(address)
-    if limits.packet_bytes is not None and limits.packet_bytes < LEAST_BYTES:
+    if limits.packet_bytes is not None and limits.packet_bytes < MIN_PACKET_BYTES:
         return StoreRefused(
             f"{address}: the broker takes packets of {limits.packet_bytes} bytes only; at least "
-            f"{LEAST_BYTES} are needed, and 2 MiB are enough for everything: raise {_SET_SIZE}"
+            f"{MIN_PACKET_BYTES} are needed, and 2 MiB are enough for everything: raise {_SET_SIZE}"
         )
     return None
 
@@ -209,12 +209,12 @@ class LearnedLimits:
 
     def is_suspect(self, size: int) -> bool:
         """Return whether a packet of this size has to go alone, after everything else."""
-        return self._suspect > 0 and size > max(self._taken, LEAST_BYTES)
+        return self._suspect > 0 and size > max(self._taken, MIN_PACKET_BYTES)
 
     def record_accepted(self, size: int) -> None:
         """Record that a packet was acknowledged, or that the broker shows what was in it."""
         self._taken = max(self._taken, size)
-        self._was_small_taken = self._was_small_taken or size <= LEAST_BYTES
+        self._was_small_taken = self._was_small_taken or size <= MIN_PACKET_BYTES
         if size >= self._suspect:
             self._suspect = 0
         if any(failed <= size for failed in self._failed):
@@ -266,10 +266,10 @@ class LearnedLimits:
         self._lost |= {
             message.topic: (message.size, _digest(message.payload))
             for message in under_way
-            if message.size > LEAST_BYTES
+            if message.size > MIN_PACKET_BYTES
         }
         is_proof = alone and self._was_small_taken and self.is_suspect(largest)
-        if largest > max(self._taken, LEAST_BYTES) and not is_named:
+        if largest > max(self._taken, MIN_PACKET_BYTES) and not is_named:
             self._suspect = max(self._suspect, largest)
             if is_proof:
                 self._record_failure(largest)

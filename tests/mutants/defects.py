@@ -86,7 +86,7 @@ DEFECTS = (
     ),
     Defect(
         "invariant 8: seconds are taken for milliseconds",
-        "ByLease._act",
+        "LeaseElection._act",
         "self._seen.duration_seconds * 1000",
         "self._seen.duration_seconds",
     ),
@@ -122,7 +122,7 @@ DEFECTS = (
     ),
     Defect(
         "decision 6: a mark of progress does not renew the deadline of its task",
-        "Stalls.of.mark",
+        "Watchdog.register.mark",
         "self._since[task] = self._steady_seconds()",
         "self._since.setdefault(task, self._steady_seconds())",
     ),
@@ -146,7 +146,7 @@ DEFECTS = (
     ),
     Defect(
         "decision 10: a follower takes a Lease that is still renewed",
-        "ByLease._act",
+        "LeaseElection._act",
         "now_ms <= free_at_ms",
         "False",
     ),

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 DEPTH = 100
 """How deep values may be nested. Manifests of Kubernetes have some twenty levels."""
-MOST_VALUES = 500_000
+MAX_VALUES = 500_000
 """Of one document, each of which takes some 500 bytes. A List of 4,000 Jobs has as many."""
 
 IN_ONE = 4 << 20

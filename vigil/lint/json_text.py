@@ -13,7 +13,7 @@ from advisor.lint.model import Mapping, Scalar, Sequence
 from vigil.lint.documents import (
     DEPTH,
     IN_ONE,
-    MOST_VALUES,
+    MAX_VALUES,
     ManifestDocument,
     Repeated,
     Unreadable,
@@ -159,7 +159,7 @@ class _Scanner:
     def _value(self) -> Node:
         """Return the next value with everything in it."""
         stack: list[_Open] = []
-        for _ in range(MOST_VALUES):
+        for _ in range(MAX_VALUES):
             kind, text = self._token()
             if kind in "}]" and stack and stack[-1].may_end(kind):
                 node: Node = stack.pop().closed()
@@ -186,7 +186,7 @@ class _Scanner:
                 if kind != stack[-1].end:
                     raise NoJson(self.line(), f"has no comma or {stack[-1].end!r} here")
                 node = stack.pop().closed()
-        raise NoJson(self.line(), f"has more than {MOST_VALUES:,} values")
+        raise NoJson(self.line(), f"has more than {MAX_VALUES:,} values")
 
     def _add(self, to: _Open, node: Node) -> None:
         if to.members is None:

@@ -13,7 +13,7 @@ from vigil.lint.documents import Unreadable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-LARGEST = 64 << 20
+MAX_BYTES = 64 << 20
 """Bytes of one file. An API server takes no object above some 1.5 MiB; a dump has many objects."""
 _ENDINGS = (".yaml", ".yml", ".json")
 STANDARD_INPUT = "(standard input)"
@@ -74,12 +74,12 @@ def _read(path: str, *, is_named: bool) -> File:
 
     try:
         is_input = path == "-"
-        content = sys.stdin.buffer.read(LARGEST + 1) if is_input else _content(path, is_named)
+        content = sys.stdin.buffer.read(MAX_BYTES + 1) if is_input else _content(path, is_named)
     except (OSError, ValueError) as error:
         return unreadable(1, _refused(error))
-    if len(content) > LARGEST:
+    if len(content) > MAX_BYTES:
         command = "kubectl get KIND -A -o json > FILE"
-        reason = f"is larger than {LARGEST >> 20} MiB; write one kind a file: {command}"
+        reason = f"is larger than {MAX_BYTES >> 20} MiB; write one kind a file: {command}"
         return unreadable(1, reason)
     try:
         text = content.decode()
@@ -103,4 +103,4 @@ def _content(path: str, is_named: bool) -> bytes:
             raise ValueError("is no file")
         if stat.S_ISFIFO(mode):
             os.set_blocking(file.fileno(), True)
-        return file.read(LARGEST + 1)
+        return file.read(MAX_BYTES + 1)

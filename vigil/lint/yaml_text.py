@@ -16,7 +16,7 @@ from yaml._yaml import CParser
 from vigil.lint.documents import (
     DEPTH,
     IN_ONE,
-    MOST_VALUES,
+    MAX_VALUES,
     ManifestDocument,
     Unreadable,
     UnreadableFrom,
@@ -59,7 +59,7 @@ class _Composer(CParser):  # type: ignore[misc]
     """Composes nodes without resolving what their scalars are, which few of them need."""
 
     depth = 0
-    left = MOST_VALUES
+    left = MAX_VALUES
 
     def resolve(self, kind: object, value: object, implicit: object) -> None:
         """Return no tag: the scalar has none of its own."""
@@ -71,7 +71,7 @@ class _Composer(CParser):  # type: ignore[misc]
         if self.depth > DEPTH:
             raise _TooLarge(parent.start_mark.line, f"is nested more than {DEPTH} levels deep")
         if self.left < 0:
-            raise _TooLarge(parent.start_mark.line, f"has more than {MOST_VALUES:,} values")
+            raise _TooLarge(parent.start_mark.line, f"has more than {MAX_VALUES:,} values")
 
     def ascend_resolver(self) -> None:
         """Leave a level."""
@@ -228,7 +228,7 @@ def _with_errors(
 def _composed(text: str) -> Iterator[Any]:
     composer = _Composer(text)
     while composer.check_node():
-        composer.left = MOST_VALUES
+        composer.left = MAX_VALUES
         root = composer.get_node()
         if root is not None:
             yield root

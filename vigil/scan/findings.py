@@ -55,30 +55,30 @@ class ScanReport(msgspec.Struct, frozen=True):
     checks: tuple[Check, ...]
 
 
-def ok(name: str, found: str, advice: str = "", facts: Facts | None = None) -> Check:
+def ok(name: str, finding: str, advice: str = "", facts: Facts | None = None) -> Check:
     """Return that all is well; ``advice`` may still name what would be better."""
-    return Check(name, CheckState.OK, found, advice, facts or {})
+    return Check(name, CheckState.OK, finding, advice, facts or {})
 
 
-def warning(name: str, found: str, advice: str, facts: Facts | None = None) -> Check:
+def warning(name: str, finding: str, advice: str, facts: Facts | None = None) -> Check:
     """Return that the agent does its work; ``advice`` is what would be better."""
-    return Check(name, CheckState.WARNING, found, advice, facts or {})
+    return Check(name, CheckState.WARNING, finding, advice, facts or {})
 
 
 def problem(
     name: str,
-    found: str,
+    finding: str,
     advice: str,
     means: ExitStatus = ExitStatus.NOT_WELL,
     facts: Facts | None = None,
 ) -> Check:
     """Return that something is wrong; ``advice`` is what to do."""
-    return Check(name, CheckState.PROBLEM, found, advice, facts or {}, means)
+    return Check(name, CheckState.PROBLEM, finding, advice, facts or {}, means)
 
 
-def not_applicable(name: str, why: str) -> Check:
+def not_applicable(name: str, reason: str) -> Check:
     """Return that it was not looked at, or that there is nothing to look at."""
-    return Check(name, CheckState.NOT_APPLICABLE, why)
+    return Check(name, CheckState.NOT_APPLICABLE, reason)
 
 
 def report(node: str | None, checks: tuple[Check, ...]) -> ScanReport:
@@ -88,7 +88,7 @@ def report(node: str | None, checks: tuple[Check, ...]) -> ScanReport:
     """
     finding = {check.means for check in checks}
     order = (ExitStatus.WRONG_USE, ExitStatus.OUTSIDE, ExitStatus.NOT_WELL)
-    status = next((one for one in order if one in finding), ExitStatus.OK)
+    status = next((meaning for meaning in order if meaning in finding), ExitStatus.OK)
     return ScanReport(node, status, checks)
 
 

@@ -10,7 +10,7 @@ from vigil.sources import options
 
 
 def timeline(
-    what: Annotated[
+    name: Annotated[
         str | None,
         typer.Argument(metavar="[NODE[/CHIP]]", help="Of this only.", show_default=False),
     ] = None,
@@ -49,7 +49,7 @@ def timeline(
 
     since_ms = None if since is None else since_of(since, int(time.time() * 1000), utc=utc)
     language = options.language_of(lang)
-    node, _, part = (what or "").partition("/")
+    node, _, part = (name or "").partition("/")
     with closing(options.sources_of(server, state_dir, kubeconfig, store, "history")) as sources:
         history = sources.ask(lambda source: source.history(node or None, part, since_ms))
         with answering():

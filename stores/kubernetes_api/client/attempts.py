@@ -21,7 +21,7 @@ from contract.errors import StoreError
 if TYPE_CHECKING:
     from stores.kubernetes_api.client.pool import ConnectionPool
 
-_SHORTEST_SECONDS = 2.0
+_MIN_SECONDS = 2.0
 _MAX_SECONDS = 10.0
 _TIMES = 1.5
 """An answer may take so many times as long as the slowest one of late."""
@@ -80,7 +80,7 @@ class Attempts:
                 second = await self._repeated(attempt, kind, first, began)
                 if second is not None:
                     return second._replace(was_repeated=True)
-                not_before = _now() + _SHORTEST_SECONDS
+                not_before = _now() + _MIN_SECONDS
             return first.result()._replace(was_repeated=was_repeated)
         except StoreError:
             # Whatever else is as old may be dead as well; a new connection shows it.
@@ -104,7 +104,7 @@ class Attempts:
             due = began + self._patience_seconds(kind, now)
             # Answers over new connections have shown that old ones are dead.
             if self._pool.dead_before > began:
-                due = min(due, began + _SHORTEST_SECONDS)
+                due = min(due, began + _MIN_SECONDS)
             else:
                 due = max(due, self._next_at)
             due = max(due, not_before)
@@ -187,7 +187,7 @@ class Attempts:
         while times and times[0][0] < now - _LATELY_SECONDS:
             times.popleft()
         slowest = max((seconds for _, seconds in times), default=0.0)
-        return min(max(_SHORTEST_SECONDS, _TIMES * slowest), _MAX_SECONDS)
+        return min(max(_MIN_SECONDS, _TIMES * slowest), _MAX_SECONDS)
 
 
 def _take_notice(task: asyncio.Task[ApiAnswer]) -> None:

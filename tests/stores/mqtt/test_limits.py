@@ -18,7 +18,7 @@ from stores.base import Beat, Document, Selection
 from stores.interruption import Interrupted
 from stores.mqtt.address import parse_address
 from stores.mqtt.limits import (
-    LEAST_BYTES,
+    MIN_PACKET_BYTES,
     BrokerLimits,
     LearnedLimits,
     UnderWay,
@@ -291,7 +291,7 @@ def allows(learned: LearnedLimits, size: int) -> bool:
 def test_limit_is_assumed_after_a_suspect_failed_alone_twice(learned: LearnedLimits) -> None:
     ended(learned, PACKET, 300, alone=False)
     assert learned.is_suspect(PACKET)
-    assert not learned.is_suspect(LEAST_BYTES)
+    assert not learned.is_suspect(MIN_PACKET_BYTES)
     ended(learned, PACKET)
     assert allows(learned, PACKET)
     ended(learned, PACKET)
@@ -300,7 +300,9 @@ def test_limit_is_assumed_after_a_suspect_failed_alone_twice(learned: LearnedLim
     assert learned.limit == PACKET - 1
 
 
-@pytest.mark.parametrize("sizes", [(PACKET,) * 4, (PACKET, 300) * 2, (), (LEAST_BYTES,), (300,)])
+@pytest.mark.parametrize(
+    "sizes", [(PACKET,) * 4, (PACKET, 300) * 2, (), (MIN_PACKET_BYTES,), (300,)]
+)
 def test_breaks_that_prove_nothing_assume_no_limit(
     learned: LearnedLimits, sizes: tuple[int, ...]
 ) -> None:

@@ -21,7 +21,7 @@ from tests.vigil.lint.manifests import (
     runner,
     runtime,
 )
-from vigil.lint.reading import LARGEST, File, files
+from vigil.lint.reading import MAX_BYTES, File, files
 from vigil.lint.run import lint
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     (one,) = lint(files([str(path)])).findings
     assert one.rule.code == "UNREADABLE"
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 3 * (LARGEST >> 10)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 3 * (MAX_BYTES >> 10)
 
 
 @pytest.mark.parametrize(("name", "text"), [("x.yaml", "- a\n"), ("x.json", "1,")])
@@ -153,7 +153,7 @@ def test_more_values_than_memory_are_refused(
     name: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("yaml_text", "json_text"):
-        monkeypatch.setattr(f"vigil.lint.{module}.MOST_VALUES", 1000)
+        monkeypatch.setattr(f"vigil.lint.{module}.MAX_VALUES", 1000)
     for count, codes in ((900, ["UNKNOWN_KIND"]), (1100, ["UNREADABLE"])):
         many = f"[{text * count}1]" if name == "x.json" else text * count
         assert [code for code, _ in found(many, name)] == codes

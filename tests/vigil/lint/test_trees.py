@@ -248,7 +248,7 @@ def test_large_dump_is_read_item_by_item(monkeypatch: pytest.MonkeyPatch) -> Non
     text = _dump(40, wrong=30)
     whole = lint([File("x.yaml", text)]).findings
     monkeypatch.setattr("vigil.lint.yaml_text.IN_ONE", 1000)
-    monkeypatch.setattr("vigil.lint.yaml_text.MOST_VALUES", 300)
+    monkeypatch.setattr("vigil.lint.yaml_text.MAX_VALUES", 300)
     report = lint([File("x.yaml", text)])
     assert report.findings == whole
     assert codes(report) == ["RETRIES_NOT_NUMBER"]
@@ -273,7 +273,7 @@ def test_large_list_of_json_is_read_item_by_item(
     whole = lint([File("x.json", text)]).findings
     assert [one.rule.code for one in whole] == ["RETRIES_NOT_NUMBER"]
     monkeypatch.setattr("vigil.lint.json_text.IN_ONE", 1000)
-    monkeypatch.setattr("vigil.lint.json_text.MOST_VALUES", 300)
+    monkeypatch.setattr("vigil.lint.json_text.MAX_VALUES", 300)
     assert lint([File("x.json", text)]).findings == whole
     last = text.rfind('"spec"')
     for broken in (text[:-1], f"{text},", text[:last] + text[last:].replace(":", "", 1)):
