@@ -96,7 +96,7 @@ class ReportedDifference(msgspec.Struct, frozen=True):
     place: str
     theirs: str | None
     ours: str | None
-    reported: str = msgspec.field(name="told")
+    reported: str
     also: tuple[str, ...]
     since_ms: int
     last_ms: int
@@ -117,7 +117,7 @@ class ShadowStatus(msgspec.Struct, frozen=True):
     last_write_ms: int | None
     writes: dict[WriteResult, int]
     differences: dict[Field, int]
-    reported: tuple[ReportedDifference, ...] = msgspec.field(name="told")
+    reported: tuple[ReportedDifference, ...]
 
 
 class AllocationStatus(msgspec.Struct, frozen=True):
@@ -141,8 +141,8 @@ class HistoryForwarderStatus(msgspec.Struct, frozen=True):
 
     behind: int
     since_ms: int | None
-    acknowledged: int | None = msgspec.field(name="heard")
-    sent: int = msgspec.field(name="told")
+    acknowledged: int | None
+    sent: int
     repeats: int
     trouble: str | None
 
@@ -161,7 +161,7 @@ class JournalStatus(msgspec.Struct, frozen=True):
     rows_held: int
     rows_dropped: int
     unsynced: str | None
-    changes_unacknowledged: int = msgspec.field(default=0, name="changes_untold")
+    changes_unacknowledged: int = 0
 
 
 class EventsStatus(msgspec.Struct, frozen=True):
