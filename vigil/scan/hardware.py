@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -365,7 +366,9 @@ async def check_bmc(configuration: AgentConfiguration) -> tuple[Check, ...]:
     try:
         async with asyncio.timeout(_BMC_SECONDS):
             alarms = await ipmi.alarms(None)
-            serial = await ipmi.serial_number()
+            serial = None
+            with suppress(BmcError, ToolError):  # the agent reads alarms without it, too
+                serial = await ipmi.serial_number()
     except ForeignBmc as error:
         foreign = await _foreign(ipmi, f"by {way}: {error.answer}", way)
         return (foreign, tool, not_applicable(MODULES, "the BMC answers without more of them"))

@@ -69,6 +69,12 @@ def test_faults_of_the_hardware_are_no_problems_of_the_set_up(server: Server) ->
     assert scanned.check("bmc")["facts"]["alarms"] == 1
 
 
+def test_a_bmc_that_refuses_its_serial_number_is_well(server: Server) -> None:
+    server.emulator.bmc.replies([("90@4", bytes.fromhex("c1"))])
+    bmc = server.scan().check("bmc")
+    assert (bmc["state"], bmc["facts"]["alarms"], bmc["facts"]["serial_number"]) == ("ok", 0, None)
+
+
 def test_a_driver_that_hangs_in_a_call_is_reported_as_such(server: Server) -> None:
     server.emulator.hang("dcmi_get_device_errorcode_v2", 3)
     scanned = server.scan()
