@@ -229,8 +229,7 @@ OF_ANOTHER = ROWS["a document of another node"][1]
 class Agent:
     """Asks the API server with the token of an agent's pod. Nothing is kept of it."""
 
-    def __init__(self, plane: ControlPlane, node: str | None) -> None:
-        kubeconfig = plane.service_account("mindx-dl", "npu-vigil-agent", node)
+    def __init__(self, plane: ControlPlane, kubeconfig: Path) -> None:
         self._token = json.loads(kubeconfig.read_text())["users"][0]["user"]["token"]
         self._port = plane.port
         self._tls = ssl.create_default_context(cafile=str(plane.directory / "ca.crt"))
@@ -259,6 +258,11 @@ class Agent:
             lambda: f"the answer never was {status}",
             20,
         )
+
+
+def _account(plane: ControlPlane, node: str | None) -> Path:
+    """Return the kubeconfig of an agent's pod on ``node``, or of one without a node."""
+    return plane.service_account("mindx-dl", "npu-vigil-agent", node)
 
 
 def _as_kubelets_write_it() -> dict[str, Any]:
@@ -309,7 +313,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 def agent(plane: ControlPlane) -> Agent:
     """Return the agent of ``worker-1``, with the policy in force."""
     plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "worker-2"}})
-    agent = Agent(plane, NODE)
+    agent = Agent(plane, _account(plane, NODE))
     _fill(plane)
     agent.until(REFUSED)
     return agent
@@ -549,7 +553,7 @@ def test_a_node_with_the_name_of_a_document_is_another_node(
 ) -> None:
     """Its Lease and the public faults of ``worker-1`` have one name, in one namespace."""
     name = f"{kind}-fault-{NODE}"
-    namesake = Agent(plane, name)
+    namesake = Agent(plane, _account(plane, name))
     shared = f"npu-vigil-{name}"
     plane.request("POST", LEASES, {"metadata": {"name": shared}})
     path, body = config_map("mindx-dl", shared, labels=PUBLIC_FAULT)
@@ -583,7 +587,7 @@ def test_a_node_with_the_name_of_a_document_is_another_node(
 @pytest.mark.apiserver
 def test_a_token_of_no_pod_may_write_nothing(plane: ControlPlane, agent: Agent) -> None:
     del agent
-    aggregator_agent = Agent(plane, None)
+    aggregator_agent = Agent(plane, _account(plane, None))
     for what in (
         "its device-info",
         "its heartbeat",

@@ -18,6 +18,7 @@ from contract.operator_rules.fault_configuration import CONFIG_MAPS
 from dcmi_shim.emulator.bmc import BmcAlarm
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Cluster
+from tests.packaging.test_own_node_only import REFUSED, Agent
 from tests.parts import pod_groups, pods
 from tests.parts.controlplane import ControlPlane
 from tests.parts.kustomize import apply, build
@@ -41,11 +42,11 @@ class Granted(Cluster):
 
     def __init__(self, plane: ControlPlane) -> None:
         super().__init__(plane)
-        self._kubeconfig = plane.service_account(NAMESPACE, AGENT, "node-1")
+        self.kubeconfig = plane.service_account(NAMESPACE, AGENT, "node-1")
 
     @property
     def options(self) -> list[str]:
-        return ["--store", "kubernetes:", "--kubeconfig", str(self._kubeconfig)]
+        return ["--store", "kubernetes:", "--kubeconfig", str(self.kubeconfig)]
 
 
 @pytest.fixture
@@ -62,7 +63,10 @@ def plane(tmp_path: Path) -> Iterator[ControlPlane]:
 @pytest.fixture
 def node(plane: ControlPlane, tmp_path: Path, built: Path) -> Iterator[Node]:
     """Return a node whose agent has the rights of the manifests; not started."""
-    node = Node(tmp_path / "node", built, Granted(plane))
+    account = Granted(plane)
+    # The agent's own check must not come before the policy is in force.
+    Agent(plane, account.kubeconfig).until(REFUSED)
+    node = Node(tmp_path / "node", built, account)
     node.give_bmc(tmp_path / "node")
     node.environment["VIGIL_HEARTBEAT_INTERVAL_SECONDS"] = "1"
     node.options = ["--heartbeat-generation", "annotation"]
