@@ -57,7 +57,7 @@ class BenchStalls(Watchdog):
         super().__init__()
         self._bench = bench
 
-    def of(self, task: str, patience_seconds: float) -> Callable[[], None]:
+    def register(self, task: str, timeout_seconds: float) -> Callable[[], None]:
         def mark() -> None:
             self._bench.marks += 1
 
