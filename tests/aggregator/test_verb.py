@@ -90,7 +90,7 @@ def test_an_address_for_grpc_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch)
     def refuse() -> None:
         raise ListenError("cannot serve gRPC on 127.0.0.1:8899: Address already in use")
 
-    monkeypatch.setattr(main, "_called", lambda _: refuse)
+    monkeypatch.setattr(main, "app", refuse)
     with pytest.raises(SystemExit) as caught:
         main.main()
     assert caught.value.code == 3

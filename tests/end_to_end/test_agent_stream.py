@@ -86,7 +86,7 @@ def test_snapshot_stream_and_history_of_an_agent_fit_together(folder_node: Node)
     for one in OPERATIONS:
         status, refusal = node.ask(f"{one.path}?nonsense=1")
         assert status == 400
-        assert "no parameter" in refusal["error"]
+        assert "not a valid parameter" in refusal["error"]
         if one.content == "application/json":
             msgspec.convert(node.ask(one.path)[1], one.answer)
 

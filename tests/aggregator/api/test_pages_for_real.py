@@ -136,7 +136,7 @@ async def test_every_page_matches_its_description(daemon: Daemon) -> None:
         status, answer = daemon.ask(f"{path}?nonsense=1")
         assert status == 400, path
         assert "nonsense" not in answer["error"]
-        assert "no parameter" in answer["error"]
+        assert "not a valid parameter" in answer["error"]
     for question in ("running=maybe", "sized=job", "judged=a/b/c"):
         assert daemon.ask(f"/api/v1/ended-jobs?{question}")[0] == 400, question
     assert daemon.ask("/api/v1/ended-jobs?running=true")[1]["ended"]["running"] == []
