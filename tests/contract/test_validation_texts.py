@@ -171,7 +171,10 @@ _VALUES: tuple[object, ...] = (
     *("", "x", "\ud800", b"x", -1, 10**30, 1.5, float("inf"), float("nan")),
     *([], [1], ["x"], {}, {"a": 1}, None, True),
 )
-_OF_PYDANTIC = re.compile(r"\b(?:Input|should|valid|instance|Unable|discriminator)\b|<class")
+# "is not a valid X" is ours; pydantic writes "should be a valid X".
+_OF_PYDANTIC = re.compile(
+    r"\b(?:Input|should|instance|Unable|discriminator)\b|(?<!is not a )\bvalid\b|<class"
+)
 
 
 def _settings(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
