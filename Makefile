@@ -60,7 +60,7 @@ lint: $(VENV)/installed-dev
 # all files a second time for the last dozen of tests would take a processor 12 s.
 test: lint
 	tests/setup.sh
-	VIGIL_TEST_PATIENCE=$${VIGIL_TEST_PATIENCE:-2} $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not alone"
+	VIGIL_TEST_PATIENCE=$${VIGIL_TEST_PATIENCE:-3} $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not alone"
 	$(BIN)/pytest -m alone $$(grep -rl --include='test_*.py' mark.alone tests)
 
 # The slowest fifty tests of the last runs.
