@@ -150,8 +150,8 @@ def test_assumptions_are_not_in_the_state(tmp_path: Path, dump: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("{", "is no state"),
-        ("[]", "is no state"),
+        ("{", "is not a valid state"),
+        ("[]", "is not a valid state"),
         ('{"version": 9}', "is 9, this release reads 1"),
         (
             '{"version": 1, "profiles": {"upstream": {"jobs": {"default/j": {"uid": "u",'

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tests.parts.verbs import run_verb
+from tests.vigil.answers import page
 from tests.vigil.verbs import aggregator
 from vigil.sources import api_server
 
@@ -35,7 +36,7 @@ def kubeconfig(directory: Path, server: str, **cluster: Any) -> tuple[str, ...]:
 
 def behind(prefix: str) -> dict[str, Any]:
     """Return the answers of an API server behind a path."""
-    return {f"{prefix}{_PROXY}{path}": answer for path, answer in aggregator().items()}
+    return {f"{prefix}{_PROXY}{path}": page(path, answer) for path, answer in aggregator().items()}
 
 
 def test_an_api_server_behind_a_path_is_asked_there(stand: Stand, tmp_path: Path) -> None:
