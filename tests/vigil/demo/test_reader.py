@@ -65,7 +65,7 @@ STORAGE = (
 def test_a_message_about_public_faults_is_read() -> None:
     assert read_public_faults(STORAGE) == {"n1": {"110001020"}}
     assert read_public_faults(STORAGE.replace("occur", "recover")) == {"n1": frozenset()}
-    with pytest.raises(ValueError, match="no message of version"):
+    with pytest.raises(ValueError, match="not a valid message of version"):
         read_public_faults(STORAGE.replace('"version":"1.0"', '"version":"2.0"'))
 
 
