@@ -22,6 +22,7 @@ from tests.acceptance.reading import (
     node_info,
     switch_info,
 )
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -212,11 +213,17 @@ class History:
                 return
 
     def _watch(self) -> None:
-        connection = HTTPSConnection("127.0.0.1", self._port, timeout=0.5, context=self._context)
+        # A server that has just come back answers late. What is shown for 5 s must not be missed.
+        seconds = patience(5)
+        connection = HTTPSConnection(
+            "127.0.0.1", self._port, timeout=seconds, context=self._context
+        )
         try:
             query = f"?watch=1&resourceVersion={self._version}"
             connection.request("GET", self._path + query)
+            reading = connection.sock
             response = connection.getresponse()
+            reading.settimeout(0.5)  # of one line, so that the end is noticed
             while not self._ends.is_set() and (line := response.readline()):
                 self._take(json.loads(line))
         finally:
