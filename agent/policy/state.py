@@ -17,7 +17,7 @@ from contract.codes.levels import ChipLevel, Severity, is_device_fault, most_ser
 from contract.documents.isolation_request import IsolationRequest
 from contract.listed_chips import ListedChip
 from contract.observation import NODE, Observation, Subject, chip_subject
-from contract.pages.agent_status import Upgrade as Upgrade  # pages show it; exported for policy
+from contract.pages.agent_status import Upgrade
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -42,7 +42,6 @@ from agent.policy.state import (
     PolicyState,
     Released,
     SubjectState,
-    Upgrade,
     times_capped,
 )
 from agent.policy.transaction import RuleContext, Transaction, all_judged_again, without
@@ -74,6 +73,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from contract.codes.catalogue import Catalogue
+    from contract.pages.agent_status import Upgrade
 
 StepInput: TypeAlias = (
     Observation | SourceBlind | SourceAnswered | HealthRead | Adopted | Released | ChipsRemembered

@@ -16,11 +16,11 @@ from agent.policy.state import (
     Fault,
     PolicyState,
     SubjectState,
-    Upgrade,
 )
 from contract.codes.catalogue import Catalogue, ReasonedLevel
 from contract.codes.levels import ChipLevel, Severity, most_serious
 from contract.observation import Subject
+from contract.pages.agent_status import Upgrade
 
 
 @dataclass

@@ -33,7 +33,6 @@ from agent.policy.state import (
     Counter,
     Fault,
     SubjectState,
-    Upgrade,
 )
 from agent.policy.transaction import all_judged_again, judged_again, level_of, without
 from contract.codes.levels import ChipLevel
@@ -44,6 +43,7 @@ from contract.codes.policies import (
     FAULT_FREQUENCY,
     UPGRADE_TYPES,
 )
+from contract.pages.agent_status import Upgrade
 from contract.plural import plural
 
 if TYPE_CHECKING:
