@@ -150,17 +150,17 @@ def _lines(now: dict[str, Any]) -> Generator[str]:
         yield from _switch_lines(now["switch"])
     for hook in now["hooks"]:
         where = "every chip" if hook["chip"] is None else f"chip {hook['chip']}"
-        text = ["hangs"] if hook["hang"] else []
-        text += [f"{hook['slow_ms']} ms slower"] if hook["slow_ms"] else []
-        text += [f"answers {hook['return_code']}"] if hook["return_code"] else []
-        yield f"{hook['function']} on {where}: {', '.join(text)}"
+        states = ["hangs"] if hook["hang"] else []
+        states += [f"{hook['slow_ms']} ms slower"] if hook["slow_ms"] else []
+        states += [f"answers {hook['return_code']}"] if hook["return_code"] else []
+        yield f"{hook['function']} on {where}: {', '.join(states)}"
     for tool in now["tools"]:
         where = "every run" if tool["chip"] is None else f"runs for chip {tool['chip']}"
-        text = [word for word in ("hang", "garble", "busy", "other_chip") if tool[word]]
-        text += [f"{tool['slow_ms']} ms slower"] if tool["slow_ms"] else []
+        states = [word for word in ("hang", "garble", "busy", "other_chip") if tool[word]]
+        states += [f"{tool['slow_ms']} ms slower"] if tool["slow_ms"] else []
         failing = f"exit status {tool['exit_status']} {tool['text']}".rstrip()
-        text += [failing] if tool["exit_status"] else []
-        yield f"{tool['tool']}, {where}: {', '.join(text).replace('_', '-')}"
+        states += [failing] if tool["exit_status"] else []
+        yield f"{tool['tool']}, {where}: {', '.join(states).replace('_', '-')}"
     yield from _bmc_lines(now["bmc"])
     if now["concurrent_calls"]:
         calls = plural(now["concurrent_calls"], "call")

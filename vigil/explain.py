@@ -53,13 +53,13 @@ def explain(
     from vigil.reports.show import answering, print_json, print_lines
 
     language = options.language_of(lang)
-    result = describe_code(name)
-    if result is not None:
+    description = describe_code(name)
+    if description is not None:
         with answering():
             if as_json:
-                print_json(result)
+                print_json(description)
             else:
-                print_lines(_lines(result, language))
+                print_lines(_lines(description, language))
         return
     node, _, part = name.partition("/")
     if re.fullmatch(_NODE, node) is None:

@@ -151,17 +151,19 @@ class _Scheduler(msgspec.Struct, frozen=True):
 
 def show_all(kubeconfig: Path | None, *, as_json: bool) -> None:
     """Print all elastic jobs."""
-    answer = _asked(kubeconfig, _all)
+    jobs = _asked(kubeconfig, _all)
     if as_json:
-        _print_json(answer)
+        _print_json(jobs)
         return
-    if not answer:
+    if not jobs:
         print("no vcjob has the label elastic-scheduling")
         return
     rows = [("JOB", "STATE", "SIZE", "ORIGINAL", "CAUSE KEPT SINCE", "FROM", "WHY")]
-    for o in answer:
-        since, source = (o.cause_kept.since, o.cause_kept.source) if o.cause_kept else ("-", "-")
-        rows.append((f"{o.namespace}/{o.name}", o.state, o.size, o.original, since, source, o.why))
+    for job in jobs:
+        kept = job.cause_kept
+        since, source = (kept.since, kept.source) if kept else ("-", "-")
+        name = f"{job.namespace}/{job.name}"
+        rows.append((name, job.state, job.size, job.original, since, source, job.why))
     widths = [max(len(row[column]) for row in rows) for column in range(6)]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row[:6], widths, strict=True))
@@ -175,19 +177,19 @@ def show_one(kubeconfig: Path | None, name: str, *, as_json: bool) -> None:
     async def ask(api: VcJobs) -> ShownJob:
         return await _shown(api, await _read(api, namespace, job), await _scheduler(api))
 
-    item = _asked(kubeconfig, ask)
+    shown = _asked(kubeconfig, ask)
     if as_json:
-        _print_json(item)
+        _print_json(shown)
         return
-    print(f"{item.namespace}/{item.name}: {item.state}: {item.why}")
-    print(f"  phase     {item.phase}")
-    print(f"  size      {item.size}, original {item.original}")
-    kept = f" ({item.cause_kept.text})" if item.cause_kept is not None else ""
-    print(f"  cause     {item.cause or 'none known'}{kept}")
-    print(f"  starts    {item.starts}")
-    for condition, text in item.conditions.items():
+    print(f"{shown.namespace}/{shown.name}: {shown.state}: {shown.why}")
+    print(f"  phase     {shown.phase}")
+    print(f"  size      {shown.size}, original {shown.original}")
+    kept = f" ({shown.cause_kept.text})" if shown.cause_kept is not None else ""
+    print(f"  cause     {shown.cause or 'none known'}{kept}")
+    print(f"  starts    {shown.starts}")
+    for condition, text in shown.conditions.items():
         print(f"  not met   {condition}: {text}")
-    print(f"  next      {item.next}")
+    print(f"  next      {shown.next}")
 
 
 def switch(kubeconfig: Path | None, name: str, *, is_on: bool) -> None:
@@ -206,18 +208,18 @@ def restore_job(kubeconfig: Path | None, name: str, *, is_now: bool) -> None:
     namespace, job = _split(name)
 
     async def do(api: VcJobs) -> None:
-        item = await _read(api, namespace, job)
-        if problems := _why_not_restored(item):
+        vcjob = await _read(api, namespace, job)
+        if problems := _why_not_restored(vcjob):
             raise ConfigurationError(
                 "vigil elastic", [Problem(name, problem) for problem in problems]
             )
         # A job that has ended by a fault starts for this from now on, and not for the fault.
-        cause = cause_on(item)
-        starts = is_now or (item.is_ended and cause is not None and bool(cause.kind))
+        cause = cause_on(vcjob)
+        starts = is_now or (vcjob.is_ended and cause is not None and bool(cause.kind))
         value = RESTORE_NOW if starts else RESTORE_NEXT
         await api.annotate(namespace, job, {RESTORE: value, CAUSE: None})
-        if is_now and not item.is_ended:
-            await api.terminate(namespace, job, item.uid)
+        if is_now and not vcjob.is_ended:
+            await api.terminate(namespace, job, vcjob.uid)
 
     _asked(kubeconfig, do)
     print(f"{name}: the next start waits for room for its original size")
@@ -229,7 +231,7 @@ def _why_not_restored(job: VcJob) -> list[str]:
         return ["the job is being deleted"]
     if job.phase == "Completed":
         return ["the job is completed; create it again"]
-    return [item.text for item in unmet(job)]
+    return [condition.text for condition in unmet(job)]
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -287,9 +289,9 @@ async def _shown(api: VcJobs, job: VcJob, scheduler: _Scheduler) -> ShownJob:
         scheduler.evictions.get(job.group, ()),
         grace_over_time_ms=scheduler.grace_over_time_seconds * 1000,
     )
-    answer = decide(job, facts)
-    state, reason = answer.state.value, answer.why
-    if job.is_ended and answer.asks:
+    decision = decide(job, facts)
+    state, reason = decision.state.value, decision.why
+    if job.is_ended and decision.asks:
         # What the aggregator knows is known here by the Events of the process that asked it.
         state, reason = await _reported(api, job) or (state, _NOT_REPORTED)
     kept, cause = kept_of(job), cause_on(job)
@@ -302,10 +304,10 @@ async def _shown(api: VcJobs, job: VcJob, scheduler: _Scheduler) -> ShownJob:
         job.phase,
         size_text(job.size),
         size_text(original_of(job)),
-        answer.cause or next(filter(None, kept_texts), ""),
+        decision.cause or next(filter(None, kept_texts), ""),
         _shown_cause(cause),
         0 if kept is None else kept.start,
-        {item.name: item.text for item in answer.unmet},
+        {condition.name: condition.text for condition in decision.unmet},
         _next(job, state),
     )
 
@@ -333,7 +335,7 @@ async def _reported(api: VcJobs, job: VcJob) -> tuple[str, str] | None:
         print(f"Events of {job.key} are not known: {decode_text(error)}", file=sys.stderr)
         return None
     since = datetime.fromtimestamp(job.ended_at_ms // 1000, UTC)
-    answer = [
+    reported = [
         (event.last_timestamp, _STATES[event.reason], event.message)
         for event in events
         if event.source.component == COMPONENT
@@ -342,15 +344,15 @@ async def _reported(api: VcJobs, job: VcJob) -> tuple[str, str] | None:
         and event.last_timestamp >= since
     ]
     # Times have whole seconds; names, by which Events are listed, have milliseconds.
-    newest = max(enumerate(answer), key=lambda item: (item[1][0], item[0]), default=None)
+    newest = max(enumerate(reported), key=lambda item: (item[1][0], item[0]), default=None)
     return None if newest is None else newest[1][1:]
 
 
 async def _pods(api: VcJobs, job: VcJob) -> tuple[JobPod, ...]:
-    answer: list[JobPod] = []
+    pods: list[JobPod] = []
     async for page in api.pages(f"/api/v1/namespaces/{job.namespace}/pods"):
-        answer += [read_pod(raw) for raw in _items.decode(page).items]
-    return tuple(pod for pod in answer if pod.job == job.uid)
+        pods += [read_pod(raw) for raw in _items.decode(page).items]
+    return tuple(pod for pod in pods if pod.job == job.uid)
 
 
 async def _of_scheduler(

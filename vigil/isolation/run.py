@@ -92,38 +92,42 @@ class _Run:
 
     async def execute(self, consent: Consent) -> ExitStatus:
         change = self._change
-        result = await find(self._stores, change.node, change.chip)
-        if (reason := self._unknown(result)) is not None:
-            return self._end(result, ExitStatus.WRONG_USE, reason)
-        self._holders = tuple(result.holders())
+        found_chip = await find(self._stores, change.node, change.chip)
+        if (reason := self._unknown(found_chip)) is not None:
+            return self._end(found_chip, ExitStatus.WRONG_USE, reason)
+        self._holders = tuple(found_chip.holders())
         # Rights that are missing for the wait are to be known before anything is changed.
-        shown = await self._published.shown(result.chip)
+        shown = await self._published.shown(found_chip.chip)
         if change.isolates:
-            named = [document for _, document in result.reports if is_named(document, result.chip)]
+            named = [
+                document
+                for _, document in found_chip.reports
+                if is_named(document, found_chip.chip)
+            ]
             if named:
-                return self._end(result, ExitStatus.OK, _by_whom(named[0], result), shown)
-            if (reason := await refusal(result, change.node)) is not None:
-                return self._end(result, ExitStatus.NOT_WELL, f"refused: {reason}", shown)
+                return self._end(found_chip, ExitStatus.OK, _by_whom(named[0], found_chip), shown)
+            if (reason := await refusal(found_chip, change.node)) is not None:
+                return self._end(found_chip, ExitStatus.NOT_WELL, f"refused: {reason}", shown)
         elif not self._holders:
-            if any(item.is_isolated for item in shown) and not result.problems:
+            if any(item.is_isolated for item in shown) and not found_chip.problems:
                 # Another request released it a moment ago.
-                return await self._wait(result)
-            text = f"{result.chip} of {change.node} is not isolated: nothing is to be released"
+                return await self._wait(found_chip)
+            text = f"{found_chip.chip} of {change.node} is not isolated: nothing is to be released"
             status = ExitStatus.OK
-            if result.problems:
-                text = f"no document that can be read isolates {result.chip} of {change.node}"
+            if found_chip.problems:
+                text = f"no document that can be read isolates {found_chip.chip} of {change.node}"
                 status = ExitStatus.NOT_WELL
-            return self._end(result, status, text, shown)
-        plan = self._plan(result)
+            return self._end(found_chip, status, text, shown)
+        plan = self._plan(found_chip)
         if consent is Consent.DRY_RUN:
-            return self._end(result, ExitStatus.OK, f"would {plan}; nothing was changed", shown)
+            return self._end(found_chip, ExitStatus.OK, f"would {plan}; nothing was changed", shown)
         if consent is Consent.ASK:
             if not sys.stdin.isatty():
                 text = f"would {plan}; nothing was changed: without a terminal, add --yes"
-                return self._end(result, ExitStatus.WRONG_USE, text, shown)
+                return self._end(found_chip, ExitStatus.WRONG_USE, text, shown)
             if not await _consents(plan):
-                return self._end(result, ExitStatus.NOT_WELL, _UNCHANGED, shown)
-        return await self._carry_out(result)
+                return self._end(found_chip, ExitStatus.NOT_WELL, _UNCHANGED, shown)
+        return await self._carry_out(found_chip)
 
     async def _carry_out(self, chip: FoundChip) -> ExitStatus:
         try:
@@ -136,24 +140,24 @@ class _Run:
             print(f"\nvigil: not waited for; the change {done}: {quoted(see)}", file=sys.stderr)
             raise
 
-    def _unknown(self, result: FoundChip) -> str | None:
-        node, chip = self._change.node, result.chip
-        if not result.reports and not result.separating:
+    def _unknown(self, found_chip: FoundChip) -> str | None:
+        node, chip = self._change.node, found_chip.chip
+        if not found_chip.reports and not found_chip.separating:
             where = ", ".join(store.url for store in self._stores.read)
             return f"there is no node {quoted(node)!r}: {where} has no device-info of it"
         if chip_of(chip) is None:
-            return f"{quoted(chip)!r} is no name of a chip of {node}; it has {_listed(result)}"
-        if chip in result.chips or result.separating:
+            return f"{quoted(chip)!r} is no name of a chip of {node}; it has {_listed(found_chip)}"
+        if chip in found_chip.chips or found_chip.separating:
             return None
-        types = {name.rpartition("-")[0] for name in result.chips}
-        if result.chips_are_complete or (types and chip.rpartition("-")[0] not in types):
-            return f"{node} has no chip {chip}; it has {_listed(result)}"
+        types = {name.rpartition("-")[0] for name in found_chip.chips}
+        if found_chip.chips_are_complete or (types and chip.rpartition("-")[0] not in types):
+            return f"{node} has no chip {chip}; it has {_listed(found_chip)}"
         return None
 
-    def _plan(self, result: FoundChip) -> str:
-        change, chip = self._change, result.chip
+    def _plan(self, found_chip: FoundChip) -> str:
+        change, chip = self._change, found_chip.chip
         if change.isolates:
-            (_, document), *_ = result.reports
+            (_, document), *_ = found_chip.reports
             place = f"{document.namespace}/{document.name}"
             return (
                 f"isolate {chip} of {change.node} in {place}, by {change.by}, because: "
@@ -297,7 +301,7 @@ def _by_whom(document: Document, chip: FoundChip) -> str:
 async def wait_until_shown(
     stores: Stores,
     change: Isolation,
-    result: FoundChip,
+    found_chip: FoundChip,
     published: Published,
     write: Callable[[], Awaitable[None]],
     *,
@@ -308,15 +312,15 @@ async def wait_until_shown(
     ``write`` makes the change again where the agent took it out.
     Ends early where the agent of the node falls silent. Raises ``StoreError``.
     """
-    node, chip = change.node, result.chip
+    node, chip = change.node, found_chip.chip
     give_up = time.monotonic() + _WAIT_SECONDS
     requests = 1
-    silence = Silence(result.beats)
+    silence = Silence(found_chip.beats)
     while True:
         shown = await published.shown(chip)
         if shown and all(item.is_isolated is change.isolates for item in shown):
             return shown, None
-        if change.isolates and not await _is_requested(result):
+        if change.isolates and not await _is_requested(found_chip):
             if requests == _REQUESTS:
                 reason = (
                     f"the agent of {node} took the request out again: it knows no chip {chip}, or "

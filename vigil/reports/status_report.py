@@ -226,8 +226,8 @@ def of_agent(server: str, answer: AgentStatus, node: str | None) -> StatusReport
 def of_cluster(client: DaemonClient) -> StatusReport:
     """Return what an aggregator knows of all nodes. Raises ``StoreUnavailable``."""
     nodes = client.get("/api/v1/nodes", NodesPage)
-    result = client.get("/api/v1/faults", FaultsPage)
-    rows = tuple(_cluster_rows(result))
+    page = client.get("/api/v1/faults", FaultsPage)
+    rows = tuple(_cluster_rows(page))
     return of_nodes(client, None, nodes.at_ms, nodes.nodes, rows)
 
 
@@ -318,8 +318,11 @@ def not_known_of_nodes(nodes: Sequence[NodeStatus]) -> list[str]:
         return ["any node: none has a document or a heartbeat here"]
     unknown = [node.node for node in nodes if node.heartbeat == _UNKNOWN]
     blind = [node.node for node in nodes if node.blind is None]
-    result = {"whether there is a live agent on": unknown, "which sources are blind on": blind}
-    return [f"{text} {shortened(names, NAMED)}" for text, names in result.items() if names]
+    nodes_by_gap = {
+        "whether there is a live agent on": unknown,
+        "which sources are blind on": blind,
+    }
+    return [f"{gap} {shortened(names, NAMED)}" for gap, names in nodes_by_gap.items() if names]
 
 
 def is_all_known(nodes: Sequence[NodeStatus]) -> bool:
@@ -346,9 +349,9 @@ def reasons_of_faults(faults: Iterable[FaultRow], about: str | None = None) -> I
 
 def reasons_of_blind(rows: Iterable[BlindRow], about: str | None = None) -> Iterator[str]:
     """Yield which sources give no answer."""
-    result = [f"{row.source} of {_named(row.node, row.part, about)}" for row in rows]
-    if result:
-        yield f"no answer from {shortened(result, NAMED)}"
+    sources = [f"{row.source} of {_named(row.node, row.part, about)}" for row in rows]
+    if sources:
+        yield f"no answer from {shortened(sources, NAMED)}"
 
 
 def _named(node: str, part: str, about: str | None) -> str:
@@ -448,10 +451,10 @@ def _kind_of(subject: str) -> CodeKind:
     return _KINDS.get(subject.partition(" ")[0], CodeKind.CHIP)
 
 
-def blind_rows(node: str, part: str, result: Iterable[BlindStatus]) -> Iterator[BlindRow]:
+def blind_rows(node: str, part: str, statuses: Iterable[BlindStatus]) -> Iterator[BlindRow]:
     """Yield a row for each blind source of a part."""
-    for item in result:
-        yield BlindRow(node, part, item.source, item.since_ms, item.reason)
+    for status in statuses:
+        yield BlindRow(node, part, status.source, status.since_ms, status.reason)
 
 
 def blind_of(node: NodeStatus) -> Iterator[BlindRow]:
@@ -462,8 +465,8 @@ def blind_of(node: NodeStatus) -> Iterator[BlindRow]:
 
 def counts_of(words: Iterable[str]) -> dict[str, int]:
     """Return how often each word is there, levels by rank."""
-    result = Counter(words)
-    return {word: result[word] for word in sorted(result, key=rank)}
+    counts = Counter(words)
+    return {word: counts[word] for word in sorted(counts, key=rank)}
 
 
 def levels_of_chips(faults: Iterable[FaultRow]) -> dict[str, int]:

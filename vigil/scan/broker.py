@@ -203,10 +203,10 @@ async def _topics(connection: BrokerConnection, node: str) -> Check:
 
 def end_of_pem(text: str) -> datetime:
     """Return when the first certificate in a PEM file ends. Raises ``ValueError`` without one."""
-    finding = _BLOCK.search(text)
-    if finding is None:
+    block = _BLOCK.search(text)
+    if block is None:
         raise ValueError("has no certificate in it")
-    return end_of_der(base64.b64decode("".join(finding[1].split()), validate=True))
+    return end_of_der(base64.b64decode("".join(block[1].split()), validate=True))
 
 
 def end_of_der(content: bytes) -> datetime:

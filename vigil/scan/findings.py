@@ -86,9 +86,9 @@ def report(node: str | None, checks: tuple[Check, ...]) -> ScanReport:
 
     A wrong configuration beats an outside part, since what was asked may have been the wrong one.
     """
-    finding = {check.means for check in checks}
+    meanings = {check.means for check in checks}
     order = (ExitStatus.WRONG_USE, ExitStatus.OUTSIDE, ExitStatus.NOT_WELL)
-    status = next((meaning for meaning in order if meaning in finding), ExitStatus.OK)
+    status = next((meaning for meaning in order if meaning in meanings), ExitStatus.OK)
     return ScanReport(node, status, checks)
 
 

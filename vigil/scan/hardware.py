@@ -84,8 +84,8 @@ async def check_driver(configuration: AgentConfiguration) -> Hardware:
     """Find, load and ask the driver as the agent does, in a child process with deadlines."""
     paths = VendorPaths(configuration.driver_root, configuration.trust_driver, os.environ)
     try:
-        finding = AbandonableThread(lambda: find_library(paths), "scan")
-        library = await finding.result(_FIND_SECONDS)
+        search = AbandonableThread(lambda: find_library(paths), "scan")
+        library = await search.result(_FIND_SECONDS)
     except (DriverNotFound, TimeoutError) as error:
         text = str(error) or f"looking for it takes longer than {_FIND_SECONDS:g} s"
         root = configuration.driver_root or DEFAULT_DRIVER_ROOT
@@ -202,12 +202,12 @@ async def _calls(driver: Driver, inventory: Inventory) -> tuple[Check, float]:
             for chip in inventory.chips:
                 await ask(chip, "health", _health(driver, chip))
                 begun = time.monotonic()
-                finding = await ask(chip, "fault codes", driver.error_codes(chip))
-                if finding is not None:
+                listed = await ask(chip, "fault codes", driver.error_codes(chip))
+                if listed is not None:
                     list_seconds += time.monotonic() - begun
-                if finding:
-                    assert isinstance(finding, tuple)
-                    codes[str(chip.physical_id)] = [f"{code:08X}" for code in finding]
+                if listed:
+                    assert isinstance(listed, tuple)
+                    codes[str(chip.physical_id)] = [f"{code:08X}" for code in listed]
     except TimeoutError:
         stuck.append(f"not all chips answered within {_CALLS_SECONDS:g} s")
     facts: dict[str, object] = {"hangs": stuck, "failed": dict(failed), "codes": codes}
@@ -256,12 +256,12 @@ async def check_duo_cards(
         return ()
     if configuration.compatibility.duo_cards == "together":
         return (ok(DUO, "both dies of a card are unhealthy when one is"),)
-    finding = await _plugins(configuration)
-    if finding:
+    plugins = await _plugins(configuration)
+    if plugins:
         text = (
-            f"a Device Plugin resets both dies of a card as one (-hotReset=0): {', '.join(finding)}"
+            f"a Device Plugin resets both dies of a card as one (-hotReset=0): {', '.join(plugins)}"
         )
-        return (problem(DUO, text, ADVICE, facts={"plugins": finding}),)
+        return (problem(DUO, text, ADVICE, facts={"plugins": plugins}),)
     return (ok(DUO, "each die counts for itself; no Device Plugin with -hotReset=0 is seen"),)
 
 

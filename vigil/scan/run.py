@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from contract.errors import ConfigurationError, VigilError
@@ -60,10 +61,10 @@ async def scan(
         "store": _store,
         "namespaces": lambda _: check_namespaces(aggregator_file, environment),
     }
-    finding = await asyncio.gather(
+    by_area = await asyncio.gather(
         *(_bounded(name, look(configuration)) for name, look in areas.items())
     )
-    return report(configuration.node_name, (*checks, *(item for area in finding for item in area)))
+    return report(configuration.node_name, (*checks, *chain.from_iterable(by_area)))
 
 
 async def _bounded(name: str, looking: Awaitable[tuple[Check, ...]]) -> tuple[Check, ...]:

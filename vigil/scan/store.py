@@ -298,16 +298,16 @@ async def check_writers(configuration: AgentConfiguration, store: Store) -> Chec
     now_ms = time.time_ns() // 1_000_000
     try:
         async with answered_within(_WRITERS_SECONDS):
-            finding = [
-                other_program(item, await store.writer(item.namespace, item.name), now_ms)
-                for item in owned
+            programs = [
+                other_program(own, await store.writer(own.namespace, own.name), now_ms)
+                for own in owned
             ]
     except StoreRefused as error:
         return not_applicable(WRITERS, f"who writes is not known: {error}")
     except StoreError as error:
         return problem(WRITERS, str(error), "scan again when the store answers", ExitStatus.OUTSIDE)
-    others = [str(other) for other in finding if other is not None]
+    others = [str(other) for other in programs if other is not None]
     if others:
         advice = "one of the two must stop, see above: until then this agent is not ready"
         return problem(WRITERS, "; ".join(others), advice)
-    return ok(WRITERS, f"no other program writes {' or '.join(item.kind for item in owned)}")
+    return ok(WRITERS, f"no other program writes {' or '.join(own.kind for own in owned)}")
