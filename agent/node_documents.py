@@ -178,8 +178,8 @@ class NodeDocuments:
 
     def _is_left(self, kind: str) -> bool:
         """Return whether another program writes the document of ``kind``."""
-        ownership = self.ownership.get(kind)
-        return ownership is not None and not ownership.is_ours
+        document = self._documents.get(kind)  # storage faults have no other writer
+        return document is not None and document.is_left
 
     def wake(self, event_ms: int) -> None:
         """Have each publisher compare again, because of an event seen at ``event_ms``."""
