@@ -1,7 +1,7 @@
 """The command ``vigil``: registers the verbs and turns errors into exit statuses.
 
 Verb modules import only ``typer`` and the standard library at their top, so that no verb pays for
-what another one needs.
+what another one needs. ``simulate`` is made of the emulator's methods, and imports these.
 """
 
 from __future__ import annotations

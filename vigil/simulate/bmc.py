@@ -31,8 +31,7 @@ _PARAMETERS = {
 
 
 def _add(*names: str) -> None:
-    methods = {name: name for name in names}
-    add_methods(app, EmulatedBmc, methods, _PARAMETERS, lambda emulator: emulator.bmc)
+    add_methods(app, EmulatedBmc, names, _PARAMETERS, lambda emulator: emulator.bmc)
 
 
 @app.command()

@@ -10,7 +10,7 @@ import typer
 from vigil.emulator import EmulatorDir, open_emulator, severity_named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from dcmi_shim.emulator.control import Emulator
@@ -37,22 +37,26 @@ _PARAMETERS: dict[str, Any] = {
 }
 """What the command line shows of a parameter, by its name; ``chip`` depends on its default."""
 
+_METHODS = {"return": "restore"}
+"""The method of a verb whose name is a keyword of Python."""
+
 
 def add_methods(
     app: typer.Typer,
     kind: type,
-    names: Mapping[str, str],
+    verbs: Iterable[str],
     parameters: Mapping[str, Any] | None = None,
     part: Callable[[Emulator], object] = lambda emulator: emulator,
 ) -> None:
-    """Register verbs that call methods of ``kind``: ``names`` has the method of each verb.
+    """Register ``verbs`` that call the methods of ``kind`` with these names.
 
     The help is the first paragraph of the method's docstring. ``parameters`` are declared as here
     instead of as usual. ``part`` returns the object in the emulator whose methods these are.
     """
-    for verb, name in names.items():
+    for verb in verbs:
         settings = {"ignore_unknown_options": True} if verb == "fail" else None
-        function = _function(getattr(kind, name), {**_PARAMETERS, **(parameters or {})}, part)
+        method = getattr(kind, _METHODS.get(verb, verb))
+        function = _function(method, {**_PARAMETERS, **(parameters or {})}, part)
         app.command(verb, context_settings=settings)(function)
 
 

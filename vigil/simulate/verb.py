@@ -136,11 +136,7 @@ def switch_once(
 add_methods(
     app,
     Emulator,
-    {
-        **{verb: verb for verb in ("occur", "recover", "once", "drop")},
-        "return": "restore",
-        **{verb: verb for verb in ("hang", "slow", "fail", "clear")},
-    },
+    ("occur", "recover", "once", "drop", "return", "hang", "slow", "fail", "clear"),
 )
 
 
@@ -220,7 +216,7 @@ def address(
     change_emulator(emulator_dir, lambda emulator: emulator.address(chip, given))
 
 
-add_methods(app, Emulator, {"virtual": "virtual"})
+add_methods(app, Emulator, ("virtual",))
 
 
 @app.command()
@@ -233,4 +229,4 @@ def play(file: ScenarioFile, emulator_dir: EmulatorDir = None) -> None:
     change_emulator(emulator_dir, lambda emulator: play_scenario(scenario, emulator))
 
 
-add_methods(app, Emulator, {"reset": "reset"})
+add_methods(app, Emulator, ("reset",))
