@@ -1,6 +1,6 @@
 """Which task is stuck: what ``/healthz`` and the service manager's watchdog answer from.
 
-A task with a pace reports its progress; no report for longer than its patience is a stall. A task
+A task with a pace reports its progress; no report for longer than its timeout is a stall. A task
 that waits for events has no pace: it reports when it is busy, and being busy for too long is a
 stall. Time in which the whole process was stopped (SIGSTOP, a suspended host) is no stall of a
 task.
@@ -53,11 +53,11 @@ class Watchdog:
         self._since_boot_seconds = since_boot_seconds
         self._looked_at: float | None = None
         self._since: dict[str, float] = {}
-        self._patience: dict[str, float] = {}
+        self._timeout_seconds: dict[str, float] = {}
 
     def register(self, task: str, timeout_seconds: float) -> Callable[[], None]:
         """Return what ``task`` calls at least once in ``timeout_seconds`` while all is well."""
-        self._patience[task] = timeout_seconds
+        self._timeout_seconds[task] = timeout_seconds
 
         def mark() -> None:
             self._since[task] = self._steady_seconds()
@@ -72,7 +72,7 @@ class Watchdog:
         try:
             yield
         finally:
-            del self._since[activity], self._patience[activity]
+            del self._since[activity], self._timeout_seconds[activity]
 
     def stalled(self) -> dict[str, float]:
         """Return the tasks that are overdue, with the seconds since they made progress."""
@@ -82,7 +82,7 @@ class Watchdog:
         return {
             task: seconds
             for task, seconds in sorted(silence.items())
-            if seconds > self._patience[task]
+            if seconds > self._timeout_seconds[task]
         }
 
     async def watch(self, resumed: Callable[[], None]) -> NoReturn:
