@@ -14,6 +14,7 @@ from agent.publishing.publisher import DesiredDocument, DocumentPublisher
 from service.watchdog import Watchdog
 from stores.address import open_store
 from stores.base import Document
+from tests.agent.publishing.published import PlainDocument
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -79,14 +80,11 @@ class _BeatContent:
         return ""
 
 
-class _CountingDocument:
+class _CountingDocument(PlainDocument):
     """A document of ``client`` whose text is another one in each write."""
 
-    has_rival = False
-
     def __init__(self, client: Client, namespace: str, name: str) -> None:
-        self.namespace = namespace
-        self.name = name
+        super().__init__(namespace, name)
         self._client = client
         self._stamps = itertools.count()
 
@@ -102,36 +100,6 @@ class _CountingDocument:
 
     def stamp_of(self, document: Document) -> int | None:  # noqa: ARG002
         return None
-
-    def verify(self, document: Document) -> None:
-        pass
-
-    def blocks_updates(self, shown: Document) -> bool:  # noqa: ARG002
-        return False
-
-    async def before_write(self) -> None:
-        """There is no journal to wait for."""
-
-    async def before_repair(self) -> None:
-        pass
-
-    def on_first_read(self, existing: Document | None) -> None:
-        pass
-
-    def on_foreign_write(self, foreign: Document) -> bool:  # noqa: ARG002
-        return False
-
-    def on_write_of_owner(self, before: Document | None, shown: Document | None) -> None:
-        pass
-
-    def on_acknowledged(self, document: Document | None, revision: int) -> None:
-        pass
-
-    def on_shown(self) -> None:
-        pass
-
-    def on_reconnected(self) -> None:
-        pass
 
 
 async def _follow(events: AsyncIterator[object]) -> None:

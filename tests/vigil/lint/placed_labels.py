@@ -22,11 +22,7 @@ if TYPE_CHECKING:
     from advisor.lint.reach import MetadataPlace
 
 RETRIES = {"fault-retry-times": "3"}
-
-
 ON = {"fault-scheduling": "grace"}
-
-
 _AIBRIX = "orchestration.aibrix.ai/v1alpha1"
 
 
@@ -34,7 +30,7 @@ def _made(version: str, kind: str, spec: Object) -> Object:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": spec}
 
 
-def _stateful(kind: str, version: str = "apps/v1") -> Object:
+def stateful(kind: str, version: str = "apps/v1") -> Object:
     return _made(version, kind, {"template": template(dict(RETRIES), restartPolicy="Never")})
 
 
@@ -60,9 +56,9 @@ OBJECTS: dict[str, list[Object]] = {
     "Job (batch.volcano.sh)": [vcjob(dict(RETRIES))],
     "AscendJob": [ascendjob(dict(RETRIES))],
     "Deployment": [deployment(dict(RETRIES), {"huawei.com/schedule_minAvailable": "1"})],
-    "ReplicaSet": [_stateful("ReplicaSet")],
-    "StatefulSet": [_stateful("StatefulSet")],
-    "Job (batch)": [_stateful("Job", "batch/v1")],
+    "ReplicaSet": [stateful("ReplicaSet")],
+    "StatefulSet": [stateful("StatefulSet")],
+    "Job (batch)": [stateful("Job", "batch/v1")],
     "Pod": [{"apiVersion": "v1", "kind": "Pod", **template(dict(RETRIES))}],
     "LeaderWorkerSet": [_group_of_both()],
     "StormService": [_storm("StormService")],
@@ -76,7 +72,7 @@ OBJECTS: dict[str, list[Object]] = {
 """A workload of each kind that asks Volcano for chips, without ``fault-scheduling``."""
 
 
-def _metadata(item: Object, path: str) -> list[Object]:
+def metadata_at(item: Object, path: str) -> list[Object]:
     """Return the metadata at ``path``, as the table writes it; ``[]`` and ``*`` are all of them."""
     found: list[Any] = [item]
     for name in path.split("."):
@@ -95,6 +91,6 @@ def place(row: MetadataPlace, labels: Object) -> list[Object]:
     objects = deepcopy(OBJECTS[row.kind])
     item = objects[-1] if row.kind == "runtime of OME" else objects[0]
     # Of the components of a service, only the engine is there.
-    for one in _metadata(item, row.path.partition(", ")[0]):
+    for one in metadata_at(item, row.path.partition(", ")[0]):
         one["labels"] = {**one.get("labels", {}), **labels}
     return objects

@@ -20,7 +20,7 @@ from tests.vigil.lint.manifests import (
     template,
     vcjob,
 )
-from tests.vigil.lint.placed_labels import OBJECTS, ON, RETRIES, _metadata, _stateful, place
+from tests.vigil.lint.placed_labels import OBJECTS, ON, RETRIES, metadata_at, place, stateful
 from tests.volcano.real_labels import KINDS
 from vigil.lint.reading import File
 from vigil.lint.run import lint
@@ -83,7 +83,7 @@ def test_a_label_at_both_places_is_right(row: MetadataPlace) -> None:
         if one.kind == row.kind and one.reach is Reach.PODS and "leaderTemplate" not in one.path
     ]
     item = objects[-1] if row.kind == "runtime of OME" else objects[0]
-    for one in _metadata(item, there.path.partition(", ")[0]):
+    for one in metadata_at(item, there.path.partition(", ")[0]):
         one["labels"] = {**one.get("labels", {}), **ON}
     if row.kind == "LeaderWorkerSet":
         templates = item["spec"]["leaderWorkerTemplate"]
@@ -145,7 +145,7 @@ def _made_by(kind: str, name: str, item: Object) -> Object:
 def test_what_a_controller_made_is_judged_at_its_owner() -> None:
     """A ReplicaSet and a PodGroup have copies of the labels that people write."""
     owner = deployment(RETRIES | {"fault-scheduling": "Force"}, {})
-    replica_set = _stateful("ReplicaSet")
+    replica_set = stateful("ReplicaSet")
     replica_set["metadata"] = {"name": "d-1", "labels": {"fault-scheduling": "Force"}}
     pod = deepcopy(OBJECTS["Pod"][0])
     pod["metadata"]["labels"] = {"fault-scheduling": "Force"}
@@ -157,7 +157,7 @@ def test_what_a_controller_made_is_judged_at_its_owner() -> None:
 
 def test_what_a_controller_made_of_something_else_is_judged_as_it_is() -> None:
     """Its labels were copied, so that they reach nothing is no mistake; their values may be."""
-    replica_set = _stateful("ReplicaSet")
+    replica_set = stateful("ReplicaSet")
     replica_set["metadata"] = {"name": "d-1", "labels": {"fault-scheduling": "Force"}}
     _made_by("Deployment", "d", replica_set)
     report = lint([File("x.yaml", yaml.safe_dump(replica_set))])
@@ -171,7 +171,7 @@ def test_the_workers_of_a_group_are_judged_at_its_leaderworkerset() -> None:
     """Their StatefulSet and the PodGroup are made in the name of the leader's pod."""
     owner = leader_worker_set(RETRIES | {"fault-scheduling": "Force"})
     labels = {"leaderworkerset.sigs.k8s.io/name": "l", "fault-scheduling": "Force"}
-    workers = _stateful("StatefulSet")
+    workers = stateful("StatefulSet")
     workers["metadata"] = {"name": "l-0", "labels": labels}
     group: Object = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup"}
     group |= {"metadata": {"name": "l-0", "labels": labels}, "spec": {"minMember": 2}}

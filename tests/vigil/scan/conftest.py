@@ -60,17 +60,20 @@ class Server(Node):
     def scan(self, *more: str) -> Scanned:
         """Run ``vigil scan`` on this server; return its result."""
         begin = time.monotonic()
-        command = [sys.executable, "-m", "vigil", "scan", *self.arguments(), *more, "--json"]
-        result = subprocess.run(
-            command,
+        result = self.run_scan(*more, "--json")
+        assert not result.stderr, result.stderr
+        return Scanned(result.returncode, result.stdout, time.monotonic() - begin)
+
+    def run_scan(self, *more: str) -> subprocess.CompletedProcess[str]:
+        """Run ``vigil scan`` on this server, as people do."""
+        return subprocess.run(
+            [sys.executable, "-m", "vigil", "scan", *self.arguments(), *more],
             env=self.environment,
             capture_output=True,
             text=True,
             check=False,
             timeout=patience(60),
         )
-        assert not result.stderr, result.stderr
-        return Scanned(result.returncode, result.stdout, time.monotonic() - begin)
 
 
 @pytest.fixture

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
 from contextlib import ExitStack
 from inspect import signature
 from typing import TYPE_CHECKING
@@ -13,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dcmi_shim.emulator.bmc import BmcAlarm
-from tests.parts.deadlines import patience
 from tests.parts.processes import free_ports
 from vigil.agent import agent
 from vigil.scan.verb import scan
@@ -167,16 +164,8 @@ def test_a_wrong_fault_configuration(server: Server, tmp_path: Path) -> None:
 
 
 def test_people_read_a_plain_list(server: Server) -> None:
-    command = [sys.executable, "-m", "vigil", "scan", *server.arguments()]
     server.emulator.tool("hccn_tool", "fail", exit_status=7)
-    result = subprocess.run(
-        command,
-        env=server.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=patience(60),
-    )
+    result = server.run_scan()
     lines = result.stdout.splitlines()
     assert result.returncode == 1
     assert result.stdout.isascii()
