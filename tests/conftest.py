@@ -43,10 +43,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # The Makefile sets it for the protocol of the workers; what tests start runs as for a user.
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         os.environ.pop("PYTHONUTF8", None)
-    # A worker is given the options of the process that distributes, scaled already.
+    # In workers, too: they have the options as they were before.
+    seconds = config.getoption("timeout") or float(config.getini("timeout"))
+    config.option.timeout = patience(seconds)
     if not hasattr(config, "workerinput"):
-        seconds = config.getoption("timeout") or float(config.getini("timeout"))
-        config.option.timeout = patience(seconds)
         config.pluginmanager.register(Durations(config))
     folder = str(temporary_folder())
     os.environ["TMPDIR"] = folder

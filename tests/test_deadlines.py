@@ -54,6 +54,12 @@ def test_a_factor_that_is_not_a_positive_number_is_refused(text: str) -> None:
         patience_factor(text)
 
 
+def test_pytests_own_timeout_grows(pytestconfig: pytest.Config) -> None:
+    """It was not scaled in the processes of workers, which do not get the scaled option."""
+    assert pytestconfig.getoption("timeout") is not None
+    assert pytestconfig._env_timeout == pytestconfig.getoption("timeout")  # type: ignore[attr-defined]
+
+
 def test_waiting_returns_what_was_reached_and_names_what_was_not() -> None:
     answers = iter([None, "", "here"])
     assert wait_until(lambda: next(answers), "never", step_seconds=0.001) == "here"

@@ -113,6 +113,9 @@ class MqttClient(ExtendedClient):
         # A broker that takes not even a goodbye has none.
         with contextlib.suppress(aiomqtt.MqttError):
             await super().__aexit__(*raised)
+        if self._end.done() and not self._end.cancelled():
+            # Where nothing waited for the end, asyncio would log it as an error that was missed.
+            self._end.exception()
 
     async def take_place(self, topic: str, payload: bytes) -> bool:
         """Wait until the broker may be sent this message, which ``publish_now`` then does.

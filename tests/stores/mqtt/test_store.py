@@ -17,9 +17,10 @@ from stores.interruption import Interrupted
 from stores.mqtt import client
 from stores.mqtt.address import parse_address
 from stores.mqtt.connection import BrokerConnection, Received, Subscribed
+from stores.mqtt.limits import LearnedLimits
 from stores.mqtt.settings import Mqtt
 from tests.parts.broker import AGGREGATOR, Broker
-from tests.parts.deadlines import patience, stays, until_succeeds
+from tests.parts.deadlines import patience, stays, until, until_succeeds
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -281,6 +282,24 @@ async def test_too_many_messages_interrupt_their_reader(
     assert await anext(seen) == Received(topic, b"heard", False)
     await seen.aclose()  # type: ignore[attr-defined]
     await writer.close()
+
+
+async def test_a_connection_that_breaks_while_it_is_left_makes_no_noise(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    address = parse_address(broker.url)
+
+    async def leave_a_broken_one() -> None:
+        learned = LearnedLimits(address)
+        async with client.MqttClient(
+            address, Mqtt(), "one", None, lambda *_: None, learned
+        ) as connection:
+            broker.kill()
+            await until(lambda: connection.has_ended, "the connection has ended")
+
+    await leave_a_broken_one()
+    gc.collect()
+    assert [one for one in caplog.records if one.name == "asyncio"] == []
 
 
 @pytest.mark.slow
