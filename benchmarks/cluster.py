@@ -15,7 +15,7 @@ from tests.parts.controlplane import ControlPlane
 from tests.parts.processes import PartFailed, Running
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
     from typing import Self
 
@@ -79,12 +79,23 @@ class Cluster:
         here = self._aggregator_directory
         self._start(here / "log", "aggregator", "--state-dir", here / "state")
 
-    def start_agent(self, node: Node) -> None:
-        """Start ``vigil agent`` on ``node``."""
+    def start_agent(
+        self, node: Node, module: str = "vigil", variables: Mapping[str, str] | None = None
+    ) -> Running:
+        """Start ``vigil agent`` on ``node``, or ``module`` in its place with more ``variables``."""
         here = node.directory
         options = ("--node-name", node.name, "--driver-root", here / "driver", "--trust-driver")
         tools = here / "driver" / IPMITOOL.parent
-        self._start(here / "log", "agent", *options, "--state-dir", here / "state", tools=tools)
+        variables = {"PATH": f"{tools}{os.pathsep}{_path()}", **(variables or {})}
+        return self._start(
+            here / "log",
+            "agent",
+            *options,
+            "--state-dir",
+            here / "state",
+            module=module,
+            variables=variables,
+        )
 
     def check(self) -> None:
         """Raise ``PartFailed`` if a daemon has ended."""
@@ -93,17 +104,27 @@ class Cluster:
                 log = process.log.read_text(errors="replace")[-2000:]
                 raise PartFailed(f"{process.log} ended with {process.status}:\n{log}")
 
-    def _start(self, log: Path, verb: str, *options: str | Path, tools: Path | None = None) -> None:
+    def _start(
+        self,
+        log: Path,
+        verb: str,
+        *options: str | Path,
+        module: str = "vigil",
+        variables: Mapping[str, str] | None = None,
+    ) -> Running:
         where: tuple[str | Path, ...]
         if isinstance(self._place, Broker):
             where = ("--store", self._place.url)
         else:
             where = ("--store", "kubernetes:", "--kubeconfig", self._place.kubeconfig)
-        command = (sys.executable, "-m", "vigil", verb, *where, "--listen", "127.0.0.1:0", *options)
+        command = (sys.executable, "-m", module, verb, *where, "--listen", "127.0.0.1:0", *options)
         environment = {k: v for k, v in os.environ.items() if not k.startswith("VIGIL_")}
-        if tools is not None:
-            environment["PATH"] = f"{tools}{os.pathsep}{environment.get('PATH', os.defpath)}"
-        self._running.append(Running(command, log, environment))
+        self._running.append(Running(command, log, {**environment, **(variables or {})}))
+        return self._running[-1]
+
+
+def _path() -> str:
+    return os.environ.get("PATH", os.defpath)
 
 
 def _made(directory: Path) -> Path:
