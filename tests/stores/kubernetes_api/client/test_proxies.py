@@ -5,6 +5,8 @@ All cases were given to Go 1.26 with ``golang.org/x/net`` 0.49 too, which agrees
 
 from __future__ import annotations
 
+from time import thread_time
+
 import pytest
 
 from stores.kubernetes_api.client.proxies import proxy_for
@@ -87,3 +89,12 @@ def test_no_proxy(no_proxy: str, direct: list[str], by_proxy: list[str]) -> None
 )
 def test_variables(environment: dict[str, str], server: str, proxy: str | None) -> None:
     assert proxy_for(server, environment) == proxy
+
+
+def test_an_entry_that_no_name_has_is_not_encoded_for_dns() -> None:
+    """It took 10 µs a character, so that a long list in the environment held up each start."""
+    begun = thread_time()
+    assert (
+        proxy_for("https://foo.com", {**PROXY, "NO_PROXY": "中" * 100_000}) == "http://proxy:3128"
+    )
+    assert thread_time() - begun < 0.2
