@@ -72,6 +72,8 @@ class ExtendedClient(aiomqtt.Client):
     def _abandon_connecting(self) -> None:
         if not self._connected.done():
             self._connected.set_exception(aiomqtt.MqttError("given up"))
+            # Where the thread fails to connect, nothing waits for it, and asyncio would log it.
+            self._connected.exception()
 
     def _hang_up(self) -> None:
         if self._client.socket() is not None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
+import socket
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,7 +22,7 @@ from stores.mqtt.connection import BrokerConnection, Received, Subscribed
 from stores.mqtt.limits import LearnedLimits
 from stores.mqtt.settings import Mqtt
 from tests.parts.broker import AGGREGATOR, Broker
-from tests.parts.deadlines import patience, stays, until, until_succeeds
+from tests.parts.deadlines import patience, stays, time_passes, until, until_succeeds
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -300,6 +302,35 @@ async def test_a_connection_that_breaks_while_it_is_left_makes_no_noise(
     await leave_a_broken_one()
     gc.collect()
     assert [one for one in caplog.records if one.name == "asyncio"] == []
+
+
+@pytest.mark.slow
+async def test_a_connection_that_is_abandoned_and_then_refused_makes_no_noise(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with contextlib.ExitStack() as sockets:
+        listener = sockets.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        # A full backlog: the kernel answers the next one only when the port is closed.
+        sockets.enter_context(socket.create_connection(listener.getsockname()))
+        address = parse_address(f"mqtt://127.0.0.1:{listener.getsockname()[1]}")
+
+        async def connect() -> None:
+            learned = LearnedLimits(address)
+            async with client.MqttClient(address, Mqtt(), "one", None, lambda *_: None, learned):
+                raise AssertionError("nothing accepts it")
+
+        connecting = asyncio.create_task(connect())
+        await time_passes(0.3)
+        connecting.cancel()
+        await time_passes(0.1)
+        listener.close()
+        await asyncio.wait({connecting}, timeout=patience(15))
+        assert connecting.cancelled()
+    del connecting
+    gc.collect()
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
 @pytest.mark.slow
