@@ -32,6 +32,7 @@ push a node out of it. Chosen by measurement: ``docs/decisions/009``.
 
 _AROUND_BYTES = 2048
 """Of a document beside its text: names, labels and annotations."""
+# A store with a tiny limit still gets one node in each document.
 _MIN_BYTES = 1024
 
 
@@ -68,6 +69,7 @@ class _Shard:
         self._key = key
         self.texts: dict[str, str] = {}
         self.sizes: dict[str, int] = {}
+        # Braces are one byte more than the commas that ``_size`` counts.
         self.bytes = 1
         self.revision = 0
         self.leaving: dict[str, tuple[int, int]] = {}
@@ -124,6 +126,7 @@ class ShardedDocument:
         What is too large loses its last nodes to others. A document of one node stays as it is.
         """
         self._limit = min(limit, VALUE_LIMIT)
+        # Three quarters where the limit is small: entries must be able to grow.
         self._fill = min(FILL, self._limit * 3 // 4)
         self._full = 0
         changed: set[int] = set()
@@ -136,6 +139,7 @@ class ShardedDocument:
             room = self._limit - 1 - sum(staying.values())
             # The first node stays whatever its size: alone in a document it has nowhere better to
             # go.
+            # The last by name go, so that each replica moves the same nodes.
             for node in sorted(staying, reverse=True)[:-1]:
                 if room >= 0:
                     break
@@ -175,7 +179,9 @@ class ShardedDocument:
             shard = self._shards[index]
             grown = shard.bytes - shard.sizes[node] + size
             # A node that is alone has no better shard, so it may exceed the limit.
+            # Up to the limit, not to FILL: the room between is for faults (decision 9).
             if grown <= self._limit or len(shard.texts) == 1:
+                # Room came free at the front, so the shortcut over full shards is void.
                 if grown < shard.bytes:
                     self._full = 0
                 shard.put(node, text, size)
@@ -193,6 +199,7 @@ class ShardedDocument:
         """Put a node where there is room, and let it leave the document ``index``."""
         target = self._room(node, size, index)
         self._shards[target].put(node, text, size)
+        # It comes back to a shard that it was about to leave: it stays there.
         self._shards[target].leaving.pop(node, None)
         self._home[node] = target
         if index is not None:
@@ -207,12 +214,14 @@ class ShardedDocument:
         """
         # Shards known to be full are skipped: ten thousand new nodes would otherwise look at each
         # of them.
+        # Valid for sizes at least as large as those that found no room.
         begin = self._full if without is None and size >= self._full_for else 0
         index = begin
         while (shard := self._shards.get(index)) is not None:
             # A shard that the node is still leaving may take it back.
             rest = shard.bytes - shard.sizes.get(node, 0)
             # New nodes fill a shard to FILL only, so that those in it can grow and stay.
+            # Back into the shard that it leaves would not make room there.
             if index != without and (rest + size <= self._fill or not shard.texts):
                 break
             index += 1
@@ -227,6 +236,7 @@ class ShardedDocument:
         """Remove a node; return the shards that changed."""
         self._home.pop(node, None)
         self._full = 0
+        # A node that is being moved is in two shards.
         changed = frozenset(i for i, shard in self._shards.items() if node in shard.texts)
         for index in changed:
             self._shards[index].drop(node)
