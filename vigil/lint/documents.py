@@ -13,6 +13,7 @@ DEPTH = 100
 MAX_VALUES = 500_000
 """Of one document, each of which takes some 500 bytes. A List of 4,000 Jobs has as many."""
 
+# Below 4 MiB a List is read as a whole: its nodes take some 500 bytes for each value.
 IN_ONE = 4 << 20
 """So many characters of a List are read as one value."""
 
