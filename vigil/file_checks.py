@@ -68,7 +68,7 @@ _RULES = frozenset({"gracetolerance", "faultfrequency", "faultduration"})
 def read_text(file: Path, source: str) -> str:
     """Return the text of ``file``, or of standard input where that is ``-``.
 
-    In JSON what is no UTF-8 is replaced, as the agent does. Raises ``ConfigurationError``.
+    In JSON what is not valid UTF-8 is replaced, as the agent does. Raises ``ConfigurationError``.
     """
     try:
         content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
@@ -232,7 +232,7 @@ def _read_config_map(
         if isinstance(value, str):
             data[str(key)] = value
         else:
-            message = "is no text; in YAML write the document behind a '|', numbers in quotes"
+            message = "is not text; in YAML write the document behind a '|', numbers in quotes"
             problems.append(Problem(f"data[{key!r}]", message))
     return config_map, data, problems
 
@@ -262,7 +262,7 @@ def _object(text: str, source: str) -> dict[str, Any]:
         problem = Problem("(file)", f"a value is not what its tag names: {error!r}")
         raise ConfigurationError(source, [problem]) from None
     if not isinstance(content, dict):
-        problem = Problem("(file)", "is no ConfigMap: it is not an object")
+        problem = Problem("(file)", "is not a valid ConfigMap: it is not an object")
         raise ConfigurationError(source, [problem])
     return content
 
@@ -295,5 +295,5 @@ def _shown(value: object) -> str:
     return (
         repr(quoted(value))
         if isinstance(value, str)
-        else f"what is no text ({type(value).__name__})"
+        else f"what is not text ({type(value).__name__})"
     )

@@ -22,7 +22,7 @@ _HEAD_END = b"\r\n\r\n"
 _BARE_END = b"\n\n"
 # Not all of 127.0.0.0/8: the other addresses do not count as the host (decision 11).
 _LOOPBACK = frozenset(("127.0.0.1", "::1"))
-_BAD = (b"400 Bad Request", b"this is no HTTP request\n")
+_BAD = (b"400 Bad Request", b"this is not a valid HTTP request\n")
 _TOO_LARGE = (b"431 Request Header Fields Too Large", b"the request is too large\n")
 
 SENT_WITH_ALL = {"X-Content-Type-Options": "nosniff"}
@@ -158,7 +158,7 @@ class HttpConnection(asyncio.Protocol):
             self._refuse(_TOO_LARGE)
 
     def _refuse(self, answer: tuple[bytes, bytes]) -> None:
-        """Answer what is no request, without aiohttp, which would wait for its end.
+        """Answer what is not a request, without aiohttp, which would wait for its end.
 
         The status and the text of ``answer`` repeat nothing of it.
         """

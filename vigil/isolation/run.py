@@ -151,7 +151,8 @@ class _Run:
             where = ", ".join(store.url for store in self._stores.read)
             return f"there is no node {quoted(node)!r}: {where} has no device-info of it"
         if chip_of(chip) is None:
-            return f"{quoted(chip)!r} is no name of a chip of {node}; it has {_listed(found_chip)}"
+            has = _listed(found_chip)
+            return f"{quoted(chip)!r} is not a valid name of a chip of {node}; it has {has}"
         if chip in found_chip.chips or found_chip.separating:
             return None
         types = {name.rpartition("-")[0] for name in found_chip.chips}
@@ -251,7 +252,7 @@ class _Run:
 
 
 async def _consents(plan: str) -> bool:
-    """Return whether the person at the terminal agrees to ``plan``; Ctrl-C is no answer."""
+    """Return whether the person at the terminal agrees to ``plan``; Ctrl-C is raised."""
     print(f"This will {plan}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
     loop, is_answered = asyncio.get_running_loop(), asyncio.Event()
     # A thread that reads would delay the end until Enter is pressed.

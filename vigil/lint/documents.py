@@ -53,11 +53,11 @@ class Unreadable:
 
 @dataclass(slots=True)
 class UnparsedText:
-    """What was read of a text that is no YAML or JSON in places."""
+    """What was read of a text that is not valid YAML or JSON in places."""
 
     unreadable: list[Unreadable] = field(default_factory=list)
     templates: list[int] = field(default_factory=list)
-    """Lines at which a template begins that is no YAML."""
+    """Lines at which a template begins that is not valid YAML."""
     left_out: list[int] = field(default_factory=list)
     """Lines that are not YAML and between documents, or stand for a part that is not shown."""
     no_manifests: list[Unreadable] = field(default_factory=list)

@@ -49,11 +49,11 @@ _HEADER_LENGTH = 2000
 
 
 class NoJson(UnreadableFrom):
-    """The text is no JSON from ``line`` on."""
+    """The text is not valid JSON from ``line`` on."""
 
 
 def read_json(text: str, into: UnparsedText) -> Iterator[ManifestDocument]:
-    """Return the values of ``text``, one after another; what is no JSON goes into ``into``."""
+    """Return the values of ``text``, one by one; what is not valid JSON goes into ``into``."""
     scanner = _Scanner(text, 0)
     try:
         if is_long_list(text):
@@ -158,7 +158,7 @@ class _Scanner:
             return "has a comment, which JSON does not know"
         if rest[0] == '"':
             return "has a text that does not end, or has a control character"
-        return "is no JSON here"
+        return "is not valid JSON here"
 
     def _value(self) -> Node:
         """Return the next value with everything in it."""

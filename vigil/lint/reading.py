@@ -99,13 +99,13 @@ def with_lines(text: str) -> str:
 
 
 def _content(path: str, is_named: bool) -> bytes:
-    # What is no file may never end, or wait for ever. A pipe is read where a shell names it.
+    # What is not a file may never end, or wait for ever. A pipe is read where a shell names it.
     # Non-blocking: to open a pipe without a writer would wait.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode) and not (is_named and stat.S_ISFIFO(mode)):
-            raise ValueError("is no file")
+            raise ValueError("is not a file")
         if stat.S_ISFIFO(mode):
             # A pipe that a shell names (``<(...)``) is read as it comes.
             os.set_blocking(file.fileno(), True)

@@ -128,11 +128,11 @@ class _Walk:
             self.unreadable.append(Unreadable(self._line(node), reason))
 
     def _check_keys(self, node: Any) -> None:
-        """Note keys that are no text, and keys that the mapping has twice."""
+        """Note keys that are not text, and keys that the mapping has twice."""
         first: dict[str, tuple[int, Any]] = {}
         for key, value in node.value:
             if type(key) is not ScalarNode:
-                self.unreadable.append(Unreadable(self._line(key), "has a key that is no text"))
+                self.unreadable.append(Unreadable(self._line(key), "has a key that is not text"))
             elif key.value in first and key.value != _MERGE:
                 line, other = first[key.value]
                 same = type(value) is ScalarNode is type(other) and value.value == other.value
@@ -174,7 +174,7 @@ class _Reader:
     def _members(self, raw: Any, merges: int) -> dict[str, tuple[object, object]]:
         """Return the members of a mapping, and behind its own those of mappings that it merges.
 
-        A key that is no text, which a template has, is not among them.
+        A key that is not text, which a template has, is not among them.
         """
         members = {key.value: (key, value) for key, value in raw.value if type(key) is ScalarNode}
         # A quoted ``<<`` is a key as any other (YAML 1.1, merge type).

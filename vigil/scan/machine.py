@@ -222,7 +222,7 @@ async def check_storage(configuration: AgentConfiguration) -> tuple[Check, ...]:
 
 
 async def _file(client: StorageClient, path: Path, *, any_owner: bool) -> Check:
-    """Read the files as the collector does. A fault in it is no problem of the set-up."""
+    """Read the files as the collector does. A fault in it is not a problem of the set-up."""
     name = f"storage-{client.name.lower()}"
 
     def read() -> Instances | None:
