@@ -45,7 +45,7 @@ class LayeredDict(MutableMapping[str, V]):
 
     def plain(self) -> dict[str, V]:
         """Return it as a ``dict``, which is not to be changed."""
-        # The base itself, without a copy; nobody may change it.
+        # The base itself, without a copy; no caller may change it.
         if not self._changes:
             return self._base
         values = self._base | self._changes

@@ -46,7 +46,7 @@ def _nodes(snapshot: ClusterSnapshot) -> Iterator[NotKnown]:
         return
     on: dict[str, list[SchedulerPod]] = defaultdict(list)
     for pod in snapshot.pods:
-        # Pods that have ended say nothing about the node that they were on.
+        # Pods that have ended show nothing about the node that they were on.
         if pod.node and pod.node not in there and pod.is_live:
             on[pod.node].append(pod)
     for node, pods in sorted(on.items()):

@@ -15,7 +15,7 @@ from contract.documents.update_time import LEAD_SECONDS
 if TYPE_CHECKING:
     from service.clock import Instant
 
-# Readers compare stamps in whole seconds, so one change in a second is what they can tell apart.
+# Readers compare stamps in whole seconds, so one change in a second is what they can distinguish.
 _PACE_MS = 1000
 
 

@@ -257,7 +257,7 @@ class PersistentState:
         self._wake.set()
         try:
             async with self._done:
-                # Also ends when this replica stops to write or the term ended: nobody else would
+                # Also ends when this replica stops to write or the term ended: no other task would
                 # wake the caller.
                 await self._done.wait_for(
                     lambda: (
@@ -454,7 +454,7 @@ class PersistentState:
             await owned.check_owners(self._store)
             ours = Document(owned.namespace, owned.name, {KEY: text}, {STATE_LABEL: name})
             document = owned.with_added(ours)
-            # A broker cannot compare versions, and nobody is elected there (decision 10).
+            # A broker cannot compare versions, and no leader is elected there (decision 10).
             expected = owned.version if self._is_conditional else None
             stored = await self._store.put_shown(document, expected=expected)
             owned.observe(stored)

@@ -76,7 +76,7 @@ class HeartbeatProbe:
         now_ms = self._clock().steady_ms
         answered = [ms for ms in took if ms is not None]
         for node in nodes:
-            # One that was not accepted is enough: with admission in doubt, no node falls silent.
+            # One that was not accepted is enough: with admission uncertain, no node falls silent.
             if len(answered) < len(took):
                 self.results[node] = ProbeResult(None, now_ms)
             else:

@@ -83,5 +83,5 @@ class Identity:
 
 
 def _new_mark() -> str:
-    # 48 bits of chance are enough to tell replicas of one host name apart.
+    # 48 bits of chance are enough to distinguish replicas of one host name.
     return uuid.uuid4().hex[:12]

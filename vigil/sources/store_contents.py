@@ -208,6 +208,7 @@ class _Reading:
         if self._only is None:
             return entries
         prefixes = (DEVICE_INFO_PREFIX, SWITCH_INFO_PREFIX, NODE_INFO_PREFIX)
+        # Keys are compared, not decoded: cluster-info has entries of 10,000 nodes.
         wanted = {prefix + self._only for prefix in prefixes}
         return [(key, text) for key, text in entries if key in wanted]
 
