@@ -181,7 +181,6 @@ class ClusterPublication:
             self._has_copies = True
         outputs = [publisher.outputs.get(name) for publisher in self.publishers]
         # A node leaves its old shard when every store has the new one.
-        # The slowest store decides, and one without the document counts as -1.
         revision = min(-1 if output is None else output.acknowledged for output in outputs)
         if revision >= 0:
             self.wake(self._pipeline.acknowledged(name, revision))

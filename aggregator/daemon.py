@@ -388,7 +388,6 @@ class Aggregator:
         readiness.await_start("waiting for the first list of the nodes' documents")
         await self._listed()
         # A wrong mount must be known before its missing documents are judged.
-        # Marks are looked at by hand once; the task that repeats it begins only after this start.
         await self.lasting.marks.check()
         await self.notifier.seed(self._clock())
         self._step()

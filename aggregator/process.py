@@ -83,7 +83,6 @@ async def _run(configuration: AggregatorConfiguration, plugins: Iterable[Plugin]
             pages,
             configuration.listen,
             configuration.state_dir,
-            # The place is locked by the first process with this state directory (decision 10).
             # Another aggregator in this directory keeps its socket.
             socket_name=SOCKET_NAME if identity.has_place else None,
             limits=ListenerLimits(configuration.pages.max_connections),

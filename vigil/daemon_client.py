@@ -43,7 +43,6 @@ def is_listening(path: Path) -> bool:
     """
     with closing(socket.socket(socket.AF_UNIX)) as asked:
         # A daemon that accepts nothing any more is one as well.
-        # A full backlog of a Unix socket lets ``connect`` wait.
         asked.settimeout(_CONNECT_SECONDS)
         try:
             asked.connect(str(path))

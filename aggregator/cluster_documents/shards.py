@@ -139,7 +139,6 @@ class ShardedDocument:
             room = self._limit - 1 - sum(staying.values())
             # The first node stays whatever its size: alone in a document it has nowhere better to
             # go.
-            # The last by name go, so that each replica moves the same nodes.
             for node in sorted(staying, reverse=True)[:-1]:
                 if room >= 0:
                     break
@@ -179,7 +178,6 @@ class ShardedDocument:
             shard = self._shards[index]
             grown = shard.bytes - shard.sizes[node] + size
             # A node that is alone has no better shard, so it may exceed the limit.
-            # Up to the limit, not to FILL: the room between is for faults (decision 9).
             if grown <= self._limit or len(shard.texts) == 1:
                 # Room came free at the front, so the shortcut over full shards is void.
                 if grown < shard.bytes:
@@ -214,14 +212,12 @@ class ShardedDocument:
         """
         # Shards known to be full are skipped: ten thousand new nodes would otherwise look at each
         # of them.
-        # Valid for sizes at least as large as those that found no room.
         begin = self._full if without is None and size >= self._full_for else 0
         index = begin
         while (shard := self._shards.get(index)) is not None:
             # A shard that the node is still leaving may take it back.
             rest = shard.bytes - shard.sizes.get(node, 0)
             # New nodes fill a shard to FILL only, so that those in it can grow and stay.
-            # Back into the shard that it leaves would not make room there.
             if index != without and (rest + size <= self._fill or not shard.texts):
                 break
             index += 1

@@ -156,8 +156,6 @@ class PersistentState:
         names = tuple(self._plugins)
         results = await asyncio.gather(*(self._found(name, gate, fence=fence) for name in names))
         # All at once, so that the plugins agree with each other.
-        # Before anything is replaced: callers of the old state must not take the new one for
-        # theirs.
         await self._end_term()
         self._documents = {}
         # A store that still has some state lost nothing: its documents are newer than the copies.
@@ -321,7 +319,6 @@ class PersistentState:
                         return
 
         # A bucket that marks the others as complete must not be stored before them.
-        # Two rounds: ``LAST`` buckets go out only after all others have succeeded.
         for is_last in (False, True):
             keys = [key for key in self._dirty if _is_last(key) is is_last]
             await asyncio.gather(*(write(key) for key in keys if not self._must_wait(key)))

@@ -104,7 +104,6 @@ class ReadRepair:
             for watch, documents in zip(source.watches, answer, strict=True):
                 changed = listening[watch]
                 # The watch has shown something newer during the read: that counts, not the answer.
-                # = changed|It stays unconfirmed for this round: its newer document is judged first.
                 moved |= changed & nodes
                 still = {
                     node: document for node, document in documents.items() if node not in changed

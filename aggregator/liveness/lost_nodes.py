@@ -430,7 +430,7 @@ def judge(before: LostNodes, listings: Sequence[HeartbeatListing], now_ms: int) 
     readable = all(listing.problem is None for listing in listings)
     wait_ms = _longest_wait_ms(held, states, len(states) - len(lost))
     if readable and wait_ms is not None and now_ms - changed_at_ms > wait_ms:
-        # dict|LONG_AGO keeps them out of ``lately``: the brake does not take them back once more.
+        # LONG_AGO_MS keeps them out of ``lately``: the brake does not take them back once more.
         return LostNodes(lost | dict.fromkeys(held, LONG_AGO_MS))
     return LostNodes(lost, Brake(held, changed_at_ms))
 

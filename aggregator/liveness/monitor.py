@@ -70,7 +70,6 @@ class HeartbeatProbe:
     async def _probe(self, nodes: list[str]) -> None:
         """Make dry runs for some of ``nodes``: the slowest of them counts for all."""
         # The API server is slow already: a few dry runs show how slow.
-        # By chance, so that one Lease with a problem of its own does not answer for all each time.
         sample = random.sample(nodes, min(_MAX_CONCURRENT, len(nodes)))
         took = await asyncio.gather(*map(self._took_ms, sample))
         now_ms = self._clock().steady_ms

@@ -82,8 +82,6 @@ class EntryTable(Generic[R]):
         for _, entries in sorted(by_index.items()):
             for node, entry in entries.items():
                 # A move that was cut short leaves a node in two documents; the later entry counts.
-                # Two documents cannot be changed by one write (decision 9), so a crash between them
-                # leaves both.
                 if node not in published or published[node].stamp < entry.stamp:
                     published[node] = entry
         # Before the layout is cleared: what is forgotten keeps its stamp for a node that returns.
@@ -95,7 +93,6 @@ class EntryTable(Generic[R]):
             mine = {node: entry.text for node, entry in entries.items() if published[node] is entry}
             self.layout.restore(index, mine)
         # What a follower computed and no leader has published yet is put behind what is published.
-        # Sorted, so that the result does not depend on the order of events.
         for node in sorted(self.entries.keys() - published.keys()):
             self.layout.put(node, self.entries[node].text)
         self.entries |= published
@@ -270,8 +267,6 @@ class EntryTable(Generic[R]):
         for node, drop_at_ms in tuple(self.healing.items()):
             # Its healthy entry is not published yet, and readers would keep the faulty one for
             # ever.
-            # Readers keep the last entry of a node that disappears, so the healthy one has to be
-            # seen first.
             if node in self._waiting or node in self.unconfirmed:
                 continue
             if drop_at_ms is None:

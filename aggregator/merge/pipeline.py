@@ -234,7 +234,7 @@ class Pipeline:
 
     def set_lost(self, nodes: frozenset[str]) -> None:
         """Publish these nodes, and no others, as lost."""
-        # = nodes ^|The symmetric difference: nodes that fell silent and nodes that are back.
+        # The symmetric difference: nodes that fell silent and nodes that are back.
         self._dirty |= nodes ^ self.lost
         self.processing.lost = nodes
 
@@ -250,7 +250,6 @@ class Pipeline:
     def step(self, now: Instant) -> frozenset[str]:
         """Bring the documents up to date; return the names of those that changed."""
         # First: it marks nodes that are judged below.
-        # Nodes that only an earlier run published can be judged now that every store was listed.
         fresh = self._settle()
         self._dirty |= self.processing.advance(now)
         changed: set[str] = set()

@@ -155,7 +155,6 @@ class MissedWrites:
         if number >= 0:
             return has is not None and has >= number
         # A document that came after its deletion is later than the heartbeat.
-        # A negative number is a deletion by the agent (decision 17).
         return not documents.has(claim.node) or (has is not None and has > -number)
 
     async def run(self) -> NoReturn:

@@ -323,7 +323,7 @@ class ProcessorEngine:
             self.windows.add(self._new)
             self.state.changed |= {occurrence.node for occurrence in self._new}
             self._new.clear()
-        # = self.windows.set_back|A clock that was set back would keep faults waiting for as long as
+        # A clock that was set back would keep faults waiting for as long as
         # it was ahead.
         self.state.changed |= self.windows.set_back(now.wall_ms)
         self.separation.set_back(now.wall_ms)
@@ -403,7 +403,7 @@ class ProcessorEngine:
         # They are of our own computation and are made again by the next step.
         for book in (self.hidden, self.hidden_events, self._due):
             book.clear()
-        # = self.nodes|Twice, before and after: nodes that only the old state had are shown
+        # Twice, before and after: nodes that only the old state had are shown
         # otherwise now, too.
         self._again |= self.nodes | self.separation.chips.keys()
         problems = self.state.restore_texts(texts, now.wall_ms)

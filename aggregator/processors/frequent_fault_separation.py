@@ -371,7 +371,6 @@ class FaultWindows:
                 self.lost_total += 1
                 continue
             # A fault that changes its level counts again, at the time at which it came.
-            # Sorted by time: ``_judged_queue`` looks at the first one only.
             insort(self._jobs.setdefault(occurrence.job, []), occurrence)
             self._size += 1
             self._latest_ms = max(self._latest_ms, occurrence.at_ms)

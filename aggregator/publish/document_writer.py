@@ -144,8 +144,6 @@ class DocumentWriter(Generic[W]):
         output, backoff = self.output, Backoff()
         while True:
             # Before the value is read: a change during the write must start another round.
-            # First the event, then the value: in the other order a change between the two would be
-            # lost.
             self.wake.clear()
             value = self._desired.value()
             # The garbage collector deletes a document whose owners are all gone.
@@ -213,7 +211,6 @@ class DocumentWriter(Generic[W]):
             await asyncio.sleep(max(window, self._pause_seconds))
         # The first refusal is repeated at once with the version that was just read; a row of them
         # is a quarrel.
-        # So a foreign write costs one extra request, and a second writer no busy loop.
         elif self._refused_in_a_row != 1:
             await asyncio.sleep(backoff.next_seconds())
 
@@ -264,8 +261,6 @@ class DocumentWriter(Generic[W]):
             with self._context.stalls.busy(f"touch {output.name} in {self._store.url}"):
                 # A touch that arrives late, or a second attempt, is needed no more. One that fences
                 # an earlier leader off must be made, whatever there is.
-                # ``None`` demands nothing: the fence has to replace even what arrives in this
-                # moment.
                 expected = output.version if self._is_conditional and output.fenced else None
                 touch = self._store.touch(output.namespace, output.name, expected=expected)
                 if output.fenced:

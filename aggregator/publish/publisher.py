@@ -226,7 +226,6 @@ class StorePublisher:
         if name in self._writings:
             self._writings[name].wake.set()
         # While this replica leads, its writer compares the document itself.
-        # A follower takes each document of the leader as the predecessor of its own.
         elif follows and not self._leads and isinstance(shown, Document):
             self._documents.on_followed(self, shown)
 

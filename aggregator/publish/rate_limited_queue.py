@@ -56,8 +56,6 @@ class RateLimitedQueue:
     def __init__(self, writes_per_second: int) -> None:
         burst = max(1, writes_per_second // _BURST_SHARE)
         # Nowhere do more than ``writes_per_second`` fit into a second.
-        # burst + (rate - burst + 1) is one more than the rate; the last of them comes only when the
-        # second is over.
         self._bucket = TokenBucket(burst, writes_per_second - burst + 1)
         # Touches and state leave this many tokens for the next change.
         self._patient = 1 + burst // _KEPT_FREE_SHARE

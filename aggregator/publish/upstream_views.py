@@ -140,7 +140,6 @@ class UpstreamViews:
 
     def __init__(self, context: WriterContext, inputs: Iterable[Selection]) -> None:
         # Readers of views wait for no touch, and what fails of them keeps nothing else back.
-        # A copy with its own failures: a refused view must not make the aggregator unready.
         self._context = replace(context, touch_period_seconds=None, failing=FailingRequests())
         self._inputs = tuple(inputs)
         self._writers: dict[_Key, _ViewWriter] = {}

@@ -106,7 +106,6 @@ class Listener:
         self._opening.discard(task)
         if not task.cancelled():
             # One that is gone already is of no interest.
-            # Asked for, because asyncio logs each exception that was not retrieved.
             task.exception()
 
     def _pause(self, reason: str) -> None:

@@ -98,7 +98,6 @@ def read_yaml(text: str, into: UnparsedText, offset: int = 0) -> Iterator[Manife
         yield from _items(text, dump.end(), into, offset)
         return
     # YAML ends lines with them, editors do not.
-    # One character for one: offsets and lines stay.
     text = _LINE_ENDS.sub(" ", text)
     text, rest = _without_ends(text, into, offset)
     last = -1
