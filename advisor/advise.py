@@ -66,9 +66,11 @@ class Advisor:
         self, snapshot: ClusterSnapshot, state: SchedulerState, options: AdvisorOptions
     ) -> tuple[AdviceReport, SchedulerState]:
         """Return what happens in the session of ``snapshot``, and the state after it."""
+        # Once for both profiles: what objects changed does not depend on the profile.
         self._index.update(snapshot)
         course = self._courses.get(options.profile)
         if course is None or not course.can_follow(self._index, snapshot, state, options):
+            # A new course computes the whole session; its result is the same (decision 31).
             course = self._courses[options.profile] = _Course(self._index, options)
         return course.session(snapshot, state, self._documents)
 
@@ -94,6 +96,8 @@ class _Course:
         self._job_findings: dict[str, tuple[Finding, ...]] = {}
         self._placer = Placer(options)
         self._waiting = WaitingJobs()
+        # Numbers of snapshots begin at 1 (``SnapshotIndex``), so the first session is never taken
+        # for a known one.
         self._serial = 0
         self._now = 0
         self._before = SchedulerState()
@@ -122,10 +126,14 @@ class _Course:
         return (
             options == self._options
             and self._after is not None
+            # The same snapshot once more, as for a preview, or the next one; older changes are
+            # lost.
             and self._serial in (index.serial - 1, index.serial)
+            # By identity: to compare states of 10,000 nodes would cost as much as a session.
             and (state is self._after or state is self._before)
             and not snapshot.first_session
             and not self._was_first
+            # With a clock that went back, deadlines that are over would hold again (decision 31).
             and snapshot.now_ms // 1000 >= self._now
         )
 
@@ -137,6 +145,7 @@ class _Course:
         given = state
         if snapshot.first_session:
             state = _started(state, options)
+        # The order from here on is that of the plugin: documents, nodes, jobs (decision 27).
         cache = ClusterCache(state, options, documents)
         cache.read(_in_order(snapshot))
         documents.keep(snapshot.configmaps)
@@ -159,11 +168,13 @@ class _Course:
             self._judged(snapshot, state, is_new=is_new),
         )
         rescheduling.update(keys.union(*(_jobs_on(index, name) for pod in aged for name in pod)))
+        # The plugin crashes on an empty DeviceInfoCfg, so nothing is decided in this session.
         if not cache.crashed_by:
             rescheduling.run()
         memories, named = _with_links(nodes, rescheduling.link_down, now, options)
         decisions = tuple(rescheduling.decisions[key] for key in sorted(rescheduling.decisions))
         leaving = frozenset(pod.uid for decision in decisions for pod in decision.pods)
+        # After the deletions: a session places pods on what is free then.
         self._placer.update(
             index.names,
             nodes.views,
@@ -176,6 +187,7 @@ class _Course:
         self._waiting.update(index.jobs, keys, nodes.views, changed, self._placer)
         self._reports.update(index.names, nodes.views, nodes.looked_at, cache, now)
         self._ghosts.update(cache)
+        # Only then does room come free that replacements may need.
         if leaving:
             pool = FreeRoom(nodes.views, self._placer)
             decisions = with_replacements(decisions, index.jobs, pool)
@@ -224,6 +236,8 @@ class _Course:
             judged=rescheduling.judged,
             session_at=now,
         )
+        # Links that were named change what is kept of these nodes, so the next session looks at
+        # them.
         self._named = frozenset(named)
         self._serial, self._now = index.serial, now
         self._before, self._after = given, after
@@ -241,6 +255,7 @@ class _Course:
             judged_pods.difference_update(pod.uid for pod in snapshot.pods)
             self._gone = frozenset(judged_pods)
         else:
+            # Once gone, always gone: a pod that is made anew has another uid.
             self._gone = judged_pods & (
                 self._gone | self._index.changes.gone if is_new else self._gone
             )
@@ -256,6 +271,7 @@ class _Course:
         """Return the jobs that may be others, and those with pods on nodes that are."""
         index = self._index
         if self._after is None:
+            # Also jobs that only the state has: their retries and caches have to end.
             return {*index.jobs, *state.jobs, *state.retries}
         keys = set(index.changes.jobs) if is_new else set()
         for name in changed:
@@ -296,6 +312,7 @@ def _in_order(snapshot: ClusterSnapshot) -> Sequence[StoredConfigMap]:
 
     Source: docs/spec/consumers.md#1.4.
     """
+    # Later events come in the order of their writes, which a dump cannot show.
     if not snapshot.first_session:
         return snapshot.configmaps
     return sorted(snapshot.configmaps, key=lambda decision: (decision.namespace, decision.name))

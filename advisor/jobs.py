@@ -59,6 +59,7 @@ class SchedulerJob:
         """Labels of the PodGroup and all pods; those that differ are joined (consumers#2.1)."""
         labels = {}
         for key in _MERGED_LABELS:
+            # Only these labels: merging all labels of all pods would cost most of a session.
             value = merged_label(self.group.labels.get(key), (p.labels.get(key) for p in self.pods))
             if value is not None:
                 labels[key] = value
@@ -70,6 +71,7 @@ class SchedulerJob:
         of_group = dict(self.group.annotations)
         if self.pods:
             for key in scheduling.POD_TO_JOB_ANNOTATIONS:
+                # The PodGroup's own value counts before the pod's (consumers#2.1).
                 if key not in of_group and key in self.pods[0].annotations:
                     of_group[key] = self.pods[0].annotations[key]
         return of_group
@@ -91,6 +93,7 @@ class SchedulerJob:
         values = {self.group.labels.get(scheduling.FAULT_SCHEDULING)}
         values.update(pod.labels.get(scheduling.FAULT_SCHEDULING) for pod in self.pods)
         values.discard(None)
+        # One unsupported value makes the joined text unsupported for the plugin, too (R23).
         off = scheduling.FAULT_SCHEDULING_OFF
         if not values or values - set(scheduling.FAULT_SCHEDULING_VALUES) or off in values:
             return off
@@ -110,6 +113,7 @@ class SchedulerJob:
     @property
     def retry_times(self) -> int:
         """``fault-retry-times``; 0 where it is absent or no integer (consumers#2.2)."""
+        # As Go's ``strconv.Atoi``: Python's ``int`` also accepts blanks and underscores.
         return go_integer(self.labels.get(scheduling.FAULT_RETRY_TIMES, "")) or 0
 
     @property
@@ -154,6 +158,7 @@ class SchedulerJob:
         if text is None:
             return self.group.min_member if self._replicas is None else self._replicas
         number = go_integer(text)
+        # The annotation counts only for a PodGroup with ``minMember`` 1 (consumers#2.1).
         if self.group.min_member == 1 and number is not None:
             return number
         return self.group.min_member
@@ -200,8 +205,10 @@ class SchedulerJob:
             *(parsed.get(f"level{n}") or 0 for n in range(1, len(pairs) + 1)),
             self.npu_tasks,
         ]
+        # A level that is missing, given twice or not a number leaves no tree at all.
         if len(parsed) != len(pairs) or min(sizes) < 1:
             return ()
+        # Blocks are divided evenly, so each size has to divide the next one.
         divides = all(large % small == 0 for small, large in pairwise(sizes))
         return tuple(sizes) if divides else ()
 
@@ -213,6 +220,7 @@ class SchedulerJob:
         """
         ranks = {pod.uid: known_rank(pod) for pod in self.pods}
         taken = set(ranks.values())
+        # As many numbers as pods and taken ranks: that is enough for each pod to get a free one.
         free = (str(n) for n in range(len(self.pods) + len(taken)) if str(n) not in taken)
         return {uid: rank or next(free) for uid, rank in ranks.items()}
 
@@ -228,6 +236,7 @@ def merged_label(own: str | None, others: Iterable[str | None]) -> str | None:
             continue
         if joined is None:
             joined = value
+        # The plugin compares without regard to case, and keeps the text that came first.
         elif value.casefold() not in joined.casefold().split(JOINT):
             joined = f"{joined}{JOINT}{value}"
     return joined
@@ -238,6 +247,7 @@ def known_rank(pod: SchedulerPod) -> str:
     rank = pod.annotations.get(scheduling.RANK_INDEX, "")
     if rank:
         return rank
+    # The ordinal in the name of a StatefulSet's pod is its index (Kubernetes API contract).
     if pod.owner is not None and pod.owner.kind == "StatefulSet":
         return pod.name.rpartition("-")[2]
     return pod.task_index
@@ -271,6 +281,7 @@ def used_cards(pod: SchedulerPod) -> tuple[str, ...]:
 def _physical(name: str) -> str:
     """Return the card of a virtual one: ``Ascend910-2c-100-1`` is on ``Ascend910-1``."""
     parts = name.split("-")
+    # Card names have two parts; a virtual one has its size and number between them.
     return f"{parts[0]}-{parts[-1]}" if len(parts) > 2 else name
 
 
@@ -278,6 +289,7 @@ def replicas_of(
     group: PodGroup, members: Sequence[SchedulerPod], sizes: Mapping[tuple[str, str], ReplicaSet]
 ) -> int | None:
     """Return the size of the ReplicaSet that owns a job; ``None`` where none is known to."""
+    # The first pod alone, as pods of one job have one owner.
     for owner in (group.owner, *(pod.owner for pod in members[:1])):
         if owner is not None and owner.kind == "ReplicaSet":
             replica_set = sizes.get((group.namespace, owner.name))

@@ -8,6 +8,7 @@ from typing import Final, TypeVar, cast, overload
 V = TypeVar("V")
 D = TypeVar("D")
 
+# Copying 256 changes is cheap beside copying 10,000 nodes (decision 31).
 _MAX_CHANGES = 256
 """Beside a base; a copy of one with more has a base of its own."""
 
@@ -35,6 +36,7 @@ class LayeredDict(MutableMapping[str, V]):
 
     def copy(self) -> LayeredDict[V]:
         """Return a dictionary that can be changed independently."""
+        # The changes become a new base, which later copies share again.
         if len(self._changes) > _MAX_CHANGES:
             return LayeredDict(self.plain())
         copy = LayeredDict(self._base)
@@ -43,9 +45,11 @@ class LayeredDict(MutableMapping[str, V]):
 
     def plain(self) -> dict[str, V]:
         """Return it as a ``dict``, which is not to be changed."""
+        # The base itself, without a copy; no caller may change it.
         if not self._changes:
             return self._base
         values = self._base | self._changes
+        # Listed first: a dictionary must not change while it is iterated over.
         for key in [key for key, value in self._changes.items() if value is _GONE]:
             del values[key]
         return cast("dict[str, V]", values)
@@ -66,6 +70,7 @@ class LayeredDict(MutableMapping[str, V]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, LayeredDict):
+            # Copies of one base differ in few keys, so most comparisons end here.
             if self._base is other._base and self._changes == other._changes:
                 return True
             other = other.plain()
@@ -80,6 +85,7 @@ class LayeredDict(MutableMapping[str, V]):
     def get(self, key: str, /, default: V | D | None = None) -> V | D | None:
         """Behave as the method of ``dict``."""
         value = self._changes.get(key)
+        # No value is ``None`` (see the class), so this means that nothing was changed.
         if value is None:
             return self._base.get(key, default)
         return default if isinstance(value, _Gone) else value
@@ -114,6 +120,7 @@ class LayeredDict(MutableMapping[str, V]):
     def __delitem__(self, key: str) -> None:
         if key not in self:
             raise KeyError(key)
+        # A key of the shared base cannot be deleted, only marked.
         if key in self._base:
             self._changes[key] = _GONE
         else:
@@ -146,4 +153,5 @@ def as_dict(value: object) -> object:
     """Return what ``msgspec`` encodes for a ``LayeredDict``: an ``enc_hook``."""
     if isinstance(value, LayeredDict):
         return value.plain()
+    # What msgspec expects of an ``enc_hook`` for a type that it does not know.
     raise NotImplementedError(f"{type(value).__name__} has no form in JSON")

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# A broker names its limit with each CONNACK, or it is found out by breaks (decision 19): no event
+# reports either.
 _CHECK_LIMIT_SECONDS = 1.0
 """Period of checks of what stores accept."""
 
@@ -125,6 +127,8 @@ class ClusterPublication:
     def restore_copies(self, kept: Mapping[str, LastKnownStore]) -> None:
         """Restore what an earlier run published in the first store, if that may have lost it."""
         first = self.publishers[0].store
+        # etcd loses nothing that was acknowledged, so copies of an API server's documents are not
+        # used.
         if not first.absence_is_deletion and first.url in kept:
             documents = tuple(kept[first.url].documents.values())
             self.takeover.persistent_state.restore_copies(documents)
@@ -142,6 +146,8 @@ class ClusterPublication:
     async def restore_cluster(self) -> None:
         """Restore what an earlier run published, and the plugins; wait for the store."""
         documents = await self.publishers[0].documents()
+        # The first store is the one whose versions and stamps are continued; the others get the
+        # same texts.
         there = {document.name for document in documents}
         # What the store still has is newer than the copy.
         lost = (document for document in self._copies if document.name not in there)
@@ -168,6 +174,7 @@ class ClusterPublication:
 
     def on_acknowledged(self, publisher: StorePublisher, name: str) -> None:
         """See ``ClusterDocuments``. What every store has need not be compared any more."""
+        # The copy is for a store that may come back empty; an API server needs none (decision 21).
         if publisher is self.publishers[0] and not publisher.store.absence_is_deletion:
             document = publisher.outputs[name].document(self._pipeline.value(name))
             self._last_known.record(publisher.store.url, CLUSTER_NAMESPACE, name, document)
@@ -186,12 +193,17 @@ class ClusterPublication:
 
     def on_followed(self, publisher: StorePublisher, document: Document) -> None:
         """See ``ClusterDocuments``."""
+        # Entries are computed from one predecessor. Of two stores the versions could not be joined.
         if publisher is not self.publishers[0]:
             return
         now = self._clock()
         leads = self.takeover.leads
+        # Restoring them after a takeover would put our older documents over those of the other
+        # leader.
         if not leads:
             self._drop_copies()
+        # A leader that meets a foreign entry cannot know whether its writer knew more (decision
+        # 10), so it reads first.
         changes = self._pipeline.follow(document, now, unconfirm=leads)
         self._notifier.observe_published(*changes, now)
         self._read_repair.wake()
@@ -211,6 +223,7 @@ class ClusterPublication:
         """Remove the copies in the state directory: another leader writes newer documents."""
         if self._has_copies:
             self._has_copies = False
+            # Once for each change of leader, not with each of its writes.
             self.takeover.persistent_state.drop_copies()
             url = self.publishers[0].store.url
             for name in self._pipeline.documents:
@@ -219,6 +232,7 @@ class ClusterPublication:
     def _inherit(self, lost: frozenset[str]) -> None:
         """Take over which nodes another leader has published as lost."""
         self._monitor.inherit(lost)
+        # The monitor keeps the nodes even where publishing is off: pages show them.
         if self._publishes_lost:
             self._pipeline.set_lost(frozenset(self._monitor.lost_nodes.lost))
 
@@ -248,6 +262,8 @@ class ClusterPublication:
         if limit == self._limit:
             return
         if limit < VALUE_LIMIT:
+            # Node entries are all in one document, which cannot be split (clusterd#0, item 8;
+            # decision 9).
             _log.warning(
                 "a store takes at most %d bytes per document. Cluster documents have at most %d: "
                 "there are more of them, and %s may lack healthy nodes",

@@ -60,6 +60,7 @@ _DELETED_AFTER_MS = 2000
 that an operator made immutable, and no reader may see the node healthy meanwhile.
 """
 
+# Three times the 10 s after which a read is given up (decision 15).
 _FIRST_LIST_SECONDS = 30.0
 """Longest wait of the first publication for stores that are away, once one store was listed."""
 
@@ -160,6 +161,7 @@ class Aggregator:
             clock,
             self.stalls,
             judge=self._judge,
+            # A lambda, since the publication gets this host as an argument and is made after it.
             on_event=lambda *event: self.publication.takeover.seen(*event),
         )
         self.publication = ClusterPublication(
@@ -212,6 +214,8 @@ class Aggregator:
             # Its last commit may take seconds; another replica leads meanwhile.
             lasting.create_task(self.notifier.history.run(), name="history")
             last_known = self.lasting.last_known
+            # In a thread: SQLite reads from a disk that may hang, and ``/healthz`` must answer
+            # meanwhile.
             kept = await asyncio.to_thread(last_known.load)
             self.pipeline.note_complete(self.lasting.restore_stores(kept, self.heartbeat_monitor))
             self.publication.restore_copies(kept)
@@ -219,6 +223,8 @@ class Aggregator:
             try:
                 await self._run()
             finally:
+                # In ``finally``: after an error or a signal a Lease that is kept would stop other
+                # replicas for its whole duration.
                 await self.publication.takeover.give_up()
         raise AssertionError("the tasks never end")
 
@@ -240,6 +246,7 @@ class Aggregator:
 
     def _read_stores(self, tasks: asyncio.TaskGroup) -> None:
         """Read everything that plugins do not read, in tasks of the group."""
+        # One task for each watch, so that a store that hangs delays no other one.
         for number, (url, store) in enumerate(self.stores.items()):
             for watch in self.pipeline.sources[number].watches:
                 log = self.notifier.log
@@ -284,16 +291,20 @@ class Aggregator:
     def _apply_read(self, number: int, kind: str, documents: Mapping[str, Document | None]) -> None:
         """Apply documents of nodes that were read by name in the store with this number."""
         now = self._clock()
+        # The kind is of a node's document, or else of messages with public faults.
         for watch in self.pipeline.sources[number].watches:
             if watch.document == kind:
                 self.pipeline.read(watch, documents, now)
                 return
         for document in documents.values():
             if document is not None:
+                # A message that is missing ends no fault (clusterd#4.1), so only documents that
+                # exist are applied.
                 event = Changed(document)
                 self._judge(self.public_faults.observe(number, MESSAGES, event, now))
 
     def _listed_nodes(self, nodes: frozenset[str] | None) -> None:
+        # ``None`` stands for the first list: with it the use of chips of every node is known.
         moved = self.pipeline.nodes | self.cluster_state.places if nodes is None else nodes
         self._moved |= moved
         self.pipeline.judge_again(moved)
@@ -329,6 +340,7 @@ class Aggregator:
         pipeline, because a chain reads what they have decided.
         """
         now = self._clock()
+        # Swapped before anything runs, so that what arrives later belongs to the next step.
         moved, self._moved = self._moved, set()
         # First, so that a node whose document went is judged in this step.
         self.pipeline.forget_deleted(now)
@@ -354,7 +366,10 @@ class Aggregator:
         while True:
             # Before the step: what comes during it must start another one.
             self._wake.clear()
+            # A step does not wait, so the watchdog times the computation alone.
             with self.stalls.busy("merge"):
+                # Writers are only woken here. They write in tasks of their own, so a slow store
+                # delays no step.
                 self.publication.wake(self._step())
                 views_due_ms = takeover.collect(self._clock())
             due_ms = earliest(
@@ -381,11 +396,14 @@ class Aggregator:
 
     async def _listed(self) -> None:
         """Wait until every store was listed; after 30 s one is enough."""
+        # By the steady clock: a clock that is set during the start must not end the wait.
         deadline_ms = self._clock().steady_ms + int(_FIRST_LIST_SECONDS * 1000)
         while True:
             self._wake.clear()
             listed = [
                 source.listed
+                # An error is an answer, too: without the right to list pods the aggregator still
+                # publishes.
                 and self.cluster_state.answered(number)
                 and self.plugins.is_answered(number)
                 for number, source in enumerate(self.pipeline.sources)
@@ -398,4 +416,5 @@ class Aggregator:
         """Wait until woken, or until this steady time."""
         # One millisecond more: a wait may end that much early, and the step would find nothing due.
         seconds = None if until_ms is None else (until_ms - self._clock().steady_ms + 1) / 1000
+        # ``max``: a due time that has passed already must not become a negative timeout.
         await wait_for_event(self._wake, None if seconds is None else max(0.0, seconds))

@@ -50,6 +50,8 @@ class PluginHost:
         self._stalls = stalls
         self._judge = judge
         self._on_event = on_event
+        # Number of the store, index of the plugin and selection: two plugins may read the same
+        # documents.
         self._waits: set[tuple[int, int, Selection]] = set()
 
     @property
@@ -86,23 +88,27 @@ class PluginHost:
         reader = self.readers[index]
         place = f"{named(selection)} of {store.url}"
         trouble = OngoingFailure(_log, "%s cannot be read: %s", "%s can be read again", place)
+        # Absence from a list is a deletion on an API server only (decision 21).
         lasting = None if store.absence_is_deletion else LastingDocuments()
         async for event in followed(partial(store.watch, selection)):
             if isinstance(event, Interrupted):
                 trouble.begin(event.reason)
             elif isinstance(event, DocumentsListed):
                 trouble.end()
+            # Only while an event is applied: a watch without events is quiet, not stalled.
             with self._stalls.busy(f"read {store.url}"):
                 news = event if lasting is None else lasting.news(event)
                 nodes = frozenset[str]()
                 if news is not None:
                     nodes = reader.observe(number, selection, news, self._clock())
+                # Also after an error: the first publication waits for an answer, not for success.
                 self._waits.discard((number, index, selection))
                 self._judge(nodes)
                 self._on_event(store.url, selection, event)
 
     def step(self, now: Instant) -> frozenset[str]:
         """Do what is due; return nodes to be judged again."""
+        # No short circuit: each plugin has timers of its own, so each one steps.
         return frozenset().union(*(plugin.step(now) for plugin in self.timed))
 
     def next_due_ms(self) -> int | None:
@@ -139,6 +145,7 @@ class LastingDocuments:
                 return DocumentsListed(tuple(self._known.values()))
             case Changed(document):
                 self._known[document.namespace, document.name] = document
+            # What a list lacks was not deleted; only an explicit deletion ends a document here.
             case Deleted(_, _, by_list=True):
                 return None
             case Deleted(namespace, name):

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# A clean end of connections is a courtesy: systemd and kubelet send SIGKILL if the process does not
+# end.
 _CLOSE_SECONDS = 2.0
 
 
@@ -39,12 +41,15 @@ def run(configuration: AggregatorConfiguration, plugins: Iterable[Plugin] = ()) 
     try:
         asyncio.run(_run(configuration, plugins))
     finally:
+        # Lines are written by a thread, which ends with the process.
         flush_log()
 
 
 async def _run(configuration: AggregatorConfiguration, plugins: Iterable[Plugin] = ()) -> None:
     from stores.address import open_store
 
+    # A ``dict`` keeps the order; a store that is read and written gets one client, and so one pool
+    # of connections.
     urls = dict.fromkeys((*configuration.read_urls, *configuration.publish_urls))
     stores = {
         url: open_store(
@@ -86,6 +91,7 @@ async def _run(configuration: AggregatorConfiguration, plugins: Iterable[Plugin]
             await until_stopped(aggregator.run())
             _log.info("received a signal, stopping")
     finally:
+        # A store that does not answer must not keep the process from its end.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 for store in stores.values():

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from service.watchdog import Watchdog
     from stores.base import Beat, Document, Store
 
+# Half a second less than the 5 s of the sender, for the way back.
 _ANSWER_TIMEOUT_MS = 4500
 _MIN_STORE_TIMEOUT_MS = 500
 """A sender of public faults waits 5 s for the answer; at least so much of it is left for the store.
@@ -70,6 +71,7 @@ def heartbeats(
     ``on_lost`` receives the nodes that are lost, ``on_listing`` the heartbeats of each listing;
     ``wake`` is called when there is state to store.
     """
+    # Only an API server has Nodes, on which releases of 2021 wrote their heartbeats (decision 8).
     old = {
         source.url: LegacyHeartbeatWatch(
             source.url,
@@ -158,6 +160,7 @@ def job_parts(
 ) -> JobParts:
     """Return what has to do with jobs; ``stores`` are those that are read."""
 
+    # A function: sources are listed later than this is made.
     def is_read() -> bool:
         return all(source.listed for source in pipeline.sources)
 
@@ -182,7 +185,10 @@ def job_parts(
 
 def event_stream(configuration: AggregatorConfiguration, clock: Clock) -> Stream:
     """Return the stream of server-sent events. It never takes the places that other pages need."""
+    # At most half of the connections: streams stay open, and scrapes and probes must still be
+    # served.
     places = min(PLACES, configuration.pages.max_connections // 2)
+    # The start time is the prefix of the ids, so an id of an earlier run is recognised as too old.
     return Stream(f"{clock().wall_ms:x}", places)
 
 
@@ -218,12 +224,14 @@ async def durable_answer(
     where the faults are not stored in time: the sender may repeat the message, which changes
     nothing twice.
     """
+    # Counted from the arrival, because the sender's 5 s began before.
     end_ms = clock().steady_ms + _ANSWER_TIMEOUT_MS
     try:
         answer = await faults.apply_when_ready(message, clock)
     finally:
         # Also if the sender went away: until the next message no other call pops these nodes.
         judge(faults.pop_changed_nodes())
+    # Nothing was applied, so there is nothing to be stored first.
     if answer.code == INVALID:
         return answer
     left_ms = max(_MIN_STORE_TIMEOUT_MS, end_ms - clock().steady_ms)

@@ -80,6 +80,7 @@ _WARM_UP = 3
 _SHOWN = 20
 _GOAL_SECONDS = {"agent": 0.060, "aggregator": 0.150}
 _GOAL_MIB, _GOAL_LINES, _GOAL_RATIO, _GOAL_ANSWER_SECONDS = 8.0, 10, 2.0, 1.0
+# Set in the child before it loads anything: the daemon raises the soft limit by itself.
 _LIMITED = (
     "import os, resource, sys; limit = int(sys.argv[1]); "
     "resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)); "
@@ -121,6 +122,7 @@ class Subject:
             self._emulator = Emulator(directory / "emulator")
             own = ["--node-name", _NODE, "--driver-root", str(directory / "driver")]
             own.append("--trust-driver")
+        # Settings of the caller's shell must not reach the daemon.
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("VIGIL_", "KUBE"))}
         verb = ("-m", "vigil", daemon, *own, *store, "--listen", "127.0.0.1:0")
         self.running = Running(
@@ -135,6 +137,7 @@ class Subject:
         await asyncio.to_thread(
             self.running.wait_until, (self._state_dir / LISTEN_NAME).exists, _UP_SECONDS
         )
+        # After the start, so that its work is in no figure.
         await asyncio.sleep(_SETTLE_SECONDS)
 
     @property
@@ -176,6 +179,7 @@ class Subject:
     def beat_at(self) -> float | None:
         """Return when the heartbeat was written last; ``None`` where there is none."""
         with contextlib.suppress(FileNotFoundError):
+            # The file's own time: it is the write, not the moment of the look.
             return (self._root / "beats" / f"{_NODE}.json").stat().st_mtime
         return None
 
@@ -185,6 +189,7 @@ class Subject:
         for one in (self.running.pid, *self._children()):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 rollup = Path(f"/proc/{one}/smaps_rollup").read_text()
+                # Proportional: pages that daemon and driver process share are counted once.
                 total_kb += int(rollup.partition("\nPss:")[2].split(maxsplit=1)[0])
         return total_kb / 1024
 
@@ -194,6 +199,7 @@ class Subject:
         program, found = daemon.cmdline(), []
         for child in daemon.children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
+                # Between fork and exec a child still has the memory of its parent.
                 if child.cmdline() != program:
                     found.append(child.pid)
         return found
@@ -224,6 +230,7 @@ async def ask(place: tuple[str, int], address: str, path: str) -> float:
             if not answer.startswith((b"HTTP/1.1 200", b"HTTP/1.1 503")):
                 raise ConnectionError(f"{path} answered {answer[:20]!r}")
         finally:
+            # Aborted: a client that closes in order would leave thousands of ports in TIME_WAIT.
             writer.transport.abort()
     return time.perf_counter() - begun
 
@@ -236,6 +243,7 @@ class Measurement:
         self._shown = asyncio.Queue[tuple[bool, float]]()
         self._state = False
         self._new_addresses = (
+            # Each scrape has another address: the limits count by address (decision 11).
             f"127.{a}.{b}.{c}"
             for a, b, c in itertools.product(range(1, 255), range(256), range(1, 255))
         )
@@ -249,6 +257,7 @@ class Measurement:
     async def change(self) -> float | None:
         """Begin or end the fault; the seconds until that is shown, ``None`` if it never is."""
         self._state = not self._state
+        # What came late belongs to the change before.
         while not self._shown.empty():
             self._shown.get_nowait()
         begun = time.perf_counter()
@@ -271,6 +280,7 @@ class Measurement:
             tasks.create_task(self._asks(found.probes, found, until, own=True))
             tasks.create_task(self._asks(found.scrapes, found, until, own=False))
             tasks.create_task(self._memory(found, until))
+        # A daemon that ended would look quick in everything else.
         if self._subject.running.status is not None:
             raise PartFailed(f"the daemon ended with {self._subject.running.status}")
         found.logged += self._subject.logged()[lines:]
@@ -316,6 +326,7 @@ async def flooded(subject: Subject, arguments: argparse.Namespace) -> AsyncItera
     """Keep unfinished requests open; what the clients count is in the list afterwards."""
     host, port = subject.place
     numbers = (arguments.connections, arguments.per_second)
+    # In a process of its own: clients in this one would slow the measurement.
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "benchmarks.attack_clients", host, str(port), *map(str, numbers)),
         stdin=asyncio.subprocess.PIPE,
@@ -326,6 +337,7 @@ async def flooded(subject: Subject, arguments: argparse.Namespace) -> AsyncItera
     counted: list[str] = []
     try:
         yield counted
+        # The line asks for the counts, and the clients go on until it comes.
         process.stdin.write(b"\n")
         opened, closed, failed, held = (await process.stdout.readline()).split()
         counted.append(
@@ -371,6 +383,7 @@ async def looped(subject: Subject) -> AsyncIterator[list[str]]:
 @contextlib.asynccontextmanager
 async def silent_streams(subject: Subject) -> AsyncIterator[list[str]]:
     """Hold clients of the stream that read nothing; what they were answered is in the list."""
+    # One address with many streams and many with one: both ways to take all places.
     addresses = ["127.0.0.200"] * 100 + [f"127.0.1.{number}" for number in range(1, 201)]
     statuses: list[str] = []
     opened = []
@@ -393,6 +406,7 @@ async def silent_streams(subject: Subject) -> AsyncIterator[list[str]]:
 
 def percentile(values: list[float], share: float) -> float:
     """Return the value below which so many are; the largest of few."""
+    # The nearest rank: of a hundred values the 99th is the 99th percentile.
     return sorted(values)[min(len(values) - 1, math.ceil(share * len(values)) - 1)]
 
 
@@ -491,6 +505,7 @@ def main() -> int:
     parser.add_argument("--only", choices=("flood", "loop"), help="default: both")
     arguments = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # A container may allow less than the second limit.
     limits = [min(limit, hard) for limit in arguments.limit or (1024, 1_048_576)]
     if hard < max(arguments.limit or (1_048_576,)):
         print(f"this machine allows {hard} open files at most")

@@ -19,12 +19,15 @@ from stores.mqtt.beats import HeartbeatMessage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# Types and flags of MQTT 3.1.1, chapter 3, in the first byte of a packet.
 _CONNECT, _CONNACK, _PUBLISH, _PUBACK, _PINGREQ = 0x10, 0x20, 0x33, 0x40, b"\xc0\x00"
 """The publication is at QoS 1 and retained."""
 _CONNECT_FLAGS = 0x2E
 """A clean session; a will at QoS 1 that is retained."""
+# The broker ends a connection after one and a half times that (MQTT 3.1.1, 3.1.2.10).
 _KEEPALIVE_SECONDS = 10
 _TICK_SECONDS = 0.02
+# All at once would fill the broker's backlog of the listening socket.
 _CONNECTING_AT_ONCE = 100
 _CONNECT_SECONDS = 20.0
 
@@ -37,6 +40,8 @@ def _packet(kind: int, body: bytes) -> bytes:
     length, digits = len(body), bytearray()
     while True:
         length, digit = divmod(length, 128)
+        # The remaining length: seven bits a byte, the eighth means that more follow (MQTT 3.1.1,
+        # 2.2.3).
         digits.append(digit | (0x80 if length else 0))
         if not length:
             return bytes([kind]) + digits + body
@@ -63,6 +68,7 @@ class BeatingClient(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         will = self._payload(is_broken=True)
+        # Protocol level 4 is MQTT 3.1.1.
         head = _field(b"MQTT") + bytes([4, _CONNECT_FLAGS]) + _KEEPALIVE_SECONDS.to_bytes(2, "big")
         transport.write(
             _packet(_CONNECT, head + _field(self.node.encode()) + self._topic + _field(will))
@@ -97,6 +103,7 @@ class BeatingClient(asyncio.Protocol):
             self._transport.write(_PINGREQ)
             return
         self.beaten_at = time.monotonic()
+        # One packet identifier for all: a beat is acknowledged before the next one is due.
         body = self._topic + b"\x00\x01" + self._payload(is_broken=False)
         self._transport.write(_packet(_PUBLISH, body))
 
@@ -138,6 +145,7 @@ async def keep_beating(clients: Sequence[BeatingClient], interval_seconds: float
     """Give every client its turn once per interval, evenly, until cancelled."""
     done, began = 0, time.monotonic()
     while True:
+        # Counted from the start, so that slow turns do not add up to a slower interval.
         due = int((time.monotonic() - began) / interval_seconds * len(clients))
         for number in range(done, due):
             clients[number % len(clients)].turn()

@@ -52,6 +52,7 @@ _SPARE_FILES = 500
 _LOOK_SECONDS = 0.05
 _PROBE_SECONDS = 1.0
 _PROBE_NODE = "probe"
+# Beyond the threshold of the interval: one listing and one write.
 _LATEST_SECONDS = 1.0
 _BROKEN_INTERVALS = 2
 
@@ -67,6 +68,7 @@ class Lost:
         """Look until cancelled."""
         seen = 0
         while True:
+            # Before the first loss there is no such document.
             with contextlib.suppress(FileNotFoundError):
                 changed = self.file.stat().st_mtime_ns
                 if changed != seen:
@@ -87,6 +89,7 @@ class Probe:
 
     async def run(self) -> None:
         """Go on until cancelled."""
+        # An hour back: each change has a newer stamp, and none is ahead of the clock.
         number, stamp = 0, int(time.time()) - 3600
         while True:
             number += 1
@@ -112,6 +115,7 @@ def raise_limit(connections: int) -> int:
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = connections + _SPARE_FILES
+    # Only as far as needed: each process that is started inherits the limit.
     if soft < needed:
         if hard != resource.RLIM_INFINITY and hard < needed:
             sys.exit(f"ulimit -n is {hard}; {connections} connections need {needed}")
@@ -171,6 +175,7 @@ async def run(
             asyncio.create_task(work)
             for work in (keep_beating(clients, interval), lost.look(), probe.run())
         ]
+        # Two intervals, so that no connection's start is in the figures.
         await asyncio.sleep(2 * interval)
         measured = {
             "aggregator": psutil.Process(daemon.process.pid),
@@ -179,8 +184,10 @@ async def run(
         }
         before = {name: _cpu_seconds(process) for name, process in measured.items()}
         beaten = sum(client.acknowledged for client in clients)
+        # Those were measured while clients connected.
         probe.milliseconds.clear()
         began = time.monotonic()
+        # Four intervals are left at the end, in which the last one must be found.
         half = (seconds - 4 * interval) / 2
         silent = await _victims(clients[:_VICTIMS], half, _fall_silent)
         broken = await _victims(
@@ -240,6 +247,7 @@ def wrong(result: dict[str, Any], interval: float) -> list[str]:
         output.append(f"{result['connections_ended']} connections ended that should not")
     for what, intervals in (("silent", 3), ("broken", _BROKEN_INTERVALS)):
         limit = intervals * interval + _LATEST_SECONDS
+        # ``None`` is a node that was never found, which is later than any limit.
         late = [one for one in result[f"{what}_found_s"] if one is None or one > limit]
         if late:
             output.append(f"{what} nodes found after {late} s, allowed are {limit} s")
@@ -258,6 +266,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="vigil-beats-") as name:
         directory = Path(name)
         (directory / "broker").mkdir()
+        # mosquitto would drop messages of a slow subscriber at its default of 1,000.
         with Broker(directory / "broker", ("max_queued_messages 0",)) as broker:
             result = asyncio.run(
                 run(directory, broker, options.connections, options.minutes * 60, options.interval)

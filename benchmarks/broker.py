@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
     from stores.base import Document, Store
 
+# Without persistence, so that a restart loses everything; no message is dropped, and none waits for
+# Nagle.
 _SETTINGS = (
     "max_queued_messages 1000000",
     "set_tcp_nodelay true",
@@ -118,6 +120,7 @@ async def _until(is_so: Callable[[], Awaitable[bool]]) -> None:
     """Ask until it is so, also of a broker that is away."""
     async with asyncio.timeout(_PATIENCE_SECONDS):
         while True:
+            # A broker that restarts gives no answer for a while.
             with contextlib.suppress(StoreError):
                 if await is_so():
                     return
@@ -159,6 +162,7 @@ async def _changes(agents: Agents, reader: Reader, nodes: list[str], count: int)
     """Make a chip of one node after the other ill; how long each took to be seen."""
     seconds = []
     for node in nodes[:count]:
+        # Before the change is made: it may be shown before this task runs again.
         reader.came.clear()
         reader.waits_for = (node, chip(5))
         began = await agents.change(node, 5)
@@ -184,8 +188,10 @@ async def measure(directory: Path, count: int, changes: int, restarts: int) -> d
             ready = time.monotonic() - began
             with contextlib.suppress(AssertionError):  # what was wrong is in the figures
                 async with reader.reading(store):
+                    # Those without a fault: a new one has to be seen among none.
                     healthy = nodes[count // _FAULTY_SHARE :]
                     seconds = await _changes(agents, reader, healthy, changes)
+                    # What was published right before the restarts is what must be there afterwards.
                     wanted = await _entries(store)
                     right = []
                     for _ in range(restarts):

@@ -164,7 +164,7 @@ def blind(exposition: str) -> list[str]:
 
 
 def is_readable(device: Path) -> bool:
-    """Return whether ``device`` can be opened and read; that nothing is in it now is no trouble."""
+    """Return whether ``device`` can be opened and read; an empty one counts."""
     try:
         descriptor = os.open(device, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

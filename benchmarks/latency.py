@@ -73,6 +73,7 @@ _BURST = 10
 _SHORTEST_GAP_SECONDS = 0.1
 _LONGEST_GAP_SECONDS = 3.0
 _TRAIN_GAPS_SECONDS = (0.1, 0.3, 1.0, 3.0)
+# Two periods of a BMC that is polled every 10 s, and five seconds for the way.
 _LOST_SECONDS = 25.0
 _START_SECONDS = 60.0
 _WARM_UP = 20
@@ -94,6 +95,7 @@ class Bench:
         for node in self._cluster.nodes:
             begun = time.perf_counter()
             self._cluster.start_agent(node)
+            # A start that hangs ends the run, since without all agents nothing is comparable.
             async with asyncio.timeout(_START_SECONDS):
                 while node.name not in self._visibility.first_seen:
                     await asyncio.sleep(0.05)
@@ -130,6 +132,7 @@ class Bench:
         nodes = itertools.cycle(self._cluster.nodes)
         changes: list[Change] = []
         before: tuple[Node, Change] | None = None
+        # One fault stays while the next begins elsewhere, so documents are never all empty.
         for _ in range(count):
             node = next(nodes)
             begins = self._next_fault(node) if faults is None else _begin(node, next(faults))
@@ -161,6 +164,7 @@ class Bench:
         changes: list[Change] = []
 
         async def turn(node: Node, change: Change) -> None:
+            # At any time of the period: an alarm right before a poll would look fast.
             await asyncio.sleep(random.uniform(0, BMC_PERIOD_SECONDS))
             self._make(node, change)
             changes.append(change)
@@ -192,6 +196,7 @@ class Bench:
                     await _all_seen(group)
 
         async def measure_beside() -> None:
+            # Beside the trains: their gaps are fixed, so nothing can be measured between them.
             while True:
                 await self._bare.measure()
                 await asyncio.sleep(_LONGEST_GAP_SECONDS / 10)
@@ -212,6 +217,7 @@ class Bench:
         """Make the first writes, whose extra cost is not measured."""
         for _ in range(_WARM_UP):
             await self._bare.measure()
+        # Thrown away: these belong to the warm-up.
         self._bare.taken()
         for node in self._cluster.nodes:
             fault = self._next_fault(node)
@@ -234,6 +240,7 @@ class Bench:
         await asyncio.sleep(gap / 2)
         begun = time.perf_counter()
         await self._bare.measure()
+        # The measurement counts as a part of the pause, so that gaps keep their length.
         await asyncio.sleep(max(gap / 2 - (time.perf_counter() - begun), 0))
 
     def _make(self, node: Node, change: Change) -> None:
@@ -289,6 +296,7 @@ def _act(emulator: Emulator, change: Change) -> None:
 
 
 async def _all_seen(changes: Sequence[Change]) -> None:
+    # A change that never comes is counted by the report (``lost``), and stops nothing.
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_LOST_SECONDS):
             for change in changes:
@@ -328,6 +336,7 @@ async def measure(
         finally:
             for follower in followers:
                 follower.cancel()
+            # A follower that failed would make the figures wrong, so its error ends the run.
             results = await asyncio.gather(*followers, return_exceptions=True)
             await watched.close()
             await written.close()
@@ -352,6 +361,7 @@ def main() -> int:
         "--only", action="append", default=[], metavar="PATTERN", help="measure this pattern only"
     )
     options = parser.parse_args()
+    # A burst is ten changes; with fewer there would be none.
     if options.count < _BURST:
         parser.error(f"--count must be at least {_BURST}")
     with tempfile.TemporaryDirectory(prefix="vigil-bench-") as directory:

@@ -12,7 +12,7 @@ behind every batch, when the policy is to be called again, is in.
 
 Every run is the same storm and ends in quiet, so a state that is larger behind a run than behind
 the one before has grown. The figure is the median of the runs, in processor time, because other
-processes are no cost of the policy. Ends with 1 when it is below the budget or the state grows.
+processes are not a cost of the policy. Ends with 1 when it is below the budget or the state grows.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _FREEZE_AT_SECONDS = (5, 10, 30, 80)
+# Two intervals of 5 s less a second: one beat may be late, none may be missed.
 _GAP_SECONDS = 9.0
 _SHOWN_SECONDS = 5.0
 _CLUSTER_SECONDS = 15.0
@@ -136,6 +137,7 @@ def _freeze(
     else:
         time.sleep(after)
     place.proxy.freeze_old()
+    # The time counts from the freeze: the fault occurs while all connections are dead.
     frozen = time.monotonic()
     node.emulator.occur(0, code)
     case = "after a burst" if after is None else f"{after} s after the start"
@@ -168,6 +170,7 @@ def _webhook(
 ) -> None:
     case = f"{len(nodes)} nodes, {timeout} s on {' and '.join(resources)}"
     time.sleep(3 * _INTERVAL_SECONDS)
+    # A webhook on Leases delays no document.
     waits = timeout if "configmaps" in resources else 0
     node, code = nodes[0], _CODES[0]
 
@@ -182,6 +185,7 @@ def _webhook(
     with HangingWebhook(place.plane, timeout, resources):
         begin = time.monotonic()
         if not waits:
+            # Until the leader's first Lease has run out, since its renewals are slow now.
             time.sleep(_LEASE_SECONDS)
         # The leader's first slow renewal is still under way when this reaches cluster-info.
         fault(1, "in the beginning")
@@ -212,6 +216,7 @@ async def _agents(
             running = []
             for client in clients:
                 running.append(tasks.create_task(client.run()))
+                # Agents of a real cluster do not start in one moment, and neither do these.
                 await asyncio.sleep(_WARM_SECONDS / agents)
             await asyncio.sleep(seconds)
             for task in running:
@@ -229,6 +234,7 @@ def slow(table: Table, directory: Path, agents: int, seconds: float) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     with ControlPlane(directory) as plane:
         quick = asyncio.run(_agents(plane, agents, seconds, None))
+        # The second run must create its objects as the first did.
         plane.clean()
         slow = asyncio.run(_agents(plane, agents, seconds, lambda _: random.uniform(1.0, 8.0)))
     table.add(f"{agents} agents, slow server: requests [x]", slow[0] / quick[0], _MORE_REQUESTS)

@@ -39,6 +39,7 @@ from stores.kubernetes_api import leases
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+# A few are enough for 10,000 nodes: HTTP/1.1 answers one request after the other.
 _CONNECTIONS = 8
 _IDLE_SECONDS = 30.0
 """The API server closes a connection on which nothing was asked for 90 s."""
@@ -72,6 +73,7 @@ class Pipe:
 
     async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         idle_seconds = time.monotonic() - self._used_at
+        # Opened anew before the server closes it: a request on a closing connection is lost.
         if self._streams is None or idle_seconds > _IDLE_SECONDS:
             if self._streams is not None:
                 self._streams[1].close()
@@ -86,6 +88,7 @@ class Pipe:
         writer.write(
             f"{request.method} {request.path} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
             f"Content-Type: {request.content_type}\r\nContent-Length: {len(body)}\r\n"
+            # Metadata alone: the whole object would come back with each write.
             "Accept: application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1\r\n\r\n".encode()
             + body
         )
@@ -130,6 +133,7 @@ class Load:
         """Write all documents as quickly as possible."""
         began, waiting = time.monotonic(), iter(requests)
 
+        # All workers take from one iterator, so no request is made twice.
         async def work() -> None:
             for request in waiting:
                 await self._ask(await self._pipes.get(), request)
@@ -145,7 +149,11 @@ class Load:
                 for number, node in enumerate(self._names):
                     at += step
                     late = time.monotonic() - at
+                    # How far the load is behind its plan: a figure of a load that lags is not
+                    # valid.
                     self._latest = max(self._latest, late)
+                    # Shorter waits than 5 ms are not worth a timer; they are made up for by the
+                    # next ones.
                     if late < -0.005:
                         await asyncio.sleep(-late)
                     pipe = await self._pipes.get()
@@ -178,6 +186,7 @@ class Load:
             case {"do": "quiet"}:
                 for task in self._going:
                     task.cancel()
+                # Cancelled tasks are expected; any other error ends the benchmark.
                 ended = await asyncio.gather(*self._going, return_exceptions=True)
                 self._going.clear()
                 for one in ended:
@@ -238,6 +247,7 @@ async def run(directory: Path, port: int, nodes: int, chips: int) -> None:
     load = Load(pipes, node_names(nodes), chips)
     lines = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
+    # Commands are awaited in the loop, so that renewals go on meanwhile.
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     while line := await lines.readline():
         print(json.dumps(await load.do(json.loads(line))), flush=True)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _SELECTION = Selection(namespace=CLUSTER_NAMESPACE, label=CLUSTER_LABEL)
 _KEPT = Selection(namespace=STATE_NAMESPACE, has_label=STATE_LABEL)
+# What a touch sends, as it cannot be seen from the watch.
 _PATCH_BYTES = len(b'{"metadata":{"annotations":{"npu-vigil/touched":"2026-01-01T00:00:00.000Z"}}}')
 _UNHEALTHY = '-Unhealthy":"'
 
@@ -53,6 +54,7 @@ class Counted:
     @property
     def most_in_a_second(self) -> int:
         """The greatest number of writes in any second."""
+        # A window over sorted times: both ends only move forward.
         first, most = 0, 0
         for last, at in enumerate(self.at):
             while at - self.at[first] >= 1.0:
@@ -103,6 +105,7 @@ class Readers:
     def _count(self, document: Document) -> None:
         before = self.documents.get(document.name)
         self.counted.at.append(time.monotonic())
+        # The same data with another version is a touch.
         if before is not None and before.data == document.data:
             self.counted.touches += 1
             self.counted.sent_bytes += _PATCH_BYTES
@@ -112,6 +115,7 @@ class Readers:
 
     def _observe(self, document: Document) -> None:
         now = time.monotonic()
+        # A copy: those that are done leave the list in the loop.
         for one in tuple(self._waiting):
             is_it, found = one
             if is_it(document):
@@ -126,6 +130,7 @@ class Readers:
 
     def shows(self, node: str, unhealthy: str) -> asyncio.Future[float]:
         """Return when (monotonic) the unhealthy chips of a node are these."""
+        # Searched as text: to decode 128 KB for each event would delay the time that is measured.
         end = f'"CmName":"{device_info_name(node)}"'
 
         def is_it(document: Document) -> bool:
@@ -133,6 +138,7 @@ class Readers:
             at = text.find(end)
             if at < 0:
                 return False
+            # The list stands before the name of its node, in one entry.
             listed = text[text.rfind(_UNHEALTHY, 0, at) + len(_UNHEALTHY) : at]
             return listed.partition('"')[0] == unhealthy
 
@@ -155,6 +161,7 @@ class Readers:
             return not missing
 
         found = self._until(is_it)
+        # What is there already raises no event any more.
         for document in self.documents.values():
             self._observe(document)
         return found

@@ -88,7 +88,7 @@ class UnhandledFaults:
         cache: JobCache,
     ) -> tuple[str, ...]:
         """Update from the answer of the aggregator; return reasons to start nothing."""
-        # A round that only looks gets the answer before once more, which is no new observation.
+        # A round that only looks gets the answer before once more, which is not a new observation.
         if answer is not self._seen[0]:
             self._update_networks(answer, jobs)
             self._seen = (answer, await self._update_nodes(answer, jobs, cache))

@@ -101,7 +101,7 @@ def load(
 ) -> M:
     """Merge the layers and validate the result.
 
-    ``environment`` is the whole environment; variables that are no option of ``model`` are left
+    ``environment`` is the whole environment; variables that are not an option of ``model`` are left
     alone. ``command_line`` maps option paths (``state_dir``, ``chip_faults.audit_period_seconds``)
     to values; ``None`` means not given. Text from environment and command line is read as the
     option's type, lists are separated by commas, a table is ``KEY=VALUE VALUE,KEY=VALUE``.
@@ -154,7 +154,7 @@ def _options(model: type[BaseModel], above: _Path) -> Iterator[_Option]:
 
 
 def _place(table: dict[str, object], path: _Path, value: object) -> bool:
-    """Put ``value`` at ``path``; ``False`` where the file has something that is no table."""
+    """Put ``value`` at ``path``; ``False`` where the file has something that is not a table."""
     for part in path[:-1]:
         below = table.setdefault(part, {})
         if not isinstance(below, dict):
@@ -179,7 +179,7 @@ def _converted(annotation: Any, value: object) -> object:
         value = [part.strip() for part in value.split(",")] if value else []
     if isinstance(value, str) and get_origin(annotation) is dict:
         pairs = (part.strip().partition("=") for part in value.split(",") if part.strip())
-        # A part without a sign is no list, so it is refused.
+        # A part without a sign is not a list, so it is refused.
         value = {key.strip(): rest.split() if sign else rest for key, sign, rest in pairs}
     if isinstance(value, str):
         validated = adapter.validate_strings(value)

@@ -36,7 +36,7 @@ class FailingRequests:
         """Return a sentence that ``request`` has failed for too long; ``None`` if it has not.
 
         ``of_many``: others of its kind may work and have nothing to request, so a single name that
-        fails is no problem.
+        fails is not a problem.
         """
         seconds = self.seconds(now_ms)
         if seconds * 1000 < LONG_MS or (of_many and len(self._since_ms) == 1):

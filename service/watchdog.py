@@ -2,7 +2,7 @@
 
 A task with a pace reports its progress; no report for longer than its timeout is a stall. A task
 that waits for events has no pace: it reports when it is busy, and being busy for too long is a
-stall. Time in which the whole process was stopped (SIGSTOP, a suspended host) is no stall of a
+stall. Time in which the whole process was stopped (SIGSTOP, a suspended host) is not a stall of a
 task.
 """
 

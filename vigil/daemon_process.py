@@ -19,6 +19,7 @@ _WITHOUT_MEANING = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 """Other daemons reopen a log or print something; without a handler they end the process."""
 
 
+# ctypes has no constants of C headers; this value is part of glibc's ABI.
 _M_ARENA_MAX = -8
 """Of glibc's ``malloc.h``."""
 
@@ -42,6 +43,7 @@ def daemon_process() -> Iterator[None]:
         yield
     finally:
         for number in (*STOP_SIGNALS, *_WITHOUT_MEANING):
+            # A second SIGTERM must not cut short what ends after the loop, such as the log.
             signal.signal(number, signal.SIG_IGN)
 
 
@@ -51,12 +53,14 @@ def _use_one_arena() -> None:
     Each thread that writes a file keeps the most that it ever needed in an arena of its own
     otherwise. Decision 029. What the environment sets stays.
     """
+    # musl has no ``mallopt``.
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None and not {"MALLOC_ARENA_MAX", "GLIBC_TUNABLES"} & os.environ.keys():
         mallopt(_M_ARENA_MAX, 1)
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
+    # Not ``sys.exit``: an exception could be raised in the middle of an import.
     os._exit(0)
 
 

@@ -27,8 +27,11 @@ async def driver_session(driver: Driver | SwitchDriver) -> AsyncIterator[asyncio
         yield work
     finally:
         work.cancel()
+        # ``wait`` and not ``await``: the end of the task is looked at below, and raises nothing
+        # here.
         await asyncio.wait({work})
         if not work.cancelled():
+            # Asked for, or asyncio would log it as never retrieved.
             work.exception()
         driver.close()
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def read_fault_files(paths: Iterable[Path]) -> tuple[FaultTexts, tuple[FaultProblem, ...]]:
     """Return the documents in ``paths`` (files, directories, ConfigMaps), and what is skipped.
 
-    Raises ``ConfigurationError`` for what cannot be read, is no document, or is given twice.
+    Raises ``ConfigurationError`` for what cannot be read, is not a document, or is given twice.
     """
     data: dict[str, str] = {}
     for path in paths:
@@ -60,5 +60,5 @@ def _documents(path: Path) -> dict[str, str]:
     if kind == "fault-config":
         return read_config_map(text, source)
     if kind not in DOCUMENT_OF_KIND:
-        raise ConfigurationError(source, [Problem("(file)", "is no fault configuration")])
+        raise ConfigurationError(source, [Problem("(file)", "is not a valid fault configuration")])
     return {DOCUMENT_OF_KIND[kind]: text}

@@ -68,10 +68,11 @@ _RULES = frozenset({"gracetolerance", "faultfrequency", "faultduration"})
 def read_text(file: Path, source: str) -> str:
     """Return the text of ``file``, or of standard input where that is ``-``.
 
-    In JSON what is no UTF-8 is replaced, as the agent does. Raises ``ConfigurationError``.
+    In JSON what is not valid UTF-8 is replaced, as the agent does. Raises ``ConfigurationError``.
     """
     try:
         content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        # Go's JSON decoder replaces bytes that are not UTF-8, and so does the agent.
         is_json = content.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"{"
         return content.decode(errors="replace" if is_json else "strict")
     except OSError as error:
@@ -90,6 +91,7 @@ def kind_of(text: str, name: str, source: str) -> str:
     if not text.strip():
         problem = Problem("(file)", "is empty; if it is meant to be, name what it is with --kind")
         raise ConfigurationError(source, [problem])
+    # Before the ConfigMaps, since a scaling rule may be in one.
     if SCALING_RULE.search(text):
         return "scaling-rule"
     if _YAML_OBJECT.search(text):
@@ -98,6 +100,7 @@ def kind_of(text: str, name: str, source: str) -> str:
     members = _members(text) if is_json else {}
     if isinstance(members.get("data"), dict) or members.keys() >= {"kind", "apiversion"}:
         return "fault-config"
+    # The content before the name: files are renamed.
     certain = _kind_of_members(members)
     if certain is not None:
         return certain
@@ -109,6 +112,7 @@ def kind_of(text: str, name: str, source: str) -> str:
 
 def _is_toml(text: str) -> bool:
     """Return whether a text that begins with a bracket is a table of TOML."""
+    # A TOML table ``[name]`` and a JSON list both begin with a bracket.
     return re.match(r"\ufeff?\s*\[{1,2}\s*[A-Za-z_][\w.-]*\s*\]", text) is not None
 
 
@@ -160,6 +164,7 @@ def _kind_of_toml(text: str, source: str) -> str:
         "agent": AgentConfiguration.model_fields.keys(),
         "aggregator": AggregatorConfiguration.model_fields.keys(),
     }
+    # The one that knows more of the keys; a misspelled key then is reported by its reader.
     return max(knows, key=lambda item: len(content.keys() & knows[item]))
 
 
@@ -227,7 +232,7 @@ def _read_config_map(
         if isinstance(value, str):
             data[str(key)] = value
         else:
-            message = "is no text; in YAML write the document behind a '|', numbers in quotes"
+            message = "is not text; in YAML write the document behind a '|', numbers in quotes"
             problems.append(Problem(f"data[{key!r}]", message))
     return config_map, data, problems
 
@@ -257,7 +262,7 @@ def _object(text: str, source: str) -> dict[str, Any]:
         problem = Problem("(file)", f"a value is not what its tag names: {error!r}")
         raise ConfigurationError(source, [problem]) from None
     if not isinstance(content, dict):
-        problem = Problem("(file)", "is no ConfigMap: it is not an object")
+        problem = Problem("(file)", "is not a valid ConfigMap: it is not an object")
         raise ConfigurationError(source, [problem])
     return content
 
@@ -290,5 +295,5 @@ def _shown(value: object) -> str:
     return (
         repr(quoted(value))
         if isinstance(value, str)
-        else f"what is no text ({type(value).__name__})"
+        else f"what is not text ({type(value).__name__})"
     )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from stores.base import Beat, Store
 
 _POLL_SECONDS = 0.5
+# One interval may have just begun; within two a beat must have come.
 _PERIODS = 2
 _SILENT_INTERVALS = 3
 _MAX_SECONDS = 30.0
@@ -25,6 +26,7 @@ async def beating(beats: Iterable[tuple[Store, Beat]]) -> list[str]:
     Clocks of hosts are never compared. A heartbeat that a last will has replaced is no more.
     """
     watched = [(store, beat) for store, beat in beats if not beat.is_broken]
+    # A second more, for the polls and the way.
     seconds = max((_PERIODS * beat.interval_seconds + 1 for _, beat in watched), default=0.0)
     seconds = min(seconds, _MAX_SECONDS)
     if watched:
@@ -35,6 +37,7 @@ async def beating(beats: Iterable[tuple[Store, Beat]]) -> list[str]:
         await asyncio.sleep(_POLL_SECONDS)
         for store, before in watched:
             for beat in () if before.node in alive else await store.beats(before.node):
+                # A change proves life; the time itself is of another clock.
                 if _stamps([beat]) != _stamps([before]) and not beat.is_broken:
                     alive.add(before.node)
     return sorted(alive)

@@ -66,6 +66,7 @@ class LazyGroup(typer.core.TyperGroup):
         # Of an unknown verb the group shows similar names, so it must have all of them.
         for verb in (cmd_name,) if cmd_name in _VERBS else _VERBS:
             if verb not in self.commands:
+                # Kept: click asks several times for one verb, as for its help.
                 self.commands[verb] = _command(verb)
         return super().get_command(ctx, cmd_name)
 
@@ -73,7 +74,9 @@ class LazyGroup(typer.core.TyperGroup):
 def _command(verb: str) -> Command:
     module, _, member = _VERBS[verb].partition(":")
     verb_or_group = getattr(importlib.import_module(module), member)
+    # A group around it, because a Typer with a single command has no name for it.
     group = typer.Typer(add_completion=False, rich_markup_mode=None)
+    # Without a callback typer makes the only command the program itself.
     group.callback()(lambda: None)
     if isinstance(verb_or_group, typer.Typer):
         group.add_typer(verb_or_group, name=verb)
@@ -108,6 +111,7 @@ app = typer.Typer(
     cls=LazyGroup,
     no_args_is_help=True,
     rich_markup_mode=None,
+    # A traceback goes to a log or a report as Python writes it, without boxes.
     pretty_exceptions_enable=False,
 )
 app.callback()(options)
@@ -115,11 +119,13 @@ app.callback()(options)
 
 def main() -> NoReturn:
     """Run a verb. Exit status: 0 done, 1 not well, 2 wrong use, 3 an external dependency failed."""
+    # Before anything is opened: a closed descriptor 2 would become the first file.
     open_missing()
     try:
         app()
     except ConfigurationError as error:
         _end(error, ExitStatus.WRONG_USE)
+    # Before their base class: what failed outside has a status of its own.
     except (DriverError, ListenError, StoreError) as error:
         _end(error, ExitStatus.OUTSIDE)
     except VigilError as error:
@@ -129,6 +135,7 @@ def main() -> NoReturn:
 
 def _end(error: VigilError, status: ExitStatus) -> NoReturn:
     """End with ``status``; no control character of a file, an argument or an answer is printed."""
+    # Names of files and answers of servers may hold escape sequences of a terminal.
     lines = (printable(line) for line in f"vigil: {error}".split("\n"))
     print(last_words("\n".join(lines)), file=sys.stderr)
     sys.exit(status)

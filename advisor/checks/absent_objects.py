@@ -40,11 +40,13 @@ def absent_objects(snapshot: ClusterSnapshot, options: AdvisorOptions) -> tuple[
 
 def _nodes(snapshot: ClusterSnapshot) -> Iterator[NotKnown]:
     there = {scheduler_node.name for scheduler_node in snapshot.nodes}
+    # One line instead of one for each node that pods name.
     if not there:
         yield NotKnown("", "no Node is in the dump: faults and room are not known")
         return
     on: dict[str, list[SchedulerPod]] = defaultdict(list)
     for pod in snapshot.pods:
+        # Pods that have ended show nothing about the node that they were on.
         if pod.node and pod.node not in there and pod.is_live:
             on[pod.node].append(pod)
     for node, pods in sorted(on.items()):
@@ -62,6 +64,7 @@ def _pods(snapshot: ClusterSnapshot) -> Iterator[NotKnown]:
         if label in pod.labels
     }
     for workload in snapshot.workloads:
+        # A service with 0 replicas has no pods by intention.
         is_wanted = workload.kind in _MEMBERSHIP and workload.replicas != 0
         if is_wanted and (workload.kind, workload.namespace, workload.name) not in served:
             text = f"{workload.called}: no pod of it is in the dump, so what faults do to it"
@@ -89,6 +92,7 @@ def _pods_name(pods: list[SchedulerPod]) -> str:
 
 def _documents(snapshot: ClusterSnapshot, options: AdvisorOptions) -> Iterator[NotKnown]:
     """Return which documents are missing, of those that there always are (consumers#1.1, 1.2)."""
+    # A cluster without chips has no such documents either.
     if not any(
         name.startswith(scheduling.RESOURCE_DOMAIN)
         for node in snapshot.nodes

@@ -35,6 +35,7 @@ _ISOLATING = frozenset(
 """Levels that put a card into a list of unhealthy ones, in use or not (consumers#1.10)."""
 _BY_HANDLING = frozenset({"SubHealthFault", "PreSeparateNPU", "NotHandleFault"})
 """Levels that the scheduler reads in ``fault_handling`` (consumers#1.3, M13)."""
+# Two periods of the agents' documents, which are written every five minutes.
 DIRECT_STALE_SECONDS = 600
 """The reader's own constant for documents of agents (1.5-3, ``deviceInfoRefreshTime``)."""
 
@@ -73,11 +74,13 @@ def gaps(
     not_known_jobs = [
         NotKnown(f"PodGroup {decision.job}", decision.gap) for decision in decisions if decision.gap
     ]
+    # Only gangs that fit: one that does not fit stays so with fewer nodes.
     for gang in gangs:
         if gang.fits and gang.not_predicted:
             called = f"PodGroup {gang.namespace}/{gang.name}"
             text = f"{called}: {gang.not_predicted} is not predicted, so fewer nodes may take it"
             not_known_jobs.append(NotKnown(called, text))
+    # Without PodGroups no job is known, and "nothing happens" would be a guess (decision 49).
     if "podgroups" in snapshot.unread and any(pod.group for pod in snapshot.pods):
         text = "PodGroups could not be read: what the scheduler does with pods is not known"
         not_known_jobs.append(NotKnown("", text))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from advisor.snapshot import SchedulerPod, VcJob
     from advisor.snapshot_index import SnapshotIndex
 
+# A single pod asks for 8, 4, 2 or 1 chips of its host (consumers#5.3, R60).
 _SMALLER_CARDS = (8, 4, 2, 1)
 
 
@@ -62,10 +63,14 @@ def elastic_advice(
             advice.append(refused)
     if not candidates:
         return tuple(advice)
+    # Made only here: without a candidate no room has to be computed.
     pool = FreeRoom(views, placer)
     for affected in candidates:
+        # The room of all of them first: a job that is sized later must not find its own pods in the
+        # way.
         pool.release(affected.job.pods)
     candidates.sort(
+        # The oldest job takes room first; its name decides between equal times.
         key=lambda affected: (
             affected.vcjob.created_at_ms,
             affected.vcjob.namespace,
@@ -95,6 +100,7 @@ def _trigger(job: SchedulerJob, views: Mapping[str, NodeView]) -> str:
         if not pod.node:
             continue
         view = views.get(pod.node)
+        # A node that is away is the most serious cause, so no other pod has to be looked at.
         if view is None or not view.is_in_map or view.state == NodeHealthState.NODE:
             return "HEARTBEAT"
         cards = set(used_cards(pod))
@@ -102,6 +108,7 @@ def _trigger(job: SchedulerJob, views: Mapping[str, NodeView]) -> str:
             triggers.add("DEVICE")
         elif cards.intersection(view.network_unhealthy or ()):
             triggers.add("NETWORK")
+    # DEVICE comes before NETWORK in the alphabet, as in the order of their seriousness.
     return min(triggers, default="")
 
 
@@ -136,6 +143,7 @@ def _refused(affected: _Affected, state: SchedulerState) -> ElasticAdvice | None
     if missing:
         return _advice(affected, "NOT_ENABLED", "; ".join(missing))
     cached = state.jobs.get(affected.job.key)
+    # The same name with another uid is a new job, which nothing was done about.
     if cached is not None and cached.uid == affected.job.uid and cached.is_executed:
         return _advice(
             affected, "ALREADY_RESCHEDULING", "faults that follow change nothing until then"
@@ -156,6 +164,7 @@ def _advice(affected: _Affected, reason: str, text: str) -> ElasticAdvice:
 
 def _sized(affected: _Affected, pool: FreeRoom, options: AdvisorOptions) -> ElasticAdvice:
     """Return the largest size for which there is room, and take that room."""
+    # The pod with the most chips stands for all, since pods of one job are made of one template.
     pod = max(affected.job.pods, key=npu_request)
     fit = take_fit(affected.vcjob, affected.job, pod, affected.vcjob.replicas, pool, options)
     return msgspec.structs.replace(fit, trigger=affected.trigger, flags=affected.flags)
@@ -175,6 +184,7 @@ def take_fit(
     size.
     """
     cards, least = npu_request(pod), fewest_pods(vcjob)
+    # A job of several pods loses pods, one of a single pod loses chips (R60).
     if replicas > 1:
         steps = [(cards, [replicas, *_smaller(replicas, least, options)])]
     else:

@@ -49,6 +49,7 @@ def creation_advice(
     if not snapshot.ascend_jobs:
         return ()
     strict = options.profile is Profile.CORRECTED
+    # Pods that go in this session count as gone, since the operator will see them so.
     jobs = motor_jobs(snapshot, frozenset(leaving))
     maps = {
         (config_map.namespace, config_map.name): config_map for config_map in snapshot.configmaps
@@ -56,10 +57,12 @@ def creation_advice(
     services = _services(snapshot.podgroups, jobs, strict=strict)
     allowed: Counter[tuple[str, str, str, str]] = Counter()
     advice = []
+    # Jobs that have pods come first (R51), so that instances are completed before new ones begin.
     for job in sorted((job for job in jobs if job.missing), key=lambda job: job.sort_key):
         service = services.get(job.service) or _Service(Counter(), Counter(), None)
         answer = _answer(job, service, maps, allowed, strict=strict)
         if answer.verdict == ALLOW and not job.holds_slot:
+            # What was allowed counts for the jobs after it, or each would get the last free place.
             allowed[(*job.service, job.group)] += 1
         advice.append(answer)
     return tuple(sorted(advice, key=lambda advice: (advice.namespace, advice.name)))
@@ -76,12 +79,14 @@ def creation_divergences(
     """Return for ``corrected`` where the operator answers otherwise."""
     if options.profile is not Profile.CORRECTED or not snapshot.ascend_jobs:
         return ()
+    # The same computation for the other profile: only its verdicts are compared.
     real = msgspec.structs.replace(options, profile=Profile.UPSTREAM)
     return tuple(
         Finding.divergence(
             f"AscendJob {before.namespace}/{before.name}",
             f"the operator answers {other.verdict} {other.reason}".rstrip()
             + f", and should answer {before.verdict} {before.reason}".rstrip(),
+            # A crash is defect 25 of consumers#8, whatever the reason of the corrected answer is.
             25 if other.verdict == CRASH else _SECTIONS.get(before.reason, _PARTIAL_LOSS),
         )
         for before, other in zip(
@@ -105,6 +110,7 @@ def _services(
     services: dict[tuple[str, str, str], _Service] = defaultdict(
         lambda: _Service(Counter(), Counter(), None)
     )
+    # Sorted, so that of several PodGroups without a name always the last one is reported.
     for group in sorted(groups, key=lambda job: job.key):
         rule = group.labels.get(scheduling.SCALING_RULE)
         if rule is None:
@@ -173,6 +179,7 @@ def _answer(
             rule,
         )
     taken = service.running[job.group]
+    # Instances that start will run, and so take a place of the target (R51).
     if strict:
         taken += service.starting[job.group] - job.holds_slot
         taken += allowed[(*job.service, job.group)]

@@ -32,6 +32,7 @@ class WaveBudget:
 def budget_of(job: AscendJob) -> WaveBudget:
     """Return ``backoffLimit``, else the label ``fault-retry-times`` (consumers#3.6)."""
     if job.backoff_limit is not None:
+        # A limit of 0 or less means no limit to the operator (consumers#3.6).
         return WaveBudget(job.backoff_limit if job.backoff_limit > 0 else None)
     text = job.labels.get(scheduling.FAULT_RETRY_TIMES)
     if text is None:
@@ -54,6 +55,7 @@ def counted_waves(job: AscendJob, pods: Iterable[SchedulerPod]) -> int | None:
     if job.version_counter is not None:
         return job.version_counter
     numbers = [go_integer(pod.labels.get(scheduling.VERSION_LABEL, "")) for pod in pods]
+    # The newest pod has the highest number; older pods keep the one with which they were made.
     return max((number for number in numbers if number is not None), default=None)
 
 
@@ -79,6 +81,7 @@ class MotorJob:
     @property
     def sort_key(self) -> tuple[tuple[str, str, str], bool, str, str]:
         """The key by which candidates are sorted (R51): jobs that have pods come first."""
+        # ``False`` sorts before ``True``, so jobs with pods come first.
         return self.service, not self.holds_slot, self.group, self.name
 
     @property
@@ -108,6 +111,7 @@ def motor_jobs(snapshot: ClusterSnapshot, leaving: Collection[str]) -> tuple[Mot
                 (job.namespace, rule, job.labels.get(scheduling.JOB_ID, "")),
                 job.labels.get(scheduling.SCALING_GROUP, ""),
                 groups.podgroup(job),
+                # More pods than replicas: some are leaving, and none is missing.
                 max(0, job.replicas - len(staying)),
                 any(pod.is_live for pod in staying),
                 bool(pods) and not staying,
@@ -133,6 +137,7 @@ class PodGroupsOfJobs:
         for pod in snapshot.pods:
             if pod.owner is not None and pod.owner.uid:
                 self._pods[pod.owner.uid].append(pod)
+            # A pod without an owner in the dump is still found by its PodGroup.
             elif pod.group:
                 self._grouped[f"{pod.namespace}/{pod.group}"].append(pod)
 

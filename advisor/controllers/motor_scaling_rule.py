@@ -73,6 +73,7 @@ def read_rule(text: str, document: str, *, strict: bool = False) -> ScalingRule:
         _entry(entry, document, f"$.elastic_scaling_list[{index}]", strict=strict)
         for index, entry in enumerate(rule.elastic_scaling_list or ())
     )
+    # Each entry may only be smaller than the one before (consumers#3.2).
     for index, (larger, smaller) in enumerate(pairwise(entries), start=1):
         _check_step(larger, smaller, document, index, strict=strict)
     return ScalingRule(entries)
@@ -104,6 +105,7 @@ def _entry(entry: _Entry, document: str, where: str, *, strict: bool) -> Entry:
                 group.server_num_per_group, document, f"{place}.server_num_per_group", strict=strict
             ),
         )
+        # The operator lets the last of two win, without a sign.
         if strict and group.group_name in sizes:
             raise DocumentError(document, place, f"names {group.group_name[:63]!r} twice")
         sizes[group.group_name] = size
@@ -141,6 +143,7 @@ def target_index(rule: ScalingRule, running: Mapping[str, int]) -> int | None:
 
     Source: docs/spec/consumers.md#3.4.
     """
+    # From the smallest entry on: a service grows one entry after the other (consumers#3.4).
     for index in reversed(range(len(rule.entries))):
         sizes = rule.entries[index]
         if any(running.get(group, 0) < size.instances for group, size in sizes.items()):

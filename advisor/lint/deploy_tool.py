@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 OME_KEY = "inference_service"
 STORM_KEY = "storm_service"
 _RESOURCE = f"{RESOURCE_DOMAIN}Ascend910"
+# The tool's own limits (consumers#6.2).
 _MAX_REPLICAS = 64
 _MAX_CARDS = 16
 _SIZED = ("prefill", "decode")
@@ -62,11 +63,13 @@ def _component(name: str, part: Mapping, file: str, line: int) -> Component:
     pods = part.count("pod_num")
     role = _role(name, part, file, line, "node_selector")
     role.labels = {
+        # The tool's defaults come first, so that labels of the user replace them.
         FAULT_SCHEDULING: PlacedText(FAULT_SCHEDULING_FORCE, line, file),
         POD_RESCHEDULING: PlacedText("on", line, file),
         **role.labels,
     }
     replicas, most = whole(part.scalar("min_replicas")) or 1, whole(part.scalar("max_replicas"))
+    # A component of one pod has neither a leader nor workers.
     if pods is None or pods == 1:
         minimum = PlacedText(str(replicas), line, file)
         role.annotations = {SCHEDULE_MIN_AVAILABLE: minimum, **role.annotations}
@@ -117,6 +120,7 @@ def storm_service(root: Mapping, place: FindingPlace) -> Workload:
         else:
             role.pods = size
         role.labels = {**defaults, **role.labels}
+    # Roles of podGroupSize 1 share one PodGroup; each other role has its own.
     shared = tuple(roles[name] for name in sizes if sizes[name] == 1)
     others = tuple(WorkloadGroup((role,)) for role in roles.values() if role not in shared)
     groups = (*others, WorkloadGroup(shared, is_shared=True)) if shared else others

@@ -54,6 +54,7 @@ def read_elastic(root: Mapping, spec: Mapping, roles: list[Role], place: Finding
             PlacedText(resource, role.cards_line, role.file)
             for role in roles
             for resource in role.cards
+            # Virtual chips have a dash in the name behind the slash.
             if "-" in resource.partition("/")[2]
         ),
         None,
@@ -62,6 +63,7 @@ def read_elastic(root: Mapping, spec: Mapping, roles: list[Role], place: Finding
         (
             PlacedText("volumeClaim", volume.line_of("volumeClaim"), place.file)
             for volume in spec.sequence("volumes")
+            # A claim that the job controller generates goes with the job; a named one stays.
             if volume.get("volumeClaim") is not None and not volume.text("volumeClaimName")
         ),
         None,
@@ -81,6 +83,7 @@ def read_elastic(root: Mapping, spec: Mapping, roles: list[Role], place: Finding
         text_of(spec.scalar("maxRetry"), place.file),
         action_after(spec, EVICTED_EVENTS, place),
         spec.line_of("policies", root.line_of("spec")),
+        # One count that a template fills in leaves the sum unknown.
         None if None in counts else sum(count or 0 for count in counts),
         vnpu,
         claim,
@@ -101,6 +104,7 @@ def action_after(spec: Mapping, wanted: tuple[str, ...], place: FindingPlace) ->
     # Policies of a task go before those of the job.
     policies = [policy for task in spec.sequence("tasks") for policy in task.sequence("policies")]
     for policy in (*policies, *spec.sequence("policies")):
+        # Volcano takes both forms: ``event``, and ``events`` as a list.
         events = policy.get("events")
         named = [policy.get("event"), *(events if isinstance(events, Sequence) else ())]
         texts = {getattr(event, "text", "") for event in named}
@@ -194,6 +198,7 @@ def _judge_pods(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]:
         reason = f"{elastic.vnpu.value} is a part of a chip"
         instead = "Ask for whole chips, such as huawei.com/Ascend910."
         yield _condition(place.at_text(elastic.vnpu), reason, instead)
+    # Without a spec the pods are in another file, and nothing is known of them.
     for role in roles:
         if role.has_spec and len(role.cards) != 1:
             reason = "its pods ask for no chips"
@@ -326,6 +331,7 @@ def _judge_speed(
         return
     words = {
         "size": f"{amount} bytes",
+        # Rounded up: the last part of a checkpoint needs its time, too.
         "seconds": -(-amount // speed),
         "rate": f"{speed} bytes a second",
     }
@@ -336,6 +342,7 @@ def _judge_speed(
     for role in workload.roles():
         if not role.has_spec:
             continue
+        # Kubernetes' default of 30 s where the pod has no ``terminationGracePeriodSeconds``.
         text, seconds = role.termination, DEFAULT_TERMINATION_SECONDS
         if text is not None:
             seconds = go_integer(text.value) or 0

@@ -64,5 +64,6 @@ def finding(code: str, place: FindingPlace, **words: object) -> LintFinding:
 def defect(error: Exception, place: FindingPlace) -> LintFinding:
     """Return the finding that a check ended with ``error``, and where in the program."""
     frames = extract_tb(error.__traceback__)
+    # The place in the program, not the text of the error, which may contain data of the user.
     where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return finding("NOT_JUDGED", place, why=f"{type(error).__name__}{where}")

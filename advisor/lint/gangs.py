@@ -39,9 +39,11 @@ _OWNED = (WorkloadForm.DEPLOYMENT, WorkloadForm.OME)
 
 
 _STATEFUL_SET = "StatefulSet"
+# Delimited, so that names that only contain the word are not taken for it.
 _OPERATOR = re.compile(r"(?:^|[\s/;&])ascend-operator(?:$|[\s:@])", re.ASCII)
 """In a command, or in the name of an image."""
 _GANG_OPTION = re.compile(r"(?:^|\s)--?enableGangScheduling(?:=(\S*))?(?=$|\s)", re.ASCII)
+# ``strconv.ParseBool`` of Go; the operator's flags are read by it.
 _GO_TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 """What Go reads as true of an option."""
 
@@ -49,6 +51,7 @@ _GO_TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
 def takes_part(group: WorkloadGroup) -> bool:
     """Whether faults of the PodGroup are handled."""
     label = group.label(FAULT_SCHEDULING)
+    # Volcano treats a missing label as ``off`` (consumers#2.2).
     value = label.value if label is not None else FAULT_SCHEDULING_OFF
     return value in FAULT_SCHEDULING_VALUES and value != FAULT_SCHEDULING_OFF
 
@@ -89,6 +92,7 @@ def _judge_minimum(workload: Workload, group: WorkloadGroup) -> Iterator[LintFin
     if annotation is not None:
         value = go_integer(annotation.value)
         members = group.members
+        # The annotation counts only with minMember 1 (consumers#2.1).
         is_idle = members is not None and members != 1 and value not in (None, members)
         most = pods if workload.form in _COUNTED else group.most_pods
         place = workload.place.at_text(annotation)
@@ -109,6 +113,7 @@ def _judge_minimum(workload: Workload, group: WorkloadGroup) -> Iterator[LintFin
 def _judge_shared(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
     """Roles of podGroupSize 1: each pod is an instance, and all share one PodGroup."""
     pods = group.pods()
+    # One pod alone loses nothing to another one.
     if pods == 1:
         return
     shown = "its" if pods is None else pods

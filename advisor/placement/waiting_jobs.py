@@ -77,6 +77,7 @@ class WaitingJobs:
     ) -> None:
         """Update to a session: jobs of ``keys`` may have changed, nodes of ``changed`` have."""
         is_new = False
+        # Pods to stay away from have changed, so demands of all waiting jobs are made anew.
         if placer.is_apart_new:
             keys = {*keys, *self._waiting}
         for key in keys:
@@ -87,6 +88,7 @@ class WaitingJobs:
                 is_new = True
             is_new = is_new or before is not None
         if is_new:
+            # In the order of the jobs, which reports keep.
             self._waiting = {key: self._waiting[key] for key in jobs if key in self._waiting}
             self._asked = {}
             for waiting in self._waiting.values():
@@ -96,6 +98,7 @@ class WaitingJobs:
         is_changed = False
         for name in changed:
             is_changed = True
+            # Kept sorted by insertion: sorting 10,000 names in each session would cost more.
             place = bisect_left(self._unhealthy, name)
             was_unhealthy = self._unhealthy[place : place + 1] == [name]
             is_unhealthy = name in views and bool(views[name].unhealthy)
@@ -106,7 +109,9 @@ class WaitingJobs:
         answers: dict[int, _Answer] = {}
         for demand, pod in self._asked.items():
             result = placer.answer(demand, pod)
+            # By ``id``: demands are unique objects (``_demands``), and hashing one takes long.
             answers[id(demand)] = result, _lacking(result, views, self._unhealthy)
+        # The usual session ends here: nothing of what waits has changed.
         if answers == self._answers and not is_new and not (is_changed and self._is_mixed):
             return
         self._answers = answers
@@ -155,6 +160,7 @@ class WaitingJobs:
         placed = self._placed.get(key)
         if placed is not None and placed.answers == answers and not (is_changed and is_mixed):
             return placed
+        # The same objects, so that a report of millions of entries is not made again.
         if placed is not None and all(map(_is_placed_so, placed.placements, answers)):
             placements = placed.placements
         else:
@@ -199,6 +205,7 @@ def _lacking(
     for name in unhealthy:
         if name in result.refuses:
             lacking.append(f"{name} lacks {', '.join(views[name].unhealthy)}")
+            # Three nodes explain a refusal; the report has all of them elsewhere.
             if len(lacking) == _NAMED_NODES:
                 break
     return tuple(lacking)

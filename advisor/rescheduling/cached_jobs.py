@@ -61,6 +61,7 @@ def judged_again(cached: CachedJob, job: SchedulerJob) -> tuple[JudgedPod, ...]:
         rank = job.ranks[pod.uid]
         cached_pod = by_uid.get(pod.uid)
         if cached_pod is None:
+            # By name before rank: a StatefulSet makes a pod anew under its name.
             cached_pod = next(
                 (cached_pod for cached_pod in faulty if pod.name == cached_pod.name), None
             ) or next((cached_pod for cached_pod in faulty if cached_pod.rank == rank), None)
@@ -87,6 +88,7 @@ def is_expired(cached: CachedJob, now: int, grace_over_time: int) -> bool:
 
     Source: docs/spec/consumers.md#2.3, item 2.
     """
+    # Strictly more, so the last second still counts (``deadlines``).
     return now - cached.first_seen > MAX_WAIT_SECONDS + grace_over_time
 
 
@@ -102,11 +104,13 @@ def is_completed(cached: CachedJob, job: SchedulerJob, *, corrected: bool) -> bo
     ``corrected`` needs the pods at fault only where the scope is limited to them (R41).
     """
     there = {pod.uid for pod in job.pods}
+    # A pod at fault with its old uid is not gone, however long it is being deleted.
     if any(pod.type and pod.uid in there for pod in cached.pods):
         return False
     if any(uid in there for uid in cached.deleted):
         return False
     partial = job.is_pod_rescheduling or job.is_process_recovering
+    # Before the stage of the whole job only the pods at fault had to go.
     if partial and (cached.pending != JOB_STAGE or job.policy == scheduling.RACK_POLICY):
         return True
     if corrected and job.is_pod_limited:
@@ -156,7 +160,10 @@ def _one_later(cached: CachedJob, stages: Sequence[int]) -> CachedJob:
     """Return ``cached`` one pending session later, to be acted on again at one of ``stages``."""
     pending = cached.pending + 1
     return msgspec.structs.replace(
-        cached, pending=pending, is_executed=cached.is_executed and pending not in stages
+        # At a stage the job is acted on once more, with a wider scope.
+        cached,
+        pending=pending,
+        is_executed=cached.is_executed and pending not in stages,
     )
 
 
@@ -172,6 +179,7 @@ def with_failed_pods(
     """
     if not failed:
         return cached
+    # Only pods that the job had when it was cached; later ones are its replacements.
     new = {pod.uid for pod in failed} & {pod.uid for pod in cached.pods}
     pods = []
     for judged_pod in judged_again(cached, job):

@@ -78,6 +78,7 @@ class FaultPods:
         self._first = first_session
         self._corrected = corrected
         self._judged = judged
+        # The real programs do not compare the age of documents with deletions (R4).
         self._stale = stale if corrected else StaleNodes()
         self.divergences: set[tuple[int, str, str]] = set()
         """Numbers of consumers#8, jobs, and what is done otherwise."""
@@ -106,6 +107,7 @@ class FaultPods:
     def pod(self, job: SchedulerJob, pod: SchedulerPod) -> JudgedPod:
         """Return the verdict about a pod; the first test that matches wins (consumers#2.4)."""
         rank = job.ranks[pod.uid]
+        # The quick test first: nearly all pods are on healthy nodes.
         if not pod.node or not self.is_suspect(pod):
             return JudgedPod(pod, None, rank)
         view = self._views.get(pod.node)
@@ -115,6 +117,8 @@ class FaultPods:
         if view is not None and has_table and view.faults:
             reasons = tuple(
                 fault
+                # Only faults of cards that the pod uses, and that are to be handled
+                # (consumers#1.12).
                 for fault in view.faults
                 if fault.npu_name in used and fault.fault_handling != NOT_HANDLE
             )
@@ -122,6 +126,7 @@ class FaultPods:
         if view is not None and has_table:
             cards = tuple(name for name in used if name in view.unhealthy)
         fault_type = self._type(job, pod, view, cards, reasons)
+        # An old document still isolates the card, so only the deletion is held back.
         if view is not None and view.is_in_map and self._is_stale(fault_type, view):
             self._diverges(4, job, "a document that is too old isolates, and deletes nothing")
             fault_type = None
@@ -151,8 +156,10 @@ class FaultPods:
         is_in_map = view is not None and view.is_in_map
         if is_in_map and view is not None and view.state == NodeHealthState.NODE:
             return FaultType.NODE
+        # A card at fault comes before a node that is away: the order of consumers#2.4.
         if cards:
             return FaultType.CARD
+        # In its first session the scheduler may not have seen all nodes yet.
         if not is_in_map and not self._first:
             return FaultType.NODE
         if self.has_failed(job, pod):
@@ -175,6 +182,7 @@ class FaultPods:
 
         Source: docs/spec/consumers.md#2.4, row 4.
         """
+        # R27: without ``fault-retry-times`` failed pods are left alone.
         if job.retry_times == 0:
             return False
         if pod.phase == "Failed" or not self._corrected:
@@ -193,6 +201,7 @@ class FaultPods:
         fresh = [
             container
             for container in failed
+            # A container keeps its last exit code, so each restart is counted once by its number.
             if self._judged.get(judged_key(pod, container.name), 0) < max(container.restarts, 1)
         ]
         if not fresh:

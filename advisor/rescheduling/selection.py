@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from advisor.rescheduling.fault_pods import JudgedPod
     from advisor.snapshot import SchedulerPod
 
+# Pending sessions after which the scope is widened (consumers#2.6).
 SUPER_POD_STAGE = 6
 JOB_STAGE = 12
 RACK_STAGE = 3
@@ -39,6 +40,7 @@ def select(
     fault of rank 0 is one as any other (R31).
     """
     faulty = [judged_pod for judged_pod in judged if judged_pod.type is not None]
+    # Rule 1 of consumers#2.6 comes before all others.
     if job.is_pod_limited:
         return PodSelection(
             _pods(faulty), "D9", Scope.POD, "the job limits it to the pods at fault"
@@ -52,6 +54,7 @@ def select(
         return PodSelection((), "D15", Scope.JOB, reason)
     if master_rule and (reason := _master_fault(job, judged, faulty, pending)):
         return PodSelection(_pods(judged), "D10", Scope.JOB, reason)
+    # Before the rule for super pods: a job by blocks has no logical super pods.
     if job.is_multilevel and job.is_pod_rescheduling and pending < JOB_STAGE:
         return _select_blocks(job, judged, pending)
     if job.is_pod_rescheduling and pending < JOB_STAGE:
@@ -136,12 +139,14 @@ def _select_blocks(job: SchedulerJob, judged: Sequence[JudgedPod], pending: int)
 
 def _nodes_of_blocks(job: SchedulerJob, judged: Sequence[JudgedPod], pending: int) -> set[str]:
     """Return the nodes of the blocks with a fault, which grow with the pending sessions."""
+    # Each six pending sessions are one level higher, up to the whole job.
     height = min(pending // SUPER_POD_STAGE, len(job.block_sizes) - 1)
     size = job.block_sizes[height]
     blocks = {_index(judged_pod.rank, size) for judged_pod in judged if judged_pod.type}
     nodes = {
         judged_pod.pod.node for judged_pod in judged if _index(judged_pod.rank, size) in blocks
     }
+    # Pods that are not placed have no node, which is no block.
     return nodes - {""}
 
 
@@ -153,6 +158,7 @@ def _block(job: SchedulerJob, rank: str) -> int:
 def _pods_of_block(job: SchedulerJob, key: str) -> int:
     """Return how many pods make a block; without the annotation the whole job is one."""
     cards = go_integer(job.annotations.get(key, ""))
+    # The largest request, since pods of one job mostly ask for the same, and some for none.
     per_pod = max((npu_request(pod) for pod in job.pods), default=0)
     if cards is None or cards <= 0 or per_pod == 0:
         return max(len(job.pods), 1)
@@ -161,6 +167,7 @@ def _pods_of_block(job: SchedulerJob, key: str) -> int:
 
 def _index(rank: str, size: int) -> int:
     number = go_integer(rank)
+    # A pod without a number shares no block with a numbered one.
     return -1 if number is None else number // size
 
 
@@ -171,6 +178,7 @@ def _select_rack(
     rack = _pods_of_block(job, scheduling.RACK_BLOCK)
     racks = {_index(judged_pod.rank, rack) for judged_pod in faulty}
     blocks = {_block(job, judged_pod.rank) for judged_pod in faulty}
+    # Rank 0 is the master of the training: without it the others cannot go on.
     for judged_pod in judged:
         if judged_pod.rank == "0" and (
             judged_pod.type is not None

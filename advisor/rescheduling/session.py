@@ -85,6 +85,7 @@ class KeptDecisions:
 
     def discard(self, keys: Iterable[str], now: int) -> None:
         """Discard the decisions about ``keys``, and those whose time is over."""
+        # The deadline itself still belongs to the decision.
         due = [key for key, until in self._until.items() if now > until]
         for key in (*keys, *due):
             self._open.add(key)
@@ -172,6 +173,7 @@ class Rescheduling:
                     book.add(key)
                 else:
                     book.discard(key)
+        # Only where retries are still counted is there something to remove.
         kept.gone &= self._before.retries.keys()
         if kept.gone:
             self.retries = {k: left for k, left in self.retries.items() if k not in kept.gone}
@@ -182,8 +184,10 @@ class Rescheduling:
         Source: docs/spec/consumers.md#2.3.
         """
         open_jobs = self._kept.open_jobs(self.cached.keys())
+        # Sorted, so that equal inputs give equal decisions.
         for key in sorted(self.cached.keys() & open_jobs):
             self._sync(key)
+        # Before new faults, as the plugin: a forced deletion of this session is not acted on twice.
         forced = {key for key in sorted(self.cached.keys() & open_jobs) if self._force(key)}
         self._count_retries()
         verdicts: dict[str, tuple[JudgedPod, ...]] = {}
@@ -218,12 +222,14 @@ class Rescheduling:
     def _keep(self, key: str) -> None:
         """Keep the decision about a job of which the session has changed nothing."""
         cached = self.cached.get(key)
+        # By identity: a memory that the session changed makes another session possible.
         if cached is not self._before.jobs.get(key):
             return
         if self.retries.get(key) != self._before.retries.get(key):
             return
         until = None
         if cached is not None:
+            # With a limit of deletions the result depends on the other jobs.
             if self._options.max_delete_per_tick is not None and not cached.is_executed:
                 return  # It depends on how many pods of others are deleted.
             limits = cached_jobs.deadlines(cached, self._options.grace_over_time)
@@ -244,9 +250,11 @@ class Rescheduling:
         Source: docs/spec/consumers.md#2.8.
         """
         cached, job = self.cached[key], self._jobs.get(key)
+        # First, as in the plugin: an expired job is released whatever else holds.
         if cached_jobs.is_expired(cached, self._now, self._options.grace_over_time):
             self._release(key, job, "it has been cached for longer than the scheduler keeps a job")
             return
+        # A job of the same name with another owner is another job.
         if job is None or job.uid != cached.uid:
             del self.cached[key]
             return
@@ -288,6 +296,7 @@ class Rescheduling:
         cached, job = self.cached[key], self._jobs[key]
         if not self._ends_by_force(cached):
             return False
+        # Strictly more than ``grace-over-time`` (R34).
         if self._now - cached.first_seen <= self._options.grace_over_time:
             return False
         if cached_jobs.is_completed(cached, job, corrected=self._corrected):
@@ -304,7 +313,11 @@ class Rescheduling:
             return False
         gone = dict.fromkeys((*cached.deleted, *(pod.uid for pod in left)))
         self.cached[key] = msgspec.structs.replace(
-            cached, is_forced=True, deleted=tuple(gone), row=row
+            # Once only: what is left after a forced deletion is Kubernetes' to end.
+            cached,
+            is_forced=True,
+            deleted=tuple(gone),
+            row=row,
         )
         deletions = tuple(self._deletion(pod, is_evicted=False) for pod in left)
         self._decide(
@@ -328,6 +341,7 @@ class Rescheduling:
         """Return when pods that are left are deleted by force, in Unix milliseconds (R34)."""
         if not self._ends_by_force(cached) or (self._corrected and not cached.is_executed):
             return None
+        # One second more, as whole seconds are compared with "more than".
         return (cached.first_seen + self._options.grace_over_time + 1) * 1000
 
     def _wait(self, key: str) -> None:
@@ -374,6 +388,7 @@ class Rescheduling:
             return None
         self.cached[job.key] = cached_jobs.remembered(job, self._value(job), judged, self._now)
         for judged_pod in judged:
+            # The link of such a pod's node is remembered (consumers#1.9).
             if judged_pod.type is FaultType.SEPARATE:
                 self.link_down.add(judged_pod.pod.node)
         return judged

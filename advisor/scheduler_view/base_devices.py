@@ -28,6 +28,7 @@ class _Card(msgspec.Struct, omit_defaults=True):
 _base_cards = msgspec.json.Decoder(dict[str, _Card | None])
 
 
+# Above the 10,000 nodes of docs/scale.md: each has a text of its own, with its addresses.
 @lru_cache(maxsize=32768)
 def base_devices(text: str | None) -> BaseDevices | None:
     """Return the cards of the annotation; ``None`` where it is missing or no JSON."""
@@ -35,6 +36,7 @@ def base_devices(text: str | None) -> BaseDevices | None:
     if cards is None:
         return None
     names, has_ids = cards
+    # A name with more than one dash is virtual: ``Ascend910-2c-100-1`` (consumers#2.1).
     has_virtual = any(name.count("-") > 1 for name in names)
     return BaseDevices(
         _shared(tuple(name for name in names if name.count("-") == 1)), has_virtual, has_ids
@@ -54,6 +56,7 @@ def _cards(text: str) -> tuple[tuple[str, ...], bool] | None:
     """Return the names of the cards, sorted, and whether all have a ``DeviceID``."""
     try:
         cards = _base_cards.decode(text)
+    # The plugin treats a text that it cannot read as missing (consumers#1.6).
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
     has_ids = all(card is not None and card.device_id is not None for card in cards.values())
@@ -62,6 +65,7 @@ def _cards(text: str) -> tuple[tuple[str, ...], bool] | None:
 
 @lru_cache(maxsize=256)
 def _text(names: tuple[str, ...], has_ids: bool) -> str:
+    # The value of the id does not matter, only that each card has one (``has_ids``).
     card = _Card(device_id=0) if has_ids else _Card()
     return msgspec.json.encode(dict.fromkeys(names, card)).decode()
 

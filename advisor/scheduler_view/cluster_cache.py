@@ -68,12 +68,14 @@ class _Decoded(Generic[E]):
 
     def update(self, form: EntryForm[E], text: str, name: str) -> None:
         """Read a new text. Raises ``DocumentError`` and changes nothing then."""
+        # Most sessions read the same texts: one comparison instead of decoding 128 KB.
         if text == self._text:
             return
         before = self._entries
         self._entries = document_entries.read_entries(text, name, form, before)
         self._text = text
         entries = self._entries.entries
+        # Names and their order mostly stay, so ``nodes`` remains the same object.
         if tuple(entries) != tuple(before.entries):
             self._names = [key.removeprefix(form.prefix) for key in entries]
             self.nodes = tuple(dict.fromkeys(self._names))
@@ -85,6 +87,7 @@ class DecodedDocuments:
 
     def __init__(self) -> None:
         self._found: dict[str, _Decoded[Any]] = {}
+        # By ``id``: objects of a snapshot are kept alive by it, and ``keep`` forgets the others.
         self._heads: dict[int, Head] = {}
 
     def read(self, form: EntryForm[E], config_map: StoredConfigMap) -> _Decoded[E]:
@@ -113,6 +116,7 @@ class DecodedDocuments:
         there = {config_map.name for config_map in configmaps}
         for name in [name for name in self._found if name not in there]:
             del self._found[name]
+        # Not more heads than objects: none can be out of date.
         if len(self._heads) > len(configmaps):
             now = set(map(id, configmaps))
             for key in [key for key in self._heads if key not in now]:
@@ -131,6 +135,8 @@ def _head(config_map: StoredConfigMap) -> Head:
     is_of_cluster = (
         is_named_for_cluster
         and config_map.namespace == names.CLUSTER_NAMESPACE
+        # The informer selects by this label, so without it the document does not exist for the
+        # scheduler.
         and config_map.labels.get(label) == value
     )
     label, value = names.REPORT_LABEL
@@ -143,6 +149,7 @@ def _head(config_map: StoredConfigMap) -> Head:
     version = (
         f"{config_map.uid}:{config_map.resource_version}"
         if config_map.resource_version
+        # Dumps may lack versions; then the content itself distinguishes one from the next.
         else _digest(config_map)
     )
     return Head(
@@ -180,14 +187,18 @@ class ClusterCache:
         """Read the ConfigMaps of a session in the order of their writes, deletions first."""
         heads = [self._documents.head(config_map) for config_map in configmaps]
         there = {head.key for head in heads if self._is_visible(head)}
+        # A deletion comes before later writes, because the same node may be in another document
+        # now.
         for key in sorted(self.seen.keys() - there):
             self._delete(key)
         for head in heads:
             seen = self.seen.get(head.key)
             if not self._is_visible(head):
+                # For an informer with a label selector, a lost label is a deletion.
                 if seen is not None:
                     self._delete(head.key)
                 continue
+            # A document that was unreadable is tried again, to name the problem in each session.
             if seen is None or seen.version != head.version or not seen.is_readable:
                 self._problems.pop(head.key, None)
                 self._write(head.key, head.version, head.configmap)
@@ -211,6 +222,7 @@ class ClusterCache:
         try:
             nodes, event_at_ms = self._take(config_map)
         except DocumentError as error:
+            # What was read before stays in the caches, so its nodes stay known (consumers#1.2).
             before = self.seen.get(key)
             self.seen[key] = SeenConfigMap(
                 version,
@@ -233,8 +245,10 @@ class ClusterCache:
         """Return the nodes of a ConfigMap and its last event, having taken over its entries."""
         if config_map.name == names.CLUSTER_NODE_NAME:
             hosts = self._documents.read(document_entries.NODES, config_map)
+            # Both directions: entries that left and entries that came are changes.
             self._note(self.nodes, hosts.by_node)
             self._note(hosts.by_node, self.nodes)
+            # Replaced as a whole, where devices and switches are merged (consumers#1.4).
             self.nodes = layered(hosts.by_node)
             return hosts.nodes, _touched_ms(config_map)
         if config_map.name.startswith(names.CLUSTER_DEVICE_PREFIX):
@@ -285,6 +299,7 @@ class ClusterCache:
         """
         entries = document.by_node
         others = cache.others(entries)
+        # Found before the update: afterwards the document's earlier nodes are forgotten.
         omitted = list(self._omitted(config_map, entries)) if self._corrected else []
         self._note(others, cache)
         cache.update(others)
@@ -306,10 +321,12 @@ class ClusterCache:
         """Note the nodes of which an entry is another, or was not there."""
         for node, entry in new.items():
             before = old.get(node)
+            # Identity first: unchanged entries are the same object (``read_entries``).
             if before is not entry and before != entry:
                 self.changed.add(node)
 
     def _is_elsewhere(self, node: str, key: str) -> bool:
+        # Documents of one kind differ in the number after the last dash.
         kind = key.rpartition("-")[0]
         return any(
             node in seen.nodes
@@ -325,6 +342,7 @@ class ClusterCache:
             self.changed.update(self.nodes)
             self.nodes = LayeredDict({})
             return
+        # The informer of such a document has no object from which it could drop entries.
         if not seen.is_readable:
             return
         self.changed.update(seen.nodes)
@@ -361,6 +379,7 @@ def _digest(config_map: StoredConfigMap) -> str:
     digest = hashlib.sha256()
     for texts in (config_map.labels, config_map.annotations, config_map.data):
         for key in sorted(texts):
+            # Lengths come before texts, so that texts cannot run into each other.
             digest.update(f"{len(key)}:{key}{len(texts[key])}:".encode("utf-8", "replace"))
             digest.update(texts[key].encode("utf-8", "replace"))
     return digest.hexdigest()
@@ -381,6 +400,7 @@ def _touched_ms(config_map: StoredConfigMap) -> int:
     """Return when a document of ours was touched, in Unix milliseconds; 0 where it was not."""
     try:
         touched = datetime.fromisoformat(config_map.annotations.get(TOUCHED, ""))
+        # A time without a zone would be read in the zone of this host.
         return int(touched.timestamp() * 1000) if touched.tzinfo is not None else 0
     except (ValueError, OverflowError):
         return 0

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 FORCE_UPDATE_SECONDS = 10
 """At most this old, the list before limits the new one (consumers#1.5, item 2)."""
+# Above that the plugin takes the annotation of the resource instead (consumers#1.6).
 MAX_CARDS_OF_POD = 100
 _WITH_NETWORK = ("Ascend910", "npu")
 
@@ -72,16 +73,19 @@ class DeviceLists:
         before = self.before or NodeMemory()
         uids = tuple(pod.uid for pod in self.pods)
         kept = before.kept
+        # The same object, so that an unchanged memory compares by identity.
         if uids == before.pods:
             uids = before.pods
         elif self.before is not None:
             kept = self._without_new_pods(kept, frozenset(before.pods))
+        # Upstream keeps lists of a node whose entry has gone; ``corrected`` does not.
         if self.corrected and entry is None:
             kept = {}
         listed = self._maintained(entry, now)
         stamp = self.stamp
         if listed is not None and listed.DeviceList is not None:
             self._report_omitted(listed.DeviceList, kept)
+            # Strictly newer: the gate of consumers#1.5.
             if listed.UpdateTime > stamp:
                 kept = self._merged(listed, listed.DeviceList, kept, stamp)
                 stamp = listed.UpdateTime
@@ -97,7 +101,11 @@ class DeviceLists:
             # An entry without lists is applied in its place, with its stamp (consumers#1.6).
             stamp = max(stamp, entry.UpdateTime)
         if listed is not None and listed is not entry:
+            # A list that the scheduler makes itself is stamped with the session's time, so it
+            # passes each gate.
             self.is_steady = self.is_steady and stamp == now
+            # ``None`` stands for the time of the session; otherwise each node would change in each
+            # one (decision 31).
             memory = NodeMemory(None if stamp == now else stamp, kept, uids, before.link_down_at)
         else:
             memory = NodeMemory(stamp, kept, uids, before.link_down_at)
@@ -118,6 +126,7 @@ class DeviceLists:
         merged = dict(kept)
         is_quick = listed.UpdateTime - stamp <= FORCE_UPDATE_SECONDS
         for key, text in values.items():
+            # The list of free cards is the only key without a suffix.
             if "-" not in key and is_quick:
                 merged[key] = self._limited(key, kept, text)
             elif self.corrected and key.endswith(FAULT) and _is_worse(kept.get(key), text):
@@ -152,7 +161,11 @@ class DeviceLists:
                 if cards:
                     taken = set(cards.split(","))
                     left = [
-                        name for name in document_entries.names(lists[key]) if name not in taken
+                        # Cards of a pod that was just placed are not free, although no entry shows
+                        # it yet.
+                        name
+                        for name in document_entries.names(lists[key])
+                        if name not in taken
                     ]
                     lists[key] = ",".join(left)
         return lists
@@ -170,6 +183,7 @@ class DeviceLists:
             self._diverges(5, "without baseDeviceInfos the reported list counts")
             return entry
         resource = scheduling.RESOURCE_DOMAIN + document_entries.device_type(entry.DeviceList)
+        # Each of these keeps the scheduler from making the list itself (consumers#1.6).
         if (
             not self.options.self_maintain
             or resource not in entry.DeviceList
@@ -198,6 +212,7 @@ class DeviceLists:
         new = document_entries.names(text)
         old = document_entries.names(kept.get(key))
         idle = self.idle.get(key)
+        # Limited only where Kubernetes' count agrees with the old list and not with the new one.
         if not old or not new or idle != len(old) or idle == len(new):
             return text
         allowed = {*old, *document_entries.names(kept.get(key + UNHEALTHY))}

@@ -114,6 +114,7 @@ _fast_node = msgspec.json.Decoder(VolcanoNodeEntry)
 _pieces = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 E = TypeVar("E")
+# What the quick form refuses is read once more by Go's rules, which also name the error.
 _NOT_FAST = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 
@@ -165,6 +166,7 @@ def read_entries(text: str, document: str, form: EntryForm[E], before: Entries[E
     pieces: dict[str, msgspec.Raw] | None
     try:
         pieces = _pieces.decode(text or "{}")
+        # The same keys in the same order: only entries whose text differs are read.
         if texts is not None and list(pieces) == list(texts):
             others = [key for key, piece in pieces.items() if texts[key] != piece]
             merged = entries | {key: form.read_entry(pieces[key]) for key in others}
@@ -172,10 +174,12 @@ def read_entries(text: str, document: str, form: EntryForm[E], before: Entries[E
             merged = {key: form.read_entry(piece) for key, piece in pieces.items()}
             others = list(merged)
     except _NOT_FAST:
+        # Without pieces the next text is read as a whole, as nothing could be compared.
         pieces, merged = None, decode(text, form.whole, document)
         others = list(merged)
     for key in others:
         old = entries.get(key)
+        # The old object stays, so that later comparisons are by identity.
         if old == merged[key]:
             merged[key] = old
     return Entries(merged, pieces)
@@ -201,6 +205,7 @@ def read_node_info(text: str, document: str) -> VolcanoNodeEntry:
     return decode(text, _NodeInfo, document).NodeInfo
 
 
+# Nodes without faults share a text, and a text lasts for many sessions.
 @lru_cache(maxsize=4096)
 def read_faults(text: str) -> tuple[CardFault, ...] | None:
     """Return the elements of a ``-Fault`` text; ``None`` where it cannot be read.
@@ -250,8 +255,10 @@ def device_type(keys: Mapping[str, Any]) -> str:
 
 @lru_cache(maxsize=1024)
 def _device_type(keys: tuple[str, ...]) -> str:
+    # Ascend 950 names its resource ``npu``; it comes first, as in the plugin (consumers#1.3).
     if any(key.startswith("huawei.com/npu") for key in keys):
         return "npu"
+    # The longer name before its prefix: ``Ascend310`` is part of ``Ascend310P``.
     for candidate in ("Ascend910", "Ascend310P", "Ascend310"):
         if any(candidate in key for key in keys):
             return candidate

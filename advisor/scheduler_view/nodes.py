@@ -33,6 +33,7 @@ SUB_HEALTHY_WORD = "SubHealthy"
 SUB_HEALTH_HANDLING = "SubHealthFault"
 HEARTBEAT_INTERVALS = 3
 DEFAULT_HEARTBEAT_SECONDS = 5
+# The range of V4, in which an interval makes sense (noded#7.5).
 HEARTBEAT_RANGE = (1, 300)
 
 
@@ -130,26 +131,32 @@ class NodeViews:
         another snapshot now.
         """
         if since is Since.UNKNOWN:
+            # Without a session before, every node is made anew.
             self.views = {}
             names = frozenset(index.nodes) | state.memories.keys()
         else:
             names = self._unsteady | cache.changed
             if is_new:
                 names |= index.changes.nodes
+            # The session before began with the same state: what it looked at is as it was before
+            # that.
             if since is Since.ASIDE:
                 names |= self.looked_at
         memories = layered(state.memories)
         unsteady, changed = set(), set()
+        # Sorted, so that findings and states have one order.
         for name in sorted(names):
             before, view, memory = state.memories.get(name), None, None
             node = index.nodes.get(name)
             if node is not None:
+                # Pods that have ended hold no chips any more.
                 pods = [pod for pod in index.pods.get(name, ()) if pod.is_live]
                 stamp = 0 if before is None else before.stamp
                 builder = _Builder(
                     node, pods, before, state.session_at if stamp is None else stamp, options
                 )
                 view, memory = builder.view(cache, snapshot)
+                # Such a node may change by time alone, so the next session looks at it again.
                 if not builder.is_steady(snapshot):
                     unsteady.add(name)
             if memory is not None and not builder.lists.is_derived:
@@ -157,6 +164,7 @@ class NodeViews:
             else:
                 self.remembered.discard(name)
             _put(memories, name, memory)
+            # By value: only a node that is really another wakes jobs and placement.
             if view != self.views.get(name):
                 changed.add(name)
             _put(self.views, name, view)
@@ -190,6 +198,7 @@ class _Builder:
 
     def is_steady(self, snapshot: ClusterSnapshot) -> bool:
         """Whether the view would be the same in a later session, whenever that is."""
+        # Silence is a matter of time, which no object shows.
         beats = self.corrected and self.options.heartbeat_check
         return self.lists.is_steady and not (beats and self.node.name in snapshot.heartbeats)
 
@@ -198,6 +207,7 @@ class _Builder:
     ) -> tuple[NodeView, NodeMemory | None]:
         node = self.node
         is_npu = any(key.startswith(scheduling.RESOURCE_DOMAIN) for key in node.capacity)
+        # The plugin drops nodes that are not Ready, and so all that it kept of them.
         is_in_map = node.is_ready and not (is_npu and self._is_bad_950())
         kept: dict[str, str] = {}
         memory = None
@@ -222,6 +232,7 @@ class _Builder:
             if source:
                 state = NodeHealthState.NODE
             else:
+                # Only where the node is not unhealthy as a whole (consumers#1.8).
                 switch_sub = switch_status == SUB_HEALTHY_WORD
                 state = _by_cards(free or (), unhealthy, network or ())
         view = NodeView(
@@ -300,6 +311,7 @@ def _idle(node: SchedulerNode, pods: Sequence[SchedulerPod]) -> Amounts:
     for pod in pods:
         for resource, value in pod.requests.items():
             idle[resource] = idle.get(resource, 0) - value
+    # Kubernetes counts pods as a resource, too.
     if "pods" in idle:
         idle["pods"] -= len(pods)
     return idle
@@ -316,6 +328,7 @@ def is_silent(beat: LegacyHeartbeat, now_ms: int) -> bool:
 
 def _by_cards(free: Sequence[str], unhealthy: Sequence[str], network: Sequence[str]) -> str:
     """Return the state that the cards give; of several the last card's (consumers#1.8)."""
+    # Reversed, since of several the last one decides: the first match here.
     for card in (*reversed(network), *reversed(unhealthy), *reversed(free)):
         if card in network:
             return NodeHealthState.NETWORK
@@ -333,4 +346,5 @@ def _accelerator(node: SchedulerNode) -> str:
     """Return the chip type that the label ``accelerator`` names; empty where it names none."""
     label = node.labels.get(scheduling.ACCELERATOR, "")
     parts = label.split("-")
+    # The label is ``huawei-Ascend910``; another form names no chip.
     return parts[1] if len(parts) == 2 else ""

@@ -51,6 +51,7 @@ def kept_of(job: VcJob) -> PersistedJob | None:
     """Return what is kept on the job; ``None`` where that is nothing, or cannot be read."""
     try:
         return read_kept(job.annotations)
+    # The condition ``state`` reports it; here it counts as nothing kept.
     except ValueError:
         return None
 
@@ -71,6 +72,7 @@ def original_of(job: VcJob) -> Size | None:
     size, kept = job.size, kept_of(job)
     if size is None or kept is None:
         return size
+    # A size other than the one written last was written by the owner (decision 34).
     is_ours = (size.replicas, size.cards) == (kept.size.replicas, kept.size.cards)
     return kept.original if is_ours else size
 
@@ -82,6 +84,7 @@ def min_replicas(job: VcJob) -> int:
 
 def fewest_pods(job: VcJob) -> int:
     """Return with how many pods the job may start at least: with fewer it could not succeed."""
+    # With fewer pods than ``minSuccess`` the job controller could never call it completed.
     return max(min_replicas(job), job.min_success or 0)
 
 
@@ -152,6 +155,7 @@ def _whole_chips(job: VcJob) -> str | None:
             return "its pods ask for no chips; ask for chips, as in huawei.com/Ascend910"
         if "," in task.resource:
             return f"its pods ask for {task.resource}; ask for one kind of chips"
+        # Virtual chips have a dash in their resource (consumers#2.1).
         if "-" in task.resource.removeprefix(scheduling.RESOURCE_DOMAIN):
             return f"{task.resource} is a part of a chip; ask for whole chips"
     return None
@@ -171,6 +175,7 @@ def _policy(job: VcJob) -> str | None:
     instead = "write event: PodEvicted, action: TerminateJob"
     if action is None:
         return f"no policy for PodEvicted: its pods are made anew at full size; {instead}"
+    # The stored object has the default, and the manifest mostly does not.
     retries = _DEFAULT_RETRIES if job.max_retry is None else job.max_retry
     if action == RESTART_ACTION and retries != 0:
         return f"action RestartJob with stored maxRetry {retries} starts it at full size; {instead}"
@@ -184,6 +189,7 @@ def evicted_action(job: VcJob) -> str | None:
 
     Policies of the task go before those of the job.
     """
+    # Policies of a task win over those of the job (consumers#2.9).
     own = (policy for task in job.tasks for policy in task.policies)
     for policy in (*own, *job.policies):
         if any(event in EVICTED_EVENTS for event in policy.events):

@@ -30,6 +30,7 @@ _MAX_NAMES = 3
 
 def has_failed_process(pod: SchedulerPod) -> bool:
     """Whether a process of a pod has failed, and the pod is not about to go already."""
+    # It goes anyway, so nothing follows from the process that failed.
     if pod.is_terminating or pod.phase == "Succeeded":
         return False
     return pod.phase == "Failed" or _is_restarted(pod) or _has_ended_container(pod)
@@ -71,11 +72,13 @@ def after_failure(
         if pod.phase == "Failed":
             key = ("", "") if pod.owner is None else (pod.owner.kind, pod.owner.name)
             makers.setdefault(key, []).append(pod)
+    # One answer for each controller, since each acts by its own rules.
     follow_ups += [
         _ended(kind, name, ended, members, index) for (kind, name), ended in makers.items()
     ]
     return FollowUp(
         "; ".join(follow_up.text for follow_up in follow_ups),
+        # Two controllers may delete one pod; it is named once.
         tuple(dict.fromkeys(pod for follow_up in follow_ups for pod in follow_up.deleted)),
         "; ".join(dict.fromkeys(follow_up.gap for follow_up in follow_ups if follow_up.gap)),
     )
@@ -98,6 +101,7 @@ def lone_failures(
     ]
     if not failed:
         return []
+    # Only for these few pods: the advisor's own index knows no pods without a PodGroup.
     index = SnapshotIndex()
     index.update(snapshot)
     failures = []
@@ -140,6 +144,7 @@ def _ended(
         case "RoleSet":
             text = f"the RoleSet controller of AIBrix deletes {names} and makes the pod anew"
             return FollowUp(text, _refs(pods))
+        # A ReplicaSet replaces failed pods and deletes none of them (Kubernetes).
         case "ReplicaSet":
             return FollowUp(f"the ReplicaSet controller makes a pod anew for each; {stays}")
         case "StatefulSet" | "DaemonSet":
@@ -194,6 +199,7 @@ def _ended_of_pod_set(
 def _ended_of_vcjob(job: VcJob, stays: str, members: Sequence[SchedulerPod]) -> FollowUp:
     """Return what the controller of vcjobs does; policies of a task go before those of the job."""
     policies = [*(policy for task in job.tasks for policy in task.policies), *job.policies]
+    # A policy by exit code has no events, and the exit code decides then.
     if any(not policy.events for policy in policies):
         called = f"Job {job.key} has a policy for an exit code"
         return FollowUp(f"not known: {called}", gap=f"{called}, which is not read")

@@ -62,6 +62,7 @@ def _follow_up(
     count = plural(len(pods), "pod")
     match kind:
         case WorkloadKind.VCJOB:
+            # A PodGroup in a dump may lack its owner; a pod of the job names it as well.
             owner = job.group.owner or next((pod.owner for pod in job.pods if pod.owner), None)
             vcjob = index.vcjobs.get((job.group.namespace, owner.name)) if owner else None
             return follow_up_of_vcjob(vcjob, pods, is_fault=is_fault)
@@ -89,6 +90,7 @@ def after_lws(
 
     ``gone`` are the uids of those that were deleted, which are not named again.
     """
+    # One entry for each group: several pods of it cause one recreation.
     groups = {
         pod.labels.get(scheduling.LWS_GROUP_INDEX, ""): index.group_of_lws(pod) for pod in pods
     }
@@ -130,12 +132,14 @@ def _after_lws(
 def is_leader(pod: SchedulerPod) -> bool:
     """Whether a pod of LWS is the leader of its group: the set itself made it."""
     number = pod.labels.get(scheduling.LWS_WORKER_INDEX)
+    # LWS numbers the leader 0; without the label the owner decides.
     if number is not None:
         return number == "0"
     return pod.owner is not None and pod.owner.name == pod.labels.get(scheduling.LWS_NAME)
 
 
 def _pending(group: Sequence[SchedulerPod], owner: WorkloadObject) -> str:
+    # RecreateGroupAfterStart acts only once the whole group has started.
     if len(group) != owner.size:
         return f"{len(group)} of {plural(owner.size, 'pod')} of the group exist"
     pending = next((pod.name for pod in group if pod.phase == "Pending"), "")
@@ -165,6 +169,7 @@ def follow_up_of_vcjob(job: VcJob | None, pods: Sequence[Deletion], *, is_fault:
 def _after_deletion(job: VcJob, pods: Sequence[Deletion]) -> str:
     action = action_after_eviction(job)
     if action == "RestartJob":
+        # Zero retries: the first deletion fails the job, before the others have gone.
         if job.max_retry == 0:
             hang = "; other pods keep their grace" if len(pods) > 1 else ""
             return f"RestartJob with maxRetry 0: the job is Failed once the first pod is gone{hang}"

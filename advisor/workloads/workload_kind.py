@@ -17,6 +17,7 @@ def workload_of(job: SchedulerJob) -> WorkloadKind:
     for pod in job.pods:
         labels |= pod.labels
     owners = {owner.kind for owner in (job.group.owner, *(p.owner for p in job.pods)) if owner}
+    # OME first: it makes LeaderWorkerSets and Deployments, which would match below as well.
     if scheduling.OME_SERVICE in labels:
         if any(key.startswith(scheduling.LWS_LABEL_PREFIX) for key in labels):
             return WorkloadKind.OME_LWS

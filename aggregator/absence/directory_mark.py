@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 FILE_NAME = "marks.json"
+# Device and inode of the path are looked at as often (decision 22).
 PERIOD_SECONDS = 4.0
 
 _decoder = msgspec.json.Decoder(dict[str, str])
@@ -49,6 +50,7 @@ class MarkKnowledge:
 
     def observe_beats(self, beats: Iterable[Beat]) -> None:
         """Record which nodes beat in the directory while it does not count."""
+        # Beats matter only while another directory is there: they decide whether it is the new one.
         if self.problem is None:
             return
         for beat in beats:
@@ -60,15 +62,18 @@ class MarkKnowledge:
 
         Return why the directory counts again, or for the first time; else ``None``.
         """
+        # An empty id: the first directory that is ever seen counts.
         if self.id in ("", found_mark.id):
             reason = "the known directory is back"
         elif found_mark.replaces == self.id:
             reason = "an operator confirmed it"
+        # More than half of the nodes, or no node is known: then nothing could be lost.
         elif len(self._beating & nodes) * 2 > len(nodes) or not nodes:
             reason = f"{len(self._beating & nodes)} of {len(nodes)} known nodes beat there"
         else:
             self.problem = self._problem(found_mark, len(nodes))
             return None
+        # A first mark is no news; one that replaces another is.
         has_ended = self.problem is not None or self.id not in ("", found_mark.id)
         self.id, self.problem = found_mark.id, None
         self._first.clear()
@@ -140,6 +145,7 @@ class DirectoryMarks:
         for url, mark in self._marks.items():
             try:
                 found_mark = await mark.read()
+            # The directory may hang; its last result stays until it answers.
             except StoreError:
                 continue
             self._check(self.known[url], found_mark)
@@ -180,6 +186,7 @@ class DirectoryMarks:
             return
         self._kept = ids
         try:
+            # The state directory may be on a slow disk, and steps must go on.
             await asyncio.to_thread(replace, self._file, msgspec.json.encode(ids))
         except OSError as error:
             _log.warning("%s cannot be written: %s", self._file, error)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# More than 3 nodes and a fifth within 15 s (decision 21), as for the silence of nodes.
 _MAX_DELETIONS = 3
 _MAX_DELETED_PART = 5
 _WINDOW_MS = 15_000
@@ -71,6 +72,7 @@ class Absence:
         }
         self.watches = tuple(self._watches.values())
         """The watches of the store."""
+        # Nothing ends before the first list: a heartbeat could still name the document.
         self._beats: dict[str, Beat] | None = None
         """The last heartbeats, ``None`` before the first list."""
         self._held: set[str] = set()
@@ -105,6 +107,7 @@ class Absence:
         """
         if self.is_held and not is_held:
             self._has_news = True
+            # What another directory lacked was reported as deleted there, and proves nothing here.
             for watch in self.watches:
                 watch.unconfirm_deletions()
         self.is_held = is_held
@@ -132,6 +135,7 @@ class Absence:
         reported = {
             node for _, node, absent in self._absent() if absent.is_reported and self.has_beat(node)
         }
+        # A node whose deletion is over may be asked again at its next one.
         self._requested &= reported
         requested = {
             node
@@ -143,6 +147,7 @@ class Absence:
 
     def is_due(self, now: Instant) -> bool:
         """Return whether ``step`` has something to do. Cheap: it is called for each change."""
+        # A document became absent since the last step.
         if self._seen != sum(watch.absences for watch in self.watches):
             return True
         return self._has_news or (self.due_ms is not None and self.due_ms <= now.steady_ms)
@@ -165,10 +170,12 @@ class Absence:
         if not any(watch.absent for watch in self.watches):
             self._held.clear()
             return frozenset()
+        # Everything stays while the store may be another one (decision 22).
         if self.is_held or self._beats is None:
             return frozenset()
         ended: set[str] = set()
         for kind, watch in self._watches.items():
+            # A copy: ``end`` takes nodes out of it.
             for node in [*watch.absent]:
                 if self._is_ended_by_agent_or_operator(kind, watch, node):
                     ended |= watch.end(node)
@@ -185,11 +192,14 @@ class Absence:
         beat = self._beats.get(node)
         if record is not None:
             beaten_at_ms = 0 if beat is None else beat.beaten_at_ms
+            # A record ends what is not later than itself: a node that writes or beats afterwards is
+            # there.
             if record.at_ms >= max(beaten_at_ms, watch.written_at_ms(node) or 0):
                 return True
         owned, number = self._documents_of(kind, node)
         if owned is not None and kind not in owned:
             return True
+        # A negative number names the write by which the agent deleted its document (decision 17).
         return number < 0 and -number >= (watch.written_at_ms(node) or 0) // 1000
 
     def _is_last_write(self, kind: str, watch: LastingDocumentWatch, node: str) -> bool:
@@ -223,18 +233,21 @@ class Absence:
             (kind, node): absent.stands_at_ms
             for (kind, node), absent in reported.items()
             if absent.stands_at_ms <= now.steady_ms
+            # What was held back once ends only by an operator or by coming again.
             and node not in self._held
             and self._may_end(kind, node, beating(node))
         }
         if not due:
             return set()
         for node, at_ms in [*self._ended.items()]:
+            # Twice the window: a deletion counts with those of 15 s before and after it.
             if now.steady_ms - at_ms > 2 * _WINDOW_MS:
                 del self._ended[node]
         deleted = dict(self._ended)
         for (_, node), absent in reported.items():
             deleted[node] = max(absent.stands_at_ms, deleted.get(node, 0))
         times = sorted(deleted.values())
+        # Nodes that ended lately still count, or the limit would shrink while a script deletes.
         total = len(self.nodes | self._ended.keys())
         ended: set[str] = set()
         for (kind, node), at_ms in due.items():
@@ -252,6 +265,8 @@ class Absence:
             return True
         # An agent of an earlier release ends a document by deleting it, and in no other way.
         beat = self._beats.get(node) if self._beats is not None else None
+        # Older agents delete node-info when the last alarm ends, and name no documents (decision
+        # 21).
         return bool(beats) and kind == _DELETABLE and beat is not None and not beat.writes
 
     def _hold_back(self, node: str, many: int) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 RECORDS = Selection(namespace=FORGET_NAMESPACE, has_label=FORGET_LABEL[0])
+# Deletions of that many nodes are rather a broken store than so many alarms that ended.
 _MAX_SINGLE_READS = 50
 """Most heartbeats that are read singly; heartbeats of more nodes come with the next listing."""
 _TICK_SECONDS = 1.0
@@ -100,6 +101,7 @@ class ForgetRequests:
         while True:
             try:
                 async for event in self._store.watch(RECORDS):
+                    # A deleted record has had its effect; removing it takes nothing back.
                     match event:
                         case DocumentsListed(documents):
                             self._observe_records(documents)
@@ -140,6 +142,8 @@ class ForgetRequests:
             for node in [*records]:
                 if self._is_pending(node):
                     done_at_ms.pop(node, None)
+                # A second aggregator may read the record later, so it stays for a touch period
+                # (decision 21).
                 elif now_ms - done_at_ms.setdefault(node, now_ms) >= self._touch_period_ms:
                     await self._delete(node)
             await asyncio.sleep(_TICK_SECONDS)
@@ -150,6 +154,7 @@ class ForgetRequests:
         return is_ending or self._absence.is_held
 
     async def _delete(self, node: str) -> None:
+        # Only the leader deletes; a follower forgets its copy.
         if self._may_write():
             try:
                 await self._store.delete(FORGET_NAMESPACE, forget_record_name(node))

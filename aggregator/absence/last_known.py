@@ -76,6 +76,7 @@ class KnownFile:
         ``most_bytes``.
         """
         connection, size, left_out = self._connection, self._bytes, 0
+        # All or nothing: a row of completeness must not be stored without the rows before it.
         with transaction(connection):
             for row in rows:
                 where = (row.store, row.kind, row.place)
@@ -84,6 +85,7 @@ class KnownFile:
                     where,
                 ).fetchone()
                 grown = size + len(row.body) - (0 if stored is None else stored[0])
+                # Removals always go: they make room.
                 if row.body and grown > most_bytes:
                     left_out += 1
                     continue
@@ -104,6 +106,7 @@ class KnownFile:
 
 _log = logging.getLogger(__name__)
 
+# Written behind, within about a second (decision 21): a storm is one commit.
 _GATHER_SECONDS = 0.5
 _MAX_BYTES = 256 << 20
 _TROUBLE = (sqlite3.Error, OSError)
@@ -188,6 +191,7 @@ class LastKnown:
         place = f"{namespace}/{name}"
         if document is None:
             self._versions.pop((store, place), None)
+        # The same version is written already; a broker has no versions, so there each document is.
         elif document.version and self._versions.get((store, place)) == document.version:
             return
         else:
@@ -209,6 +213,7 @@ class LastKnown:
 
     async def run(self) -> NoReturn:
         """Write behind until cancelled, then write what is left and close the file."""
+        # A disk that is full is tried again, at most every 30 s.
         backoff = Backoff(_GATHER_SECONDS, 30.0)
         try:
             while True:
@@ -222,6 +227,7 @@ class LastKnown:
                     self._came.set()
         finally:
             if self._waiting:
+                # Not in a thread: the loop ends, and this is the last chance to keep the rows.
                 self._write(dict(self._waiting))
             self._close()
 
@@ -229,6 +235,7 @@ class LastKnown:
         taken, self._waiting = self._waiting, {}
         is_written = await in_thread(partial(self._write, taken))
         if not is_written:
+            # Newer rows win over those that could not be written.
             self._waiting = taken | self._waiting
         return is_written
 
@@ -241,6 +248,7 @@ class LastKnown:
         try:
             left_out = self._open().write(rows, self._most_bytes)
             if left_out:
+                # With a document missing, absence in this file proves nothing any more.
                 incomplete = {LastKnownRow(store, COMPLETE, "", b"") for store, _, _ in taken}
                 self._open().write(incomplete, self._most_bytes)
         except _TROUBLE as error:

@@ -76,6 +76,7 @@ class LastingDocumentWatch(DocumentWatch):
 
     def restore_document(self, document: Document, now_ms: int) -> None:
         """Restore a document of an earlier run, before the store has shown anything."""
+        # Not our own ``_take``: what comes from the file need not be written to it again.
         super()._take(document, now_ms)
 
     def record_absent(self, node: str, now_ms: int, stands_at_ms: int) -> None:
@@ -94,6 +95,7 @@ class LastingDocumentWatch(DocumentWatch):
     @override
     def read(self, node: str, document: Document | None, now_ms: int) -> frozenset[str]:
         """See ``DocumentWatch``. A document that is not there is absent, and not deleted."""
+        # As in a watch, which would not show a document without the label.
         if document is None or not self.selection.fits(document.labels):
             return self._miss(node, now_ms, None, is_reported=False)
         return super().read(node, document, now_ms)
@@ -148,6 +150,8 @@ class LastingDocumentWatch(DocumentWatch):
         """
         cache = self.caches[0]
         is_other = node in cache.reports and not cache.is_last_good(node, document)
+        # Only an agent of ours writes again by itself; a document of another program counts as it
+        # is.
         if not is_other or not self._has_agent(node):
             return False
         at_ms = self._written_at_ms(document)
@@ -160,6 +164,7 @@ class LastingDocumentWatch(DocumentWatch):
         self, node: str, now_ms: int, deleted_at_ms: int | None, *, is_reported: bool
     ) -> frozenset[str]:
         absent = self.absent.get(node)
+        # A reported deletion proves more than a list that lacks the document, so it replaces that.
         if node in self.present and (absent is None or (is_reported and not absent.is_reported)):
             since_ms = now_ms if absent is None else absent.since_ms
             self._lack(node, AbsentDocument(since_ms, deleted_at_ms or 0, is_reported))

@@ -95,11 +95,13 @@ class LastingStores:
         now_ms = self._clock().wall_ms
         for url, absence in self.absences.items():
             store = kept.get(url, LastKnownStore())
+            # Each watch takes what is of its namespace and prefix, and ignores the rest.
             for document in store.documents.values():
                 for watch in absence.watches:
                     watch.restore_document(document, now_ms)
             for node, beat in store.beats.items():
                 monitor.restore_beat(url, node, beat.holder, beat.interval_ms)
+        # One store without a complete record is enough for absence to prove nothing.
         return all(url in kept and kept[url].is_complete for url in self.absences)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
@@ -136,6 +138,7 @@ class LastingStores:
             # A node whose heartbeat is still there would be lost at once if it were forgotten.
             gone = frozenset(node for node in absence.over if not absence.has_beat(node))
             monitor.forget(url, gone)
+            # A node with a heartbeat stays in ``over`` until that is gone, too.
             absence.over -= gone
             absence.log_changes(now)
             self._forgetting[url].request_heartbeats()

@@ -15,6 +15,7 @@ from contract.documents.update_time import LEAD_SECONDS
 if TYPE_CHECKING:
     from service.clock import Instant
 
+# Readers compare stamps in whole seconds, so one change in a second is what they can distinguish.
 _PACE_MS = 1000
 
 
@@ -55,13 +56,17 @@ def merge(
     if previous is None:
         stamp = _reported(record, now)
         return ClusterEntry(render_device_entry(node, record, stamp), stamp, record, now.steady_ms)
+    # A restored entry does not have all of its record, so only its text can be compared.
     if previous.whole and _same(record, previous.record):
         return previous
     if render_device_entry(node, record, previous.stamp) == previous.text:
         return msgspec.structs.replace(previous, record=record, whole=True)
     stamp = max(previous.stamp + 1, _reported(record, now))
+    # At most 5 s ahead of the clock (decision 3).
     early_ms = (stamp - LEAD_SECONDS) * 1000 - now.wall_ms
     if early_ms > 0 and previous.made_at_ms is not None:
+        # Whichever comes first: the clock reaches the stamp, or a second has passed since the last
+        # change.
         until_ms = min(now.steady_ms + early_ms, previous.made_at_ms + _PACE_MS)
         if now.steady_ms < until_ms:
             return Wait(until_ms)

@@ -96,11 +96,13 @@ def _read_device(document: Document) -> DecodedReport[DeviceRecord]:
 
 def _take_over_device(key: str, text: str, document: str) -> tuple[str, ClusterEntry[DeviceRecord]]:
     node, entry = cluster_info.read_device_entry(key, text, document)
+    # Our next stamp must be greater; a stamp at the end of int64 leaves no room.
     if entry.UpdateTime > _LATEST_STAMP:
         raise DocumentError(
             document, f"$.{key}.UpdateTime", f"is not a valid time: {entry.UpdateTime}"
         )
     record, stamp = cluster_info.record_of(entry), entry.UpdateTime
+    # An entry of upstream or of another release is rendered anew, in the form that we verify.
     if not _is_ours(key, text, document, cluster_info.verify_device_value):
         text = render_device_entry(node, record, stamp)
     return node, ClusterEntry(text, stamp, record, whole=False)
@@ -133,6 +135,7 @@ DEVICE = DocumentKind[DeviceRecord](
     read=_read_device,
     age=lambda record: record.update_time,
     unit_ms=1000,
+    # A device entry needs a report; silence alone only makes node entries.
     is_only_silence=lambda _: False,
     merge=merge,
     heal=healed,
@@ -216,6 +219,7 @@ NODE = DocumentKind[NodeRecord](
     unit_ms=1,
     is_only_silence=cluster_node.is_only_silence,
     merge=_merge_node,
+    # A node that is missing in the document counts as healthy (M10), so it may just go.
     heal=lambda _: None,
     key=node_info_name,
     document=lambda _: CLUSTER_NODE_NAME,

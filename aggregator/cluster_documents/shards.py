@@ -32,6 +32,7 @@ push a node out of it. Chosen by measurement: ``docs/decisions/009``.
 
 _AROUND_BYTES = 2048
 """Of a document beside its text: names, labels and annotations."""
+# A store with a tiny limit still gets one node in each document.
 _MIN_BYTES = 1024
 
 
@@ -68,6 +69,7 @@ class _Shard:
         self._key = key
         self.texts: dict[str, str] = {}
         self.sizes: dict[str, int] = {}
+        # Braces are one byte more than the commas that ``_size`` counts.
         self.bytes = 1
         self.revision = 0
         self.leaving: dict[str, tuple[int, int]] = {}
@@ -124,6 +126,7 @@ class ShardedDocument:
         What is too large loses its last nodes to others. A document of one node stays as it is.
         """
         self._limit = min(limit, VALUE_LIMIT)
+        # Three quarters where the limit is small: entries must be able to grow.
         self._fill = min(FILL, self._limit * 3 // 4)
         self._full = 0
         changed: set[int] = set()
@@ -176,6 +179,7 @@ class ShardedDocument:
             grown = shard.bytes - shard.sizes[node] + size
             # A node that is alone has no better shard, so it may exceed the limit.
             if grown <= self._limit or len(shard.texts) == 1:
+                # Room came free at the front, so the shortcut over full shards is void.
                 if grown < shard.bytes:
                     self._full = 0
                 shard.put(node, text, size)
@@ -193,6 +197,7 @@ class ShardedDocument:
         """Put a node where there is room, and let it leave the document ``index``."""
         target = self._room(node, size, index)
         self._shards[target].put(node, text, size)
+        # It comes back to a shard that it was about to leave: it stays there.
         self._shards[target].leaving.pop(node, None)
         self._home[node] = target
         if index is not None:
@@ -227,6 +232,7 @@ class ShardedDocument:
         """Remove a node; return the shards that changed."""
         self._home.pop(node, None)
         self._full = 0
+        # A node that is being moved is in two shards.
         changed = frozenset(i for i, shard in self._shards.items() if node in shard.texts)
         for index in changed:
             self._shards[index].drop(node)

@@ -43,12 +43,14 @@ class SingleDocument:
         """Take over the entries that an earlier run wrote."""
         for node, text in texts.items():
             self.put(node, text)
+        # What was restored is what the store has, as in ``ShardedDocument.restore``.
         self._revision = 0
 
     def fit(self, limit: int) -> frozenset[int]:
         """Keep the document within ``limit`` bytes from now on; return whether that changed it."""
         limit = min(limit, VALUE_LIMIT)
         smaller, self._limit = min(limit, self._limit), limit
+        # Also where the limit grows again and nodes had been left out before.
         return self._changed() if self._bytes > smaller else frozenset()
 
     def clear(self) -> None:
@@ -118,10 +120,12 @@ class SingleDocument:
         if self._bytes <= self._limit:
             return nodes
         weights = {node: self._weight(self._texts[node]) for node in nodes}
+        # First without nodes that no reader needs, then only with those that schedulers need.
         for least in (1, 2):
             kept = [node for node in nodes if weights[node] >= least]
             if self._size(kept) <= self._limit:
                 return kept
+        # One byte for the braces, as in ``_Shard.bytes``.
         room = self._limit - 1
         for number, node in enumerate(kept):
             room -= self._size_of(node)

@@ -49,13 +49,18 @@ _log = logging.getLogger(__name__)
 KEY = "state"
 TAKEN_OVER = "npu-vigil/taken-over"
 """The annotation that fences an earlier leader off."""
+# The rest is for metadata: labels, annotations and what others add (decision 51).
 MAX_DOCUMENT_BYTES = 900 * 1024
 """The API server's own limit is 1 MiB for the whole object."""
 
+# Twice a second at most for each document; an awaited one does not wait for it (``_due_ms``).
 _SPACING_MS = 500
 _SETTLE_SECONDS = 0.05
 """What changes together is written together, and behind what readers wait for."""
+# A takeover lists and marks all documents of state: eight requests under way, not one for each
+# document.
 _MAX_CONCURRENT = 8
+# A conflict here is one late write of the earlier leader; five in a row are another program.
 _MAX_ATTEMPTS = 5
 _LAST_WRITES_TIMEOUT_SECONDS = 0.5
 """Longest time for the last writes of a leader: meanwhile no replica leads."""
@@ -73,6 +78,7 @@ class PersistentState:
         copies: LastKnown | None = None,
     ) -> None:
         self._store = context.store
+        # etcd keeps what it acknowledged; copies are for brokers and directories (decision 21).
         self._copies = None if context.store.absence_is_deletion else copies
         self._found_copies: dict[_Key, str] = {}
         """Texts that an earlier run kept, for a store that has none at all."""
@@ -100,6 +106,7 @@ class PersistentState:
         """
         self._awaited: Counter[str] = Counter()
         self._writes_state = False
+        # Callers that wait compare it: what they wait for is void once another replica led.
         self._term = 0
         """Grows whenever changes that are not stored yet are given up."""
         self._writes = dict.fromkeys(self._plugins, 0)
@@ -144,12 +151,14 @@ class PersistentState:
 
         ``fence``: this replica begins to lead, and an earlier leader may have a write under way.
         """
+        # One gate for lists and marks of all plugins together.
         gate = asyncio.Semaphore(_MAX_CONCURRENT)
         names = tuple(self._plugins)
         results = await asyncio.gather(*(self._found(name, gate, fence=fence) for name in names))
         # All at once, so that the plugins agree with each other.
         await self._end_term()
         self._documents = {}
+        # A store that still has some state lost nothing: its documents are newer than the copies.
         if any(results):
             self._found_copies.clear()
         for name, documents in zip(names, results, strict=True):
@@ -162,6 +171,7 @@ class PersistentState:
             documents = await self._store.list(
                 Selection(namespace=STATE_NAMESPACE, label=(STATE_LABEL, name))
             )
+        # Others may give their objects our label; only names of our own form are read.
         documents = tuple(
             document for document in documents if document.name.startswith(f"{STATE_PREFIX}{name}-")
         )
@@ -176,18 +186,22 @@ class PersistentState:
         }
         for bucket, document in there.items():
             self._document((name, bucket)).observe(document)
+        # Copies first, documents over them: what the store has is newer.
         texts = {bucket: text for (of, bucket), text in self._found_copies.items() if of == name}
         texts |= {bucket: document.data.get(KEY, "") for bucket, document in there.items()}
         problems = tuple(plugin.restore(texts, self._clock()))
         for problem in problems:
             _log.error("stored state %s cannot be read, and is begun anew: %s", name, problem)
         self._unreadable[name] = problems
+        # Restored buckets are compared with the store once, so copies get written; equal ones cost
+        # no write (``_try``).
         for bucket in plugin.pop_changed() | texts.keys():
             self._mark((name, bucket))
 
     def _document(self, key: _Key) -> OwnedDocument:
         if key not in self._documents:
             self._documents[key] = OwnedDocument(STATE_NAMESPACE, f"{STATE_PREFIX}{'-'.join(key)}")
+            # No list has shown it, so its first write is a creation.
             self._documents[key].observe(None)
         return self._documents[key]
 
@@ -203,6 +217,8 @@ class PersistentState:
 
     async def _fence(self, document: Document) -> Document | None:
         there: Document | None = document
+        # Between list and mark an earlier leader's write may arrive: it wins once, and is read and
+        # kept.
         for _ in range(_MAX_ATTEMPTS):
             if there is None:
                 return None
@@ -223,6 +239,8 @@ class PersistentState:
                 self._mark((name, bucket))
 
     def _mark(self, key: _Key) -> None:
+        # The first poll counts: a caller waits for the oldest change, and later ones go with the
+        # same write.
         self._dirty.setdefault(key, self._polls)
         self._wake.set()
 
@@ -237,6 +255,8 @@ class PersistentState:
         self._wake.set()
         try:
             async with self._done:
+                # Also ends when this replica stops to write or the term ended: no other task would
+                # wake the caller.
                 await self._done.wait_for(
                     lambda: (
                         not self._writes_state or self._term != term or self._is_stored(name, upto)
@@ -275,6 +295,7 @@ class PersistentState:
         task, self._task = self._task, None
         if task is None:
             return
+        # The writing task ends first, so that a document has never two writes of ours under way.
         await ended([task])
         self.poll()
         try:
@@ -312,10 +333,13 @@ class PersistentState:
             if key is None or not self._leadership.leads:
                 await self._wait()
                 if not self._awaited.total():
+                    # Changes of one step are collected before the first of them is written; an
+                    # awaited one goes at once.
                     await asyncio.sleep(_SETTLE_SECONDS)
                 continue
             if not self._awaited[key[0]]:
                 await self._turns.write(STATE_PREFIX, WriteKind.STATE)
+            # Chosen again after the turn: meanwhile a caller may await another document.
             key = self._next_due()
             if key is None or not self._leadership.leads:
                 continue
@@ -323,6 +347,7 @@ class PersistentState:
             self._written_last[key[0]] = self._turns_total
             if await self._write(key):
                 backoff.reset()
+                # From the end of the write, so that a slow store is not written to all the time.
                 self._next_ms[key] = self._clock().steady_ms + _SPACING_MS
             else:
                 # Others go first: a document that is refused must not delay them.
@@ -335,11 +360,13 @@ class PersistentState:
         try:
             selection = Selection(namespace=STATE_NAMESPACE, has_label=STATE_LABEL)
             there = {document.name: document for document in await self._store.list(selection)}
+        # Not lost: the flag makes the next round list again.
         except StoreError:
             self._may_have_forgotten = True
             return
         for key, owned in self._documents.items():
             stored = there.get(owned.name)
+            # Compared by content, since versions of a store that lost its data begin anew.
             if _data(stored) == _data(owned.stored):
                 continue
             owned.observe(stored)
@@ -381,6 +408,7 @@ class PersistentState:
 
     async def _write(self, key: _Key) -> bool:
         """Write one document as desired now; return whether it is stored."""
+        # Moved, not copied: a change during the write marks the document anew.
         self._writing_now[key] = self._dirty.pop(key)
         is_stored = False
         try:
@@ -393,6 +421,7 @@ class PersistentState:
         finally:
             poll = self._writing_now.pop(key)
             if not is_stored:
+                # With its old number: callers that waited for it go on waiting.
                 self._dirty[key] = poll
         async with self._done:
             self._done.notify_all()
@@ -402,6 +431,7 @@ class PersistentState:
         name, bucket = key
         text = self._plugins[name].text(bucket)
         owned = self._document(key)
+        # What is there is what is wanted: no write, and an earlier trouble is over.
         if _data(owned.stored).get(KEY) == text:
             self._end_trouble(key)
             return True
@@ -415,14 +445,19 @@ class PersistentState:
                 self._trouble.begin(
                     key, f"has {size} bytes, at most {MAX_DOCUMENT_BYTES} fit into a document"
                 )
+                # Reported as stored: a repetition could not succeed before the plugin changes the
+                # text.
                 return True  # until it changes
             await owned.check_owners(self._store)
             ours = Document(owned.namespace, owned.name, {KEY: text}, {STATE_LABEL: name})
             document = owned.with_added(ours)
+            # A broker cannot compare versions, and no leader is elected there (decision 10).
             expected = owned.version if self._is_conditional else None
             stored = await self._store.put_shown(document, expected=expected)
             owned.observe(stored)
             self._keep_copy(owned, stored)
+            # No watch follows these documents, so the answer alone shows what a webhook made of the
+            # write.
             if changes := owned.differences(document):
                 self._undone.setdefault(key, pauses())
                 other = ForeignWriter(differing=changes)
@@ -445,6 +480,7 @@ class PersistentState:
 
     async def _read_again(self, key: _Key, error: StoreConflict) -> None:
         """Read a document after a conflict: an operator has edited it, or another replica leads."""
+        # A conflict may mean that another replica leads by now: only its state counts then.
         if not await self._leadership.confirm():
             return
         owned = self._document(key)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# A takeover may concern all nodes. One list is cheaper for the API server than that many reads.
 _MAX_SINGLE_READS = 200
 """Most documents that are read one by one; those of more nodes are listed."""
 
@@ -60,6 +61,7 @@ class ReadRepair:
         while True:
             await self._wake.wait()
             self._wake.clear()
+            # A new one for each repair: the trouble of an earlier one is no reason to wait.
             backoff = Backoff()
             trouble = OngoingFailure(
                 _log,
@@ -67,6 +69,7 @@ class ReadRepair:
                 "",
                 plural(len(self._pipeline.unconfirmed), "node"),
             )
+            # Asked again each time: a later report of a node may have confirmed it meanwhile.
             while nodes := self._pipeline.unconfirmed:
                 if problem := await self._read(nodes):
                     trouble.begin(problem)
@@ -84,6 +87,7 @@ class ReadRepair:
                 for source in sources
                 for watch in source.watches
             }
+            # All stores at once: one that is slow must not delay the answer of another one.
             answers = await asyncio.gather(
                 *(
                     _read_store(source, store, nodes)
@@ -106,6 +110,7 @@ class ReadRepair:
                 }
                 self._pipeline.read(watch, still, self._clock())
                 read |= {node for node, document in still.items() if document is not None}
+        # Where a store gave no answer, a node that no other store has may be in that one.
         confirmed = (read if problem else nodes) - moved
         self._pipeline.confirm(confirmed)
         self._changed()

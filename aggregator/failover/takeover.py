@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# Views are for people and old readers; five comparisons in a second are enough in a storm.
 _VIEWS_MS = 200
+# Above the 0.5 s of the last writes of state (``_LAST_WRITES_TIMEOUT_SECONDS``), which are part of
+# it.
 _GIVE_UP_SECONDS = 0.7
 
 
@@ -92,6 +95,7 @@ class Takeover:
         """Campaign, lead and follow until cancelled."""
         self._tasks = tasks
         self.is_warm = True
+        # Only now: a replica that campaigns before it knows the cluster would lead without content.
         tasks.create_task(self._leadership.run(self._observe_leader), name="campaign")
         while True:
             while not self._leadership.leads:
@@ -114,6 +118,7 @@ class Takeover:
 
     async def _take_over(self, tasks: asyncio.TaskGroup, term: int) -> None:
         await _until_read(self._read_again, "cannot take over yet, trying again: %s")
+        # Checked again, because reading may have taken longer than the term.
         if not self._leadership.leads or self._leadership.taken_total != term:
             return  # another replica leads, or has led since this was read
         self.leads = True
@@ -131,8 +136,11 @@ class Takeover:
         """
         if self._leadership.elected_by is None or not self._leadership.leads:
             return  # no other replica was there, or another one leads
+        # State first: its marks refuse late writes before the cluster documents are read.
         await self.persistent_state.restore_plugins(fence=self._leadership.fences)
         documents = await self._publishers[0].list()
+        # The earlier leader may have seen more than our watches (decision 10), so differences are
+        # read by name.
         self._pipeline.restore_documents(documents, unconfirm=True)
         for problem in self._pipeline.unreadable:
             _log.warning("another leader's document is overwritten: %s", problem)
@@ -141,6 +149,7 @@ class Takeover:
     async def _hand_over(self) -> None:
         if not self.leads:
             return
+        # First of all: pages and plugins must not act as the leader while the writers end.
         self.leads = False
         await asyncio.gather(
             *(publisher.follow() for publisher in self._publishers),
@@ -159,10 +168,14 @@ class Takeover:
         except TimeoutError:
             _log.warning("not everything is handed over in time")
         finally:
+            # Also after the timeout: a lock that is kept costs more than state that the next leader
+            # computes anew.
             await self._leadership.release()
 
     def seen(self, url: str, selection: Selection, event: WatchEvent) -> None:
         """Pass on an event of a plugin's input in this store, after the plugin has applied it."""
+        # Views differ from a plugin's state at once after an operator's edit, and only a leader
+        # repairs that.
         if self.leads and url in self.views:
             self.collect(self._clock(), at_once=True)
             self.views[url].observe_input(selection, event)
@@ -190,6 +203,8 @@ async def _until_read(read: Callable[[], Awaitable[None]], begins: str) -> None:
     while True:
         try:
             return await read()
+        # Never given up: without the state of the earlier leader this replica would publish too
+        # little.
         except StoreError as error:
             trouble.begin(str(error))
             await asyncio.sleep(backoff.next_seconds())

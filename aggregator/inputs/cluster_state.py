@@ -32,6 +32,7 @@ class _PodsOfJob:
 
     def __init__(self) -> None:
         self.pods: dict[str, PodState] = {}
+        # Counted, so that the last pod with other labels takes them with it.
         self._fields: dict[_JobFields, int] = {}
         self.shown = JobState("")
         """The job as its pods show it; they are made of one template, so mostly all show
@@ -57,6 +58,7 @@ class _PodsOfJob:
             del self._fields[fields]
         if not self.pods:
             return True
+        # The smallest, so that the order in which pods arrive does not matter.
         namespace, name, app, job_id = min(self._fields)
         labels = {key: text for key, text in (("app", app), ("jobID", job_id)) if text}
         before, self.shown = self.shown, JobState(pod.job, namespace, name, {}, labels)
@@ -90,6 +92,7 @@ class ClusterState:
         was_known = self._pods.caches[source].known
         dirty: set[str] = set()
         for _, before, after in self._pods.observe_objects(source, event):
+            # A pod that moved is removed where it was and added where it is; both nodes are judged.
             for pod, by in ((before, -1), (after, 1)):
                 if pod is not None:
                     dirty.add(pod.node)
@@ -111,6 +114,7 @@ class ClusterState:
                 if node is not None:
                     dirty.add(node.name)
                     self._number(node, by)
+        # The first list would otherwise judge 10,000 nodes for no change in what is published.
         return frozenset(dirty) if was_known else _NONE
 
     def observe_jobs(self, source: int, event: JobsEvent) -> frozenset[str] | None:
@@ -123,6 +127,7 @@ class ClusterState:
                     self._group(key, job, by)
                     if self._settle(job.key):
                         dirty |= self._nodes_of(job.key)
+            # The job is gone altogether, and with it the reason to remember its node.
             if before is not None and before.key not in self._jobs:
                 self._last_node.pop(before.key, None)
         return self._changed(self._groups, source, was_known, dirty)
@@ -135,6 +140,8 @@ class ClusterState:
         return frozenset(dirty) if dirty else _NONE
 
     def _place(self, pod: PodState, by: int) -> None:
+        # A tuple of few pods is rebuilt: it is shared with ``NodeContext`` values, which must not
+        # change.
         others = [other for other in self._pods_on.get(pod.node, ()) if other.uid != pod.uid]
         if by > 0:
             others.append(pod)
@@ -161,6 +168,7 @@ class ClusterState:
         Of several PodGroups of one owner the oldest counts.
         """
         groups, pods = self._groups_of.get(key), self._pods_of.get(key)
+        # A PodGroup has the annotations of its job; pods show only names and labels.
         job = groups[0][2] if groups is not None else None if pods is None else pods.shown
         if self._jobs.get(key) == job:
             return False
@@ -183,6 +191,8 @@ class ClusterState:
         number, sharing = node.serial_number, self.shared_serial_numbers
         if not number:
             return
+        # Both books are emptied for the number and filled anew: it may change from one to several
+        # nodes and back.
         names = sharing.pop(number, set())
         names |= {name for name in (self._numbered.pop(number, None),) if name is not None}
         if by > 0:
@@ -205,6 +215,7 @@ class ClusterState:
     def node_context(self, node: str) -> NodeContext:
         """Return what the processors need of a node besides its documents and heartbeats."""
         if not self._pods.known:
+            # Unknown use, not none: a chip that a pod uses must not look free.
             return NodeContext()
         pods = self._pods_on.get(node)
         if pods is None:
@@ -261,6 +272,7 @@ class ClusterState:
     @property
     def nodes_known(self) -> bool:
         """Whether every store with Nodes has listed them; before that no Node counts as missing."""
+        # A broker has no Nodes; without any store that has them no node can be missing.
         caches = [cache for cache in self._nodes.caches if cache.is_followed]
         return bool(caches) and all(cache.known for cache in caches)
 

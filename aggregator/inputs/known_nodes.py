@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# A cluster has few kinds of servers; a limit, because chip names come from documents.
 _MAX_EQUAL = 256
 
 PATIENCE_MS = 5000
@@ -64,11 +65,13 @@ class KnownNodes:
             if report is not None:
                 before = self._chips.get(node, frozenset())
                 seen = report.record.chips.union(self._cluster_state.node_context(node).used or ())
+                # Only ever more chips, as long as the node exists (see the class).
                 if not seen <= before:
                     if len(self._equal) >= _MAX_EQUAL:
                         self._equal.clear()
                     chips = before | seen
                     self._chips[node] = self._equal.setdefault(chips, chips)
+            # A document that is refused or late must not make the chips unknown.
             elif node in self._chips and not self.has_node(node):
                 del self._chips[node]
         if not self.synced:
@@ -85,6 +88,8 @@ class KnownNodes:
             if not source.devices.listed or (nodes.is_followed and not nodes.known):
                 silent.append(source.url)
         listed = any(source.devices.listed for source in sources)
+        # One store that was listed is enough after the patience: a store that is away must not hold
+        # all faults.
         self.synced = not silent or (listed and now.steady_ms >= self._until_ms)
         if self.synced and silent:
             _log.warning(

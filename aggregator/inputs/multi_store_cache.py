@@ -33,6 +33,7 @@ class StoreCache(Generic[V]):
     @property
     def answered(self) -> bool:
         """Whether there is nothing left to wait for."""
+        # An error is an answer, too: the first publication does not wait for a store that refuses.
         return not self.is_followed or self.known or self.interrupted is not None
 
 
@@ -59,6 +60,7 @@ class MultiStoreCache(Generic[V]):
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over all keys, each once."""
+        # One store is the usual case; with several a key may be in two of them.
         if len(self.caches) == 1:
             return iter(self.caches[0].items)
         return iter(dict.fromkeys(key for cache in self.caches for key in cache.items))
@@ -81,6 +83,7 @@ class MultiStoreCache(Generic[V]):
                     yield from self._set(cache, key, None)
             case Snapshot(items, unreadable):
                 cache.known, cache.interrupted, cache.absent = True, None, None
+                # Objects that could not be read exist, so their last good state stays.
                 for key in cache.items.keys() - items.keys() - unreadable:
                     yield from self._set(cache, key, None)
                 for key, value in items.items():
@@ -89,8 +92,10 @@ class MultiStoreCache(Generic[V]):
     def _set(
         self, cache: StoreCache[V], key: str, value: V | None
     ) -> Iterator[tuple[str, V | None, V | None]]:
+        # A list after an interruption mostly repeats what is known, and must not mark every node.
         if cache.items.get(key) == value:
             return
+        # Compared over all stores: a change in the second one is hidden by the first one's object.
         before = self.get(key)
         if value is None:
             del cache.items[key]

@@ -40,6 +40,7 @@ async def read_documents(
     trouble = OngoingFailure(_log, "%s cannot be read: %s", "%s answers again", store.url)
     async for event in store.watch(watch.selection):
         with stalls.busy(f"read {store.url}"):
+            # Copies, since applying the event changes them; the difference is logged once.
             refused = [dict(cache.rejected) for cache in caches]
             observe(watch, event)
             if watch.interrupted is None:
@@ -52,4 +53,5 @@ async def read_documents(
                     log.refuse(node, name, cache.rejected[node].reason)
                 for node in before.keys() - cache.rejected.keys():
                     log.accept(node, name)
+    # A watch goes on for ever, also through interruptions, so its end is an error of the store.
     raise StoreError(f"the watch of {store.url} ended")

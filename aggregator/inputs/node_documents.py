@@ -81,6 +81,8 @@ class DocumentCache(Generic[R]):
             return False
         digest = self._digest(document)
         before = self.reports.get(node)
+        # A list after an interruption repeats all documents: only a digest is computed for the same
+        # text.
         if before is not None and before.digest == digest:
             return self.rejected.pop(node, None) is not None
         rejected = self.rejected.get(node)
@@ -93,6 +95,7 @@ class DocumentCache(Generic[R]):
                 )
             if problem := node_name_problem(node):
                 raise DocumentError(document.name, "metadata.name", f"the node's name {problem}")
+            # Known nodes go on: a flood of made-up names must not push them out (defect B16).
             if before is None and len(self.reports) >= MAX_NODES:
                 raise DocumentError(document.name, "$", f"there are already {MAX_NODES} nodes")
             reading = self.kind.read(document)
@@ -112,9 +115,11 @@ class DocumentCache(Generic[R]):
         return before is not None and before.digest == self._digest(document)
 
     def _digest(self, document: Document) -> bytes:
+        # A document that cannot be decoded has no texts; its problem stands for it.
         texts = (document.problem,) if document.problem else self.kind.texts(document)
         digest = hashlib.blake2b(digest_size=16)
         for text in texts:
+            # The length comes first, so that a boundary between two texts cannot move.
             digest.update(b"none," if text is None else b"%d," % len(text))
             # Text that is not valid Unicode is refused when it is read, and needs a digest before.
             digest.update((text or "").encode(errors="surrogatepass"))
@@ -156,6 +161,7 @@ class DocumentWatch:
         self, document: str, namespace: str, prefix: str, caches: tuple[DocumentCache[Any], ...]
     ) -> None:
         self.document = document
+        # Malformed documents are asked for as well: a refusal is shown, and ends no good report.
         self.selection = Selection(namespace=namespace, label=REPORT_LABEL, shows_malformed=True)
         """What to watch."""
         self.caches = caches
@@ -205,12 +211,14 @@ class DocumentWatch:
                 return self._replace(documents, now_ms, deleted_at_ms)
             case Changed(document):
                 node = self._node_of(document.namespace, document.name)
+                # An event from before the read by name would undo what was read.
                 if node is None or self._is_behind(node, document.version):
                     return frozenset()
                 self._note((node,))
                 return self._take(document, now_ms)
             case Deleted(namespace, name, by_list):
                 node = self._node_of(namespace, name)
+                # The event may be of an earlier incarnation: what was read exists.
                 if node is None or self._ahead.get(node) is not None:
                     return frozenset()  # what was read is from after that
                 self._ahead.pop(node, None)
@@ -230,6 +238,7 @@ class DocumentWatch:
         try:
             yield changed
         finally:
+            # By identity, since two listeners may have equal sets.
             self._listeners = [listener for listener in self._listeners if listener is not changed]
 
     def _note(self, nodes: Iterable[str]) -> None:
@@ -257,6 +266,8 @@ class DocumentWatch:
         the nodes that changed.
         """
         if document is None or not self.selection.fits(document.labels):
+            # Only an API server's versions are numbers: there later events can be compared with the
+            # read.
             if self.present.get(node, "").isdecimal():
                 self._ahead[node] = None
             return self._forget(node)
@@ -316,6 +327,7 @@ class DocumentWatch:
         if node not in self._ahead:
             return False
         ahead = self._ahead[node]
+        # ``None``: the document was read as gone, so each event up to its new creation is older.
         if ahead is None or (version.isdecimal() and int(version) < int(ahead)):
             return True
         del self._ahead[node]
@@ -360,6 +372,7 @@ class DocumentWatch:
         """
         if deleted_at_ms is None:
             return self._forget(node)
+        # ``setdefault``: the time runs from the first sign of the deletion.
         if node in self.present:
             self._missing.setdefault(node, deleted_at_ms)
         return frozenset()
@@ -424,6 +437,7 @@ def newest(caches: Iterable[DocumentCache[R]], node: str) -> NodeReport[R] | Non
         report = cache.reports.get(node)
         if report is None:
             continue
+        # Strictly greater, so that of equal stamps the first store counts.
         if newest_report is None or cache.kind.age(report.record) > cache.kind.age(
             newest_report.record
         ):

@@ -36,6 +36,8 @@ async def read_by_name(
             try:
                 documents = await store.list(replace(selection, name=name))
             except StoreForbidden:
+                # A missing right is no answer about the document, so it is not taken for an absent
+                # one.
                 raise
             except StoreRefused:
                 return None  # no document can have this name

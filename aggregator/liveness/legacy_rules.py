@@ -53,6 +53,7 @@ class LegacyNodes:
         match event:
             case Snapshot(nodes):
                 self.listed = True
+                # The list is the truth: on an API server a Node that is missing was deleted.
                 self.beats.clear()
                 for name, node in nodes.items():
                     self._set(name, node)
@@ -61,6 +62,7 @@ class LegacyNodes:
 
     def _set(self, name: str, node: NodeObject | None) -> None:
         label, value = HEARTBEAT_LABEL
+        # Without the label readers of that time ignored the annotations (noded#7.5).
         if node is not None and node.labels.get(label) == value:
             self.beats[name] = beat_in_annotations(node)
         else:
@@ -103,6 +105,7 @@ def observed(
         has_changed = heartbeat is not None and seen.first.get(node, heartbeat.at_seconds) != (
             heartbeat.at_seconds
         )
+        # A new agent beats as well, so the old beat may only add life, never a silence.
         if has_another:
             counts = node in seen.proven and not is_silent(node)
         else:
@@ -114,6 +117,7 @@ def observed(
             beats.append(Beat(node, HOLDER, counted.interval_seconds, at_ms))
         elif heartbeat is not None:
             first[node] = heartbeat.at_seconds
+        # Not readable in this moment: what was seen first must not become "first" again later.
         elif node in seen.first:
             first[node] = seen.first[node]
     return Seen(first, frozenset(proven)), tuple(beats)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# As long as the first publication waits for a store (``daemon._FIRST_LIST_SECONDS``).
 _FIRST_LIST_MS = 30_000
 
 
@@ -66,6 +67,7 @@ class LegacyHeartbeatWatch:
 
     def restore_seen(self, seen: Iterable[LastSeen]) -> None:
         """Restore what the run before has seen."""
+        # Judged only after the first list: until then every node would look silent.
         self.listing = self._remembered = remembered(seen, self._clock())
         self._seen = Seen(proven=frozenset(self.listing.heartbeats))
 
@@ -91,6 +93,7 @@ class LegacyHeartbeatWatch:
                     self.observe_nodes(event)
             except StoreError as error:
                 self._trouble.begin(str(error))
+            # Also after a normal end: a watch that ends at once must not be asked in a loop.
             await asyncio.sleep(RETRY_SECONDS)
 
     def observe_nodes(self, event: NodesEvent) -> None:
@@ -129,6 +132,7 @@ class LegacyHeartbeatWatch:
                 self.listing, self._remembered = self._remembered, None
         problem = problem or blind
         if problem is not None:
+            # Without old heartbeats there is nothing whose silence has to be held back.
             if self.listing.heartbeats:
                 self.listing = liveness.failed(self.listing, problem)
             return

@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 
     from stores.base import Beat
 
+# More than three intervals, as noded#7.10 recommends to evaluators.
 _MISSED_INTERVALS = 3
+# The interval that V4 puts in place of one that is missing or outside 1 to 300 s (noded#7.5).
 FALLBACK_MS = 5000
+# V4 takes intervals of 1 to 300 s (noded#7.5).
 _MAX_INTERVAL_MS = 300_000
 
 _MIN_PERIOD_MS = 1000
@@ -49,6 +52,7 @@ _MAX_SILENT_PART = 5
 _MAX_HELD_PART = 2
 _HOLD_MS = 600_000
 
+# Far before any steady time, so that it is outside each window.
 LONG_AGO_MS = -(10**12)
 """The time at which a node fell silent that counts as lost without a further check."""
 
@@ -83,6 +87,7 @@ class ObservedHeartbeat(msgspec.Struct, frozen=True, gc=False):
     def silent_at_ms(self) -> int:
         """The last steady time at which it is not silent."""
         at_ms = self.counts_from_ms + _MISSED_INTERVALS * self.interval_ms
+        # A broken connection waits one interval only, but never longer than plain silence would.
         if self.broken_at_ms is None:
             return at_ms
         return min(at_ms, self.broken_at_ms + self.interval_ms)
@@ -206,6 +211,8 @@ def next_ms(listings: Iterable[HeartbeatListing], now_ms: int) -> int:
     pause_ms = period // _EXTRA_LISTINGS
     if any(listing.as_they_come for listing in listings):
         pause_ms = min(pause_ms, _LISTING_PERIOD_MS)
+    # A node that falls silent shortly after the regular listing is waited for, which saves a
+    # listing.
     end_ms = now_ms + period
     if end_ms < first_ms <= end_ms + pause_ms:
         return first_ms
@@ -229,11 +236,13 @@ def listed(
     """
     gap_ms = 0 if listing.listed_at_ms is None else now_ms - listing.listed_at_ms
     period = period_ms([listing])
+    # The observer was away: silence in that time may be ours, so everybody gets a fresh threshold.
     blind = listing.problem is not None or gap_ms > 2 * period + _MIN_PERIOD_MS or took_ms > period
     heartbeats = {}
     as_they_come, is_first = False, listing.listed_at_ms is None
     for beat in beats:
         if beat.is_broken and not beat.holder:
+            # A will without a holder carries no beat that could be compared.
             continue  # it went before it ever beat
         as_they_come = as_they_come or beat.age_ms is not None
         before, is_lost = listing.heartbeats.get(beat.node), beat.node in lost
@@ -271,8 +280,10 @@ def _observed(
     changes.
     """
     interval = interval_ms(beat.interval_seconds)
+    # One millisecond over the threshold, so that the node is silent from its first judgement on.
     overdue_ms = _MISSED_INTERVALS * interval + 1 if is_lost else 0
     came_at_ms = now_ms - (beat.age_ms or 0)
+    # A retained will is from before this listing began, maybe from a restart of the broker.
     broken_at_ms = came_at_ms if beat.is_broken and not beat.is_retained else None
     if before is None:
         changed_at_ms, counts_from_ms = came_at_ms, came_at_ms - overdue_ms
@@ -290,6 +301,7 @@ def _observed(
         elif is_blind and not is_lost:
             counts_from_ms = now_ms
             broken_at_ms = None if broken_at_ms is None else now_ms
+        # Nothing changed: the same object, which saves 10,000 allocations in each listing.
         elif (before.interval_ms, before.broken_at_ms, before.is_missing) == (
             interval,
             broken_at_ms,
@@ -328,6 +340,7 @@ def _usual_interval_ms(before: ObservedHeartbeat, interval: int) -> int:
     The beat that announces an absence is the last one of its agent: an interval is usual when two
     beats in a row have it. Until then 5 s, or what was usual before, unless the interval is less.
     """
+    # A last beat before an absence announces a long interval; that must not become the usual one.
     return interval if interval == before.interval_ms else min(interval, before.usual_interval_ms)
 
 
@@ -394,11 +407,15 @@ def judge(before: LostNodes, listings: Sequence[HeartbeatListing], now_ms: int) 
         if complete and node not in lost and node not in held
     }
     if fresh:
+        # The widest threshold among them: nodes with long intervals are noticed later for the same
+        # cause.
         window_ms = max(states[node].threshold_ms for node in fresh)
+        # Nodes lost just before belong to the same event and are taken back if the brake holds.
         lately = {node: at for node, at in lost.items() if now_ms - at <= window_ms}
         late = {node for node, state in states.items() if state.late and not state.silent}
         joined = [node for node, at_ms in held.items() if now_ms - at_ms <= window_ms]
         together = len(fresh) + len(lately) + len(late) + len(joined)
+        # Those that were lost or held before this event do not count as beating.
         beating = len(states) - (len(lost) - len(lately)) - (len(held) - len(joined))
         if _are_many(together, beating):
             lost = {node: at for node, at in lost.items() if node not in lately}
@@ -413,11 +430,13 @@ def judge(before: LostNodes, listings: Sequence[HeartbeatListing], now_ms: int) 
     readable = all(listing.problem is None for listing in listings)
     wait_ms = _longest_wait_ms(held, states, len(states) - len(lost))
     if readable and wait_ms is not None and now_ms - changed_at_ms > wait_ms:
+        # LONG_AGO_MS keeps them out of ``lately``: the brake does not take them back once more.
         return LostNodes(lost | dict.fromkeys(held, LONG_AGO_MS))
     return LostNodes(lost, Brake(held, changed_at_ms))
 
 
 def _are_many(nodes: int, beating: int) -> bool:
+    # More than three and more than a fifth, in integers: n * 5 > beating.
     return nodes > _MAX_SILENT and nodes * _MAX_SILENT_PART > beating
 
 
@@ -427,6 +446,8 @@ def _longest_wait_ms(
     """Return how long unchanged silence is held back; ``None`` for ever."""
     if not _are_many(len(held), beating):
         return max(states[node].threshold_ms for node in held)
+    # More than half is held for as long as it lasts: what is broken then is more likely the way of
+    # the beats.
     return _HOLD_MS if len(held) * _MAX_HELD_PART <= beating else None
 
 
@@ -480,6 +501,7 @@ def _probed(
     for longer.
     """
     if probe is None or probe.took_ms is None:
+        # While no dry run is accepted, no beat of the node can be accepted either.
         return msgspec.structs.replace(state, silent=False)
     silent_at_ms = _silent_at_ms(heartbeat, probe)
     return msgspec.structs.replace(
@@ -493,6 +515,7 @@ def _silent_at_ms(heartbeat: ObservedHeartbeat, probe: ProbeResult | None) -> in
     if probe is None:
         return at_ms
     if probe.took_ms is not None and probe.took_ms > _QUICK_MS:
+        # Twice as long as a dry run takes, and an interval (decision 15).
         patience_ms = 2 * probe.took_ms + min(heartbeat.interval_ms, FALLBACK_MS)
         at_ms = max(at_ms, heartbeat.counts_from_ms + patience_ms)
     if probe.refused_at_ms is not None:
@@ -501,6 +524,7 @@ def _silent_at_ms(heartbeat: ObservedHeartbeat, probe: ProbeResult | None) -> in
 
 
 def _livelier(first: _State, other: _State) -> _State:
+    # A node that beats in one of its stores is alive.
     return max(
         first, other, key=lambda state: (not state.silent, not state.late, state.silent_at_ms)
     )

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from service.watchdog import Watchdog
     from stores.base import Beat, Store
 
+# Eight dry runs at a time (decision 15): admission is slow already.
 _MAX_CONCURRENT = 8
 
 
@@ -55,6 +56,7 @@ class HeartbeatProbe:
         """
         for node in self.results.keys() - late:
             del self.results[node]
+        # A node whose dry run was refused is asked again; a measured one is not.
         measured = {node for node, result in self.results.items() if result.took_ms is not None}
         unknown = [node for node in late if node not in measured]
         if unknown and (self._task is None or self._task.done()):
@@ -73,6 +75,7 @@ class HeartbeatProbe:
         now_ms = self._clock().steady_ms
         answered = [ms for ms in took if ms is not None]
         for node in nodes:
+            # One that was not accepted is enough: with admission uncertain, no node falls silent.
             if len(answered) < len(took):
                 self.results[node] = ProbeResult(None, now_ms)
             else:
@@ -88,6 +91,7 @@ class HeartbeatProbe:
             await self._store.dry_run_beat(node)
         except StoreUnavailable:
             return None
+        # Answered, so the way is open; the time it took counts.
         except StoreError:
             pass  # it is answered: for us only, there is something else in its way
         return self._clock().steady_ms - began_ms
@@ -95,6 +99,7 @@ class HeartbeatProbe:
 
 _log = logging.getLogger(__name__)
 
+# A listing that takes longer than its period must not be followed by the next one at once.
 _MIN_PAUSE_SECONDS = 0.1
 
 
@@ -135,6 +140,7 @@ class HeartbeatMonitor:
         self._beats = {
             url: HeartbeatListing(probes=probe.results) for url, probe in self._probes.items()
         }
+        # Places that were never listed count their age from here.
         self._began_ms = clock().steady_ms
         self._forbidden: set[str] = set()
         self.skews = dict.fromkeys(stores, Skews())
@@ -201,6 +207,7 @@ class HeartbeatMonitor:
     def forget(self, url: str, nodes: Iterable[str]) -> None:
         """Remove these nodes, which were ended and whose beats the store lacks."""
         listing = self._beats[url]
+        # A node that beats again meanwhile is not forgotten.
         gone = {n for n in nodes if n in listing.heartbeats and listing.heartbeats[n].is_missing}
         if not gone:
             return
@@ -215,6 +222,7 @@ class HeartbeatMonitor:
 
     async def run(self, lost: Iterable[str]) -> NoReturn:
         """List until cancelled. ``lost``: the nodes that the run before has published as lost."""
+        # What was published as lost stays so until the node beats (decision 8).
         self.lost_nodes = LostNodes(dict.fromkeys(lost, liveness.LONG_AGO_MS))
         self._restore_silence()
         try:
@@ -253,6 +261,7 @@ class HeartbeatMonitor:
                 for listing in self.listings.values()
                 if node in listing.heartbeats
             ]
+            # Half of the threshold: that beat was surely made after the other leader looked.
             if any((now_ms - p.counts_from_ms) * 2 <= p.threshold_ms for p in heartbeats):
                 continue
             self.lost_nodes = msgspec.structs.replace(
@@ -265,6 +274,7 @@ class HeartbeatMonitor:
 
     async def _list_periodically(self, url: str, store: Store) -> NoReturn:
         while True:
+            # The period counts from the request, so slow answers do not stretch it.
             began_ms = self._clock().steady_ms
             await self._list(url, store)
             own = [self._beats[url]]
@@ -312,6 +322,7 @@ class HeartbeatMonitor:
             self._note_new(url, lasting, listed.heartbeats)
         probes = self._probes[url]
         self._beats[url] = msgspec.structs.replace(listed, probes=probes.results)
+        # Lost nodes need no dry run: they stay lost until their beat changes.
         probes.probe(set(liveness.late(listed)) - lost.keys())
         self._judge_old(url, now)
         self._judge()
@@ -343,6 +354,8 @@ class HeartbeatMonitor:
     ) -> None:
         for node, heartbeat in heartbeats.items():
             earlier = before.get(node)
+            # The file keeps who beats and how often, not each beat: a write each 5 s and node would
+            # be too many.
             if earlier is None or (earlier.holder, earlier.interval_ms) != (
                 heartbeat.holder,
                 heartbeat.interval_ms,
@@ -374,6 +387,7 @@ class HeartbeatMonitor:
         before, now_ms = self.lost_nodes, self._clock().steady_ms
         self.lost_nodes = liveness.judge(before, tuple(self.listings.values()), now_ms)
         self._log_state(before)
+        # Only then is there something to publish; times of silence alone change nothing.
         if before.lost.keys() != self.lost_nodes.lost.keys():
             self._memory.record(self._beats.values())
             self._on_lost(frozenset(self.lost_nodes.lost))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _BUCKETS = 16
 """100 bytes for each of 16,000 nodes are 100 KB a document."""
+# State of nodes that are silent but not lost yet; a leader that dies loses half a minute of it.
 _PERIOD_MS = 30_000
 """Between two records of the state; a node that is lost is recorded at once."""
 
@@ -36,6 +37,7 @@ _decoder = msgspec.json.Decoder(list[LastSeen])
 
 def decode(content: str) -> tuple[LastSeen, ...]:
     """Decode a document. Raises ``msgspec.DecodeError`` and ``RecursionError``."""
+    # Names are checked: whoever may write the document must not make up keys for pages and logs.
     return tuple(row for row in _decoder.decode(content) if node_name_problem(row.node) is None)
 
 
@@ -61,6 +63,7 @@ class PersistedHeartbeats(Persistent):
         self._old = tuple(old)
         self._clock = clock
         self._on_change = changed
+        # Node, and whether the beat is one of a store (else of an old release).
         self._rows: dict[tuple[str, bool], LastSeen] = {}
         self._texts: dict[str, str] = {}
         self._changed = ChangedBuckets()
@@ -87,6 +90,7 @@ class PersistedHeartbeats(Persistent):
         self._rows = rows
         texts: dict[str, list[LastSeen]] = {}
         for row in rows.values():
+            # One hexadecimal digit is enough for 16 buckets.
             texts.setdefault(bucket_of(row.node, _BUCKETS, "x"), []).append(row)
         now = {bucket: encode(rows) for bucket, rows in texts.items()}
         names = now.keys() | self._texts.keys()
@@ -121,6 +125,7 @@ class PersistedHeartbeats(Persistent):
     @override
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
         """See ``Persistent``. A follower has listened for itself and knows better."""
+        # Its own observation is as new as can be, so the state of the other leader is not used.
         if self._has_begun:
             return ()
         buckets, problems = decoded(texts, decode)

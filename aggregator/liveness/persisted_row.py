@@ -31,6 +31,7 @@ class LastSeen(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def changed_at_seconds(heartbeat: ObservedHeartbeat, now: Instant) -> int:
     """Return the wall time of the last change of a heartbeat, at least 1."""
+    # 0 is the sign for "kept changing", so the smallest real time is 1.
     return max(1, (now.wall_ms - (now.steady_ms - heartbeat.changed_at_ms)) // 1000)
 
 
@@ -39,6 +40,7 @@ def remembered(rows: Iterable[LastSeen], now: Instant) -> HeartbeatListing:
     heartbeats = {}
     for row in rows:
         changed_at_ms = row.changed_at_seconds * 1000 or now.wall_ms
+        # ``max``: a time in the future, by another clock, counts as now.
         at_ms = now.steady_ms - max(0, now.wall_ms - changed_at_ms)
         beaten_at_ms = row.beaten_at_ms or row.heartbeat_seconds * 1000
         heartbeats[row.node] = ObservedHeartbeat(

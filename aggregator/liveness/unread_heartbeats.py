@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from aggregator.liveness.lost_nodes import HeartbeatListing
     from service.clock import Instant
 
+# Decision 22: two periods, at least 10 s.
 _PERIODS = 2
 MIN_UNREAD_MS = 10_000
 _LONG_MS = 30_000

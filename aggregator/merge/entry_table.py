@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+# Twice the 10,000 nodes that the measurements of docs/scale.md have; an entry is a name and a
+# number.
 _REMEMBERED = 20_000
 """Stamps of dropped nodes that are kept: a node that returns must not fall behind its ghost."""
 
@@ -50,6 +52,8 @@ class EntryTable(Generic[R]):
         self.caches = tuple(caches)
         self.layout = layout
         self.entries: dict[str, ClusterEntry[R]] = {}
+        # A node that leaves a document stays in its readers' caches, so it is shown healthy first
+        # (``drop_healed``).
         self.healing: dict[str, int | None] = {}
         """Deleted nodes and the steady time at which they are dropped, once that is known."""
         self.unconfirmed: set[str] = set()
@@ -83,6 +87,7 @@ class EntryTable(Generic[R]):
         # Before the layout is cleared: what is forgotten keeps its stamp for a node that returns.
         self._forget_dropped(published)
         self.layout.clear()
+        # Revision 0 is what the store has: ``layout.restore`` begins its count there.
         self._acknowledged = dict.fromkeys(by_index, 0)
         for index, entries in sorted(by_index.items()):
             mine = {node: entry.text for node, entry in entries.items() if published[node] is entry}
@@ -97,6 +102,7 @@ class EntryTable(Generic[R]):
         for node in self.healing.keys() - published.keys():
             self._remember(node, self.entries.pop(node).stamp)
             del self.healing[node]
+        # The times belong to acknowledgements of the run before; they begin anew with ours.
         self.healing = dict.fromkeys(self.healing)
 
     def _entries_of(
@@ -112,6 +118,7 @@ class EntryTable(Generic[R]):
             texts = entry_texts(document.data.get(document.name, ""), document.name)
         except DocumentError as error:
             return {}, [error]
+        # Keys are the prefix of the kind and the node's name, as readers expect them.
         prefix = self.kind.key("")
         for key, text in texts.items():
             # Texts are compared before they are decoded: of ten thousand entries few differ.
@@ -123,6 +130,8 @@ class EntryTable(Generic[R]):
                 node, entry = self.kind.take_over(key, text, document.name)
             except DocumentError as error:
                 problems.append(error)
+                # An entry that cannot be read is overwritten by the next step and must not stop the
+                # others.
                 continue
             entries[node] = entry
         return entries, problems
@@ -138,6 +147,7 @@ class EntryTable(Generic[R]):
             return frozenset(), frozenset()
         self.layout.ensure(index)
         entries, _ = self._entries_of(document)
+        # By identity: ``_entries_of`` returns our own object where the text is the same.
         changed = {node for node, entry in entries.items() if self.entries.get(node) is not entry}
         for node in changed:
             self.entries[node] = entries[node]
@@ -166,6 +176,7 @@ class EntryTable(Generic[R]):
     def is_confirmed(self, node: str) -> bool:
         """Return whether what we know of a node may be published."""
         if node in self.unconfirmed and self._is_later(node):
+            # The node's own stamp proves that our report is at least as new as the published one.
             self.unconfirmed.remove(node)
         return node not in self.unconfirmed
 
@@ -201,6 +212,8 @@ class EntryTable(Generic[R]):
         self._waiting.pop(node, None)
         report = newest(self.caches, node)
         previous = self.entries.get(node)
+        # A deleted document must not lend its record: a lost node would be published with faults
+        # that ended.
         record = self._judge(
             node,
             None if report is None else report.record,
@@ -219,7 +232,10 @@ class EntryTable(Generic[R]):
             self.healing.setdefault(node, None)
         else:
             return frozenset()
+        # A node that returns takes the stamp of its dropped entry, since readers drop what is not
+        # newer.
         entry = self.kind.merge(node, record, previous or self._ghost(node, record), now)
+        # Stamps are in whole seconds and at most 5 s ahead of the clock (decision 3).
         if isinstance(entry, Wait):
             self._waiting[node] = entry.until_ms
             return frozenset()
@@ -275,6 +291,7 @@ class EntryTable(Generic[R]):
 
     def acknowledged(self, index: int, revision: int) -> frozenset[int]:
         """Observe that every store has this revision; return documents that changed."""
+        # Acknowledgements of several stores may arrive out of order.
         self._acknowledged[index] = max(revision, self._acknowledged.get(index, -1))
         return self.layout.acknowledged(index, revision)
 

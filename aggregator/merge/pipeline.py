@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 LOST_ANNOTATION = "npu-vigil/lost"
 """On cluster-info-node-cm: the nodes that are in it because they fell silent, for the next run."""
 
+# The rest is for finalizers, owners and annotations that others add (decision 51).
 _LOST_BYTES = 200 * 1024
 """Kubernetes allows 256 KiB of annotations on one object."""
 
@@ -69,6 +70,8 @@ class Pipeline:
         ``forget_deleted``.
         """
         self.sources = tuple(sources)
+        # Such a store may lack documents that an earlier run had; absence there proves no deletion
+        # (decision 21).
         self._knows_all = not any(
             isinstance(source.devices, LastingDocumentWatch) for source in self.sources
         )
@@ -109,7 +112,9 @@ class Pipeline:
             NODE.name: tuple(source.nodes for source in self.sources),
         }
         self._deleted_after_ms = deleted_after_ms
+        # Marked nodes. A set, so that a thousand events of one node cost one judgement.
         self._dirty: set[str] = set()
+        # Kinds whose watches were all listed once.
         self._settled: set[str] = set()
 
     @property
@@ -127,6 +132,7 @@ class Pipeline:
         """
         documents = tuple(documents)
         self.unreadable = []
+        # What is marked now is not judged yet, so its entry may be as old as the other leader's.
         dirty = frozenset(self._dirty)
         for table in self.tables:
             before = dict(table.entries)
@@ -202,6 +208,7 @@ class Pipeline:
     def observe_event(self, watch: DocumentWatch, event: WatchEvent, now: Instant) -> None:
         """Apply one event of a watch of a store."""
         if isinstance(event, Interrupted):
+            # By the steady clock: how long a store fails is shown in ``/readyz``.
             watch.reading.failed("watch", event.reason, now.steady_ms)
         else:
             watch.reading.succeeded()
@@ -227,6 +234,7 @@ class Pipeline:
 
     def set_lost(self, nodes: frozenset[str]) -> None:
         """Publish these nodes, and no others, as lost."""
+        # The symmetric difference: nodes that fell silent and nodes that are back.
         self._dirty |= nodes ^ self.lost
         self.processing.lost = nodes
 
@@ -248,8 +256,12 @@ class Pipeline:
         nodes: set[str] = set()
         for table in self.tables:
             settled = table.kind.name in self._settled
+            # In the step in which the last store was listed, complete records of an earlier run
+            # prove that the node ended. Later, absence in a lasting store proves nothing.
             was_all_known = self._knows_all and table.kind.name in fresh
             indices: set[int] = set()
+            # Sorted: the order in which new nodes get their shards must be the same in each
+            # replica.
             for node in sorted(self._dirty | table.due(now)):
                 # It stays marked as unconfirmed, and is judged when its documents were read.
                 if not table.is_confirmed(node):
@@ -265,6 +277,7 @@ class Pipeline:
                     self.processing.forget(table.kind.name, node)
                 before = table.entries.get(node)
                 indices |= table.update(node, now, gone=gone)
+                # By identity, since a merge returns the same object where nothing changed.
                 if table.entries.get(node) is not before:
                     nodes.add(node)
             # A copy: dropping changes it, and the nodes that went are part of the change.
@@ -276,11 +289,14 @@ class Pipeline:
             changed |= {table.kind.document(index) for index in indices}
         # Last: the new faults of all nodes of this step wait together.
         self.processing.settle(now)
+        # At the end: what the chains marked during this step was judged in it.
         self._dirty.clear()
         for source in self.sources:
             for watch in source.watches:
                 # Only now: each of the tables had to see it.
                 watch.deleted.clear()
+        # Includes nodes whose faults are hidden: jobs and pages show these although the entry is
+        # the same.
         self.changed = frozenset(nodes | self.processing.altered)
         self.processing.altered.clear()
         return frozenset(changed)
@@ -309,6 +325,7 @@ class Pipeline:
         fresh = set()
         for table in self.tables:
             name = table.kind.name
+            # An early step would take nodes for deleted whose store has not answered yet.
             if name not in self._settled and all(watch.listed for watch in self._watches[name]):
                 self._settled.add(name)
                 self._dirty |= table.entries.keys() | self.processing.nodes
@@ -325,8 +342,11 @@ class Pipeline:
         entry = table.entries.get(node)
         if not lasting or entry is None or node in table.healing:
             return False
+        # The store has the document, so it is no question of absence.
         if any(node in watch.present for watch in watches):
             return False  # its document lacks this kind
+        # Nothing was reported of it; the entry stands for a missing heartbeat, which liveness
+        # decides.
         if table.kind.is_only_silence(entry.record):
             return False
         lasting[0].record_absent(node, now.wall_ms, now.steady_ms + self._deleted_after_ms)
@@ -342,6 +362,8 @@ class Pipeline:
         What it reported does not hold any more, even if the node has a new one already, which may
         be refused or lack this kind.
         """
+        # A deletion in one store counts even if another one has the node: the newest of the rest is
+        # judged.
         return any(node in watch.deleted for watch in self._watches[table.kind.name])
 
     @property
@@ -351,6 +373,8 @@ class Pipeline:
 
     def _note_lost(self) -> frozenset[int]:
         names, room = [], _LOST_BYTES
+        # Sorted, so that the same set is the same text and no write is due; the last names are left
+        # out.
         for node in sorted(self.lost):
             room -= len(node) + 1
             if room < 0:

@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 DEVICE_INFO, NODE_INFO = "device-info", "node-info"
+# One refresh that fails is no sign yet: it is repeated within the next period.
 _PERIODS = 2
+# Fine enough for periods of minutes (REFRESH_SECONDS), and it costs a pass over all nodes.
 _POLL_SECONDS = 60.0
+# A bridge that drops the retain flag concerns every node; ten names show which bridge it is.
 _MAX_SHOWN = 10
 
 
@@ -44,6 +47,7 @@ def stale_documents(pipeline: Pipeline, node: str, beaten_at_ms: int) -> tuple[S
         report = newest(table.caches, node)
         written_at_ms = 0 if report is None else table.kind.age(report.record) * table.kind.unit_ms
         age_seconds = (beaten_at_ms - written_at_ms) / 1000
+        # 0 is the age of a generation without a time in its document.
         if written_at_ms and age_seconds > _PERIODS * period_seconds:
             stale.append(StaleDocument(document, age_seconds))
     return tuple(stale)
@@ -71,6 +75,7 @@ class StaleDocuments:
             for late in stale_documents(self._pipeline, node, beaten_at_ms)
         }
         now = frozenset(stale.values())
+        # Logged when the first begins and when the last ends, not for each node.
         if now and not self._known:
             _log.warning(
                 "documents are older than two of their periods while their nodes beat, and count "

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from stores.base import Beat
 
+# Decision 17 counts with these 2 s in its worst case of 12 to 13 s.
 PATIENCE_MS = 2000
 RETRY_MS = 5000
 """Until a document is read again that could not be read."""
@@ -56,8 +57,11 @@ class Claims:
         for beat in beats:
             count += 1
             node, text = beat.node, beat.writes
+            # Texts are compared first: most heartbeats repeat the numbers, and 10,000 arrive in a
+            # listing.
             if self._texts.get(node, "") != text and not beat.is_broken:
                 self._compare(node, text, now_ms - (beat.age_ms or 0) + PATIENCE_MS)
+        # Only then can a node have left; the set of names is not built otherwise.
         if len(self._texts) > count:
             self._forget({beat.node for beat in beats})
 
@@ -73,6 +77,8 @@ class Claims:
         for kind in KINDS:
             claim, number = WriteClaim(kind, node), numbers.get(kind)
             before = self._waiting.pop(claim, None)
+            # Each number is read once: a store that never shows it (a restored etcd) costs one read
+            # (decision 17).
             if number is None or self._asked.get(claim) == number:
                 continue
             if not self._got(claim, number):
@@ -94,6 +100,7 @@ class Claims:
         due = {
             c: waiting.number for c, waiting in self._waiting.items() if waiting.due_ms <= now_ms
         }
+        # The watch may have shown the write while the claim waited.
         for claim in [claim for claim, number in due.items() if self._got(claim, number)]:
             del due[claim], self._waiting[claim]
         return due
@@ -107,6 +114,7 @@ class Claims:
         for claim, number in asked.items():
             self._asked[claim] = number
             waiting = self._waiting.get(claim)
+            # A newer claim may have come during the read; it stays.
             if waiting is not None and waiting.number == number:
                 del self._waiting[claim]
 

@@ -37,8 +37,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# Above 50 nodes one list (decision 17).
 _MAX_SINGLE_READS = 50
 """Documents of more nodes are listed, not read one by one."""
+# Longer than the 10 s of a single read (decision 15), since it may be a list of all nodes.
 _READ_SECONDS = 30.0
 
 MISSED, UNFOUNDED, FAILED = "missed", "unfounded", "failed"
@@ -93,6 +95,7 @@ class StorageFaults(KindDocuments):
 
     @override
     def listening(self) -> AbstractContextManager[set[str]]:
+        # Not needed: assertions of public faults have times, and an older one changes nothing.
         return nullcontext(set())
 
 
@@ -159,6 +162,7 @@ class MissedWrites:
         while True:
             now_ms = self._clock().steady_ms
             due = self.claims.due(now_ms)
+            # One read for each kind: a list selects by the kind's label.
             for kind in dict.fromkeys(claim.kind for claim in due):
                 await self._read(kind, {c.node: n for c, n in due.items() if c.kind == kind})
             await self._wait()

@@ -89,11 +89,15 @@ def process_device(
 
     A chip whose fault is withheld is among those that recover, unless it is in another list.
     """
+    # Before any filter: a fault that is withheld keeps the time of its arrival.
     received = receive(((f.chip, f.code) for f in record.faults), state.received, now_ms)
+    # Without faults the annotations of jobs change nothing, and most nodes have none.
     wanted = job_filters(context.node_context, context.controllers) if record.faults else []
     record, filtered = filter_device(record, received, wanted, now_ms)
     accompanied = accompany(record, state, now_ms)
     record, hidden = accompanied.record, (*filtered, *accompanied.hidden)
+    # Before pre-separation and isolation put chips into other lists: only these lost their list by
+    # the withheld fault.
     nowhere = unlisted(record, {withheld.fault.chip for withheld in hidden})
     record = pre_separate_device(record, context.node_context.used)
     seen: dict[str, dict[str, str]] = {}
@@ -115,6 +119,7 @@ def process_switch(
 ) -> SwitchResult:
     """Apply custom filter and pre-separate."""
     keys = {event_key(event) for event in record.events}
+    # ``min``: after a clock was set back a fault would be withheld until the old time comes again.
     received = {key: min(state.received.get(key, now_ms), now_ms) for key in sorted(keys)}
     state = SwitchState(received)
     wanted = job_filters(context.node_context, context.controllers)
@@ -130,6 +135,8 @@ def process_node(
 
     ``published`` is what is published of it now. Return ``None`` where there is nothing to publish.
     """
+    # Generation B of node-info has neither faults nor a status (``NodeRecord.has_parts``), so
+    # nothing of it is published.
     if record is not None and not record.has_parts:
         record = None
     if node_context.lost:
@@ -138,11 +145,13 @@ def process_node(
 
 
 def _in_use(node_context: NodeContext) -> bool | None:
+    # Three states: until pods are listed, nothing is known about the use of chips.
     return None if node_context.used is None else bool(node_context.used)
 
 
 H = TypeVar("H")
 
+# Counters live 720 h (clusterd#3.9), so an hour more or less is of no importance.
 _PRUNE_MS = 3_600_000
 
 
@@ -200,6 +209,7 @@ class ProcessorEngine:
             return None
         if self._public is not None:
             record = self._public.add_public_faults(node, record, now)
+        # The path of nearly every node: no state, no look at its pods.
         if not record.faults and node not in self.devices and node not in self.separation.chips:
             return record
         state = self.devices.get(node, NO_DEVICE_STATE)
@@ -222,6 +232,7 @@ class ProcessorEngine:
         """Return what is published of a switch record."""
         if record is None:
             return None
+        # A level PreSeparate without events still depends on the pods of the node (clusterd#3.8).
         quiet = not record.events and record.level != "PreSeparate"
         if quiet and node not in self.switches:
             return record
@@ -237,6 +248,7 @@ class ProcessorEngine:
         self, node: str, record: NodeRecord | None, published: NodeRecord | None, _: Instant
     ) -> NodeRecord | None:
         """Return what is published of a node record, and of a node that fell silent."""
+        # Pre-separation judges faults only, so a node without any is published as it is.
         if node not in self.lost and (record is None or (record.has_parts and not record.faults)):
             return record
         return process_node(record, published, self._context_of(node))
@@ -263,6 +275,7 @@ class ProcessorEngine:
         return node_context
 
     def _set_hidden(self, book: dict[str, tuple[H, ...]], node: str, hidden: tuple[H, ...]) -> None:
+        # Compared by value: a chain makes new tuples in each step.
         if book.get(node, ()) == hidden:
             return
         self.altered.add(node)
@@ -275,6 +288,8 @@ class ProcessorEngine:
         if due_ms is None:
             self._due.pop(key, None)
         else:
+            # Wall times are planned as steady ones, so a clock that is set does not fire or delay
+            # them.
             self._due[key] = now.steady_ms + max(0, due_ms - now.wall_ms)
 
     # What time alone does.
@@ -285,6 +300,7 @@ class ProcessorEngine:
         due = [key for key, at_ms in self._due.items() if at_ms <= now.steady_ms]
         for key in due:
             del self._due[key]
+        # Device and switch of a node have due times of their own, and the node is judged once.
         nodes = {node for _, node in due} | self._again
         self._again.clear()
         if self._separation_due_ms is not None and self._separation_due_ms <= now.steady_ms:
@@ -307,6 +323,8 @@ class ProcessorEngine:
             self.windows.add(self._new)
             self.state.changed |= {occurrence.node for occurrence in self._new}
             self._new.clear()
+        # A clock that was set back would keep faults waiting for as long as
+        # it was ahead.
         self.state.changed |= self.windows.set_back(now.wall_ms)
         self.separation.set_back(now.wall_ms)
         at_ms = earliest(self.windows.next_due_ms(), self.separation.next_release_ms())
@@ -315,6 +333,7 @@ class ProcessorEngine:
             self._separation_due_ms = now.steady_ms + max(0, at_ms - now.wall_ms)
         if self.separation.counts:
             pruned_ms = now.steady_ms if self._pruned_at_ms is None else self._pruned_at_ms
+            # ``max``: a prune that is overdue is planned for now, never for the past.
             prune_ms = max(now.steady_ms, pruned_ms + _PRUNE_MS)
             self._separation_due_ms = earliest(self._separation_due_ms, prune_ms)
 
@@ -345,8 +364,10 @@ class ProcessorEngine:
         policy = self.separation.policy
         if policy != was:
             self.state.changed.add(POLICY)
+            # Only then are new faults counted or not; other members of a policy change no record.
             if policy.enabled != was.enabled:
                 nodes |= frozenset(self.devices)
+            # A policy that is off forgets what it counted, and so what still waits to be counted.
             if not policy.enabled:
                 self.state.changed |= {occurrence.node for occurrence in self.windows.waiting}
                 self.windows.clear()
@@ -360,6 +381,7 @@ class ProcessorEngine:
         if controllers == self.controllers:
             return frozenset()
         self.controllers = controllers
+        # All nodes with a state: a job is not looked up by its MindIE id here.
         return self.nodes
 
     def views(self) -> tuple[View, ...]:
@@ -378,10 +400,14 @@ class ProcessorEngine:
 
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
         """Restore the state of an earlier leader; return what could not be read."""
+        # They are of our own computation and are made again by the next step.
         for book in (self.hidden, self.hidden_events, self._due):
             book.clear()
+        # Twice, before and after: nodes that only the old state had are shown
+        # otherwise now, too.
         self._again |= self.nodes | self.separation.chips.keys()
         problems = self.state.restore_texts(texts, now.wall_ms)
+        # A hash, because the texts may be 32 buckets of up to 800 KB.
         before, self._restored = self._restored, hash(frozenset(texts.items()))
         self.documents.follow_up(is_news=self._restored != before)
         if self.documents.policy is not None:

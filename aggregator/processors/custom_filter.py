@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 CODES = "huawei.com/schedule.filter.faultCode"
 LEVELS = "huawei.com/schedule.filter.faultLevel"
+# Upstream's values: default 60, allowed 0 to 86400, otherwise the default (clusterd#3.3).
 _DEFAULT_SECONDS = 60
 _MAX_SECONDS = 86_400
 _ALIASES = {
@@ -39,8 +40,10 @@ _SERVER_LEVEL = "RestartRequest"
 _ITEM = re.compile(r"(?:[^,\[]|\[[^\]]*\]?)+")
 """A comma between brackets belongs to a switch's code."""
 
+# Upstream accepts full-width comma and colon, as a Chinese keyboard writes them.
 _WIDE = str.maketrans("，：", ",:")
 
+# Rank and node status of each level: the table of clusterd#3.3. Its order is upstream's.
 _SWITCH_LEVELS = {
     "NotHandle": (0, "Healthy"),
     "NotHandleFault": (0, "Healthy"),
@@ -82,14 +85,18 @@ def read_filter(text: str) -> dict[str, int]:
 
 
 def _seconds(text: str) -> int:
+    # The length first: ``int`` of a text of megabytes is slow, and an annotation is written by
+    # users.
     if len(text) > len(str(_MAX_SECONDS)) or not (text.isascii() and text.isdigit()):
         return _DEFAULT_SECONDS
     return int(text) if int(text) <= _MAX_SECONDS else _DEFAULT_SECONDS
 
 
+# Jobs of one template have the same annotations; a cluster has few distinct texts.
 @lru_cache(maxsize=1024)
 def _filter(codes: str, levels: str, is_server: bool) -> Filter:
     by_level = {_ALIASES.get(name, name): ms for name, ms in read_filter(levels).items()}
+    # The job's own annotation for this level counts before the default of MindIE servers.
     if is_server:
         by_level.setdefault(_SERVER_LEVEL, _DEFAULT_SECONDS * 1000)
     return Filter(read_filter(codes), by_level)
@@ -104,6 +111,7 @@ def job_filters(
     tolerates nothing.
     """
     filters = []
+    # Sorted, so that equal inputs give equal results in each replica.
     for key, job in sorted(node_context.jobs.items()):
         pods = [pod for pod in node_context.pods if pod.job == key]
         server = _server(job, [pod.labels for pod in pods])
@@ -111,6 +119,8 @@ def job_filters(
             continue
         codes, levels = job.annotations.get(CODES, ""), job.annotations.get(LEVELS, "")
         if pods and (codes or levels or server):
+            # Chips of this node only: ``node_context`` has the pods of one node (upstream: defect
+            # B24).
             chips = frozenset(chip for pod in pods for chip in pod.chips)
             filters.append((chips, _filter(codes, levels, bool(server))))
     return filters
@@ -140,7 +150,9 @@ def filter_device(
             for chips, job_filter in wanted
             if fault.chip in chips
         )
+        # Two jobs may share a chip; the fault is hidden as long as one of them tolerates it.
         until_ms = max((end for end in ends if end is not None), default=-1)
+        # Inclusive, as upstream: hidden while now - receive time <= threshold (clusterd#3.3).
         if now_ms <= until_ms:
             hidden.append(WithheldFault(fault, FILTER, until_ms))
     return remove_faults(record, [withheld.fault for withheld in hidden]), tuple(hidden)
@@ -164,6 +176,7 @@ def filter_switch(
         ends = (
             job_filter.until_ms(event.assembled_fault_code, level, state.received[key])
             for _, job_filter in wanted
+            # Without an entry the event has no level of its own that a filter could name.
             if key in times
         )
         until_ms = max((end for end in ends if end is not None), default=-1)
@@ -186,4 +199,5 @@ def filter_switch(
 def next_change_ms(hidden: tuple[WithheldFault | WithheldEvent, ...]) -> int | None:
     """Return when the first withheld fault is published (wall)."""
     until_ms = earliest(*(withheld.until_ms for withheld in hidden))
+    # One millisecond more, since the limit itself is still hidden.
     return None if until_ms is None else until_ms + 1

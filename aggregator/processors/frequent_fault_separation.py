@@ -30,18 +30,21 @@ if TYPE_CHECKING:
     from aggregator.processors.state_types import DeviceState, Times
     from contract.documents.cluster_device import DeviceRecord
 
+# The counter keeps times for 720 h, the largest fault_window_hours there is (clusterd#2.7, 3.9).
 KEPT_MS = 720 * 3_600_000
 NEVER = -1
 _HOUR_MS = 3_600_000
 _AHEAD_MS = 60_000
 """Clocks differ by less; a time further ahead is of a clock that has been set back since."""
 
+# More times than the threshold can never be needed (fault_threshold is 1 to 50, clusterd#2.7).
 _MAX_TIMES = 50
 """The greatest threshold there is."""
 
 _MAX_CODES = 1000
 """Of one chip: a driver has fewer. Who makes up new ones all the time must not fill the memory."""
 
+# Upstream ignores the same levels and the synthetic code (clusterd#3.9).
 _NEVER_COUNT = frozenset({ChipLevel.NOT_HANDLE_FAULT.value, ChipLevel.SUB_HEALTH_FAULT.value})
 _MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
 
@@ -60,6 +63,8 @@ class SeparationPolicy(msgspec.Struct, frozen=True):
     it.
     """
 
+    # The defaults of upstream's document are true, 24, 3 and 48 (clusterd#2.7); only ``enabled``
+    # differs.
     enabled: bool = False
     window_hours: int = 24
     threshold: int = 3
@@ -88,6 +93,8 @@ def new_faults(
     """
     if node_context.used is None:
         return state.seen, ()
+    # Reversed, so of two jobs on one chip the first by name counts: the later assignment replaces
+    # the earlier.
     pods = sorted(node_context.pods, key=lambda pod: pod.job, reverse=True)
     jobs = {chip: pod.job for pod in pods if pod.job for chip in pod.chips}
     seen: dict[str, dict[str, str]] = {}
@@ -96,9 +103,11 @@ def new_faults(
         if fault.fault_type == PUBLIC_FAULT or fault.code == _MANUAL:
             continue
         codes = seen.setdefault(fault.chip, {})
+        # A chip may have a code under two fault types; it counts once.
         if fault.code in codes:
             continue
         codes[fault.code] = fault.level
+        # Another level is a new fault for upstream, too (clusterd#3.9).
         is_known = state.seen.get(fault.chip, {}).get(fault.code) == fault.level
         if is_known or fault.level in _NEVER_COUNT or fault.chip not in jobs:
             continue
@@ -146,16 +155,21 @@ class ManualSeparation:
         for occurrence in sorted(occurrences):
             self.changed.add(occurrence.node)
             codes = self.counts.setdefault(occurrence.node, {}).setdefault(occurrence.chip, {})
+            # Times of a clock that was ahead would make the span negative, and so separate at once.
             before = (
                 min(at_ms, occurrence.at_ms + _AHEAD_MS) for at_ms in codes.get(occurrence.code, ())
             )
             times = tuple(sorted((*before, occurrence.at_ms)))[-_MAX_TIMES:]
             threshold = self.policy.threshold
+            # The last ``threshold`` times must span less than the window; threshold 1 separates at
+            # once (clusterd#3.9).
             if len(times) < threshold or times[-1] - times[-threshold] >= self.policy.window_ms:
                 codes[occurrence.code] = times
                 if len(codes) > _MAX_CODES:
+                    # The code that came longest ago goes: its times leave the window first.
                     del codes[min(codes, key=lambda code: codes[code][-1])]
                 continue
+            # The counter of this code begins anew once it has separated the chip, as upstream.
             self._forget(occurrence.node, occurrence.chip, occurrence.code)
             chips = self.chips.setdefault(occurrence.node, {})
             current = chips.get(occurrence.chip, Separated({}))
@@ -172,6 +186,7 @@ class ManualSeparation:
         """
         for node, chips in self.chips.items():
             for chip, separated in chips.items():
+                # Within a minute it may be the clock of another replica; ``release`` bears that.
                 if max(separated.codes.values(), default=0) > now_ms + _AHEAD_MS:
                     codes = {code: min(at_ms, now_ms) for code, at_ms in separated.codes.items()}
                     chips[chip] = msgspec.structs.replace(separated, codes=codes)
@@ -183,11 +198,14 @@ class ManualSeparation:
         nodes = set()
         if free_ms is None or not self.policy.enabled:
             return frozenset()
+        # A copy: ``_drop`` removes entries during the loop.
         for node, chips in tuple(self.chips.items()):
             for chip, separated in tuple(chips.items()):
                 left = {code: at for code, at in separated.codes.items() if now_ms - at < free_ms}
                 if len(left) == len(separated.codes):
                     continue
+                # Its counter goes with it; else the next single fault could separate the chip
+                # again.
                 for code in separated.codes.keys() - left.keys():
                     self._forget(node, chip, code)
                 nodes.add(node)
@@ -217,6 +235,7 @@ class ManualSeparation:
         nodes = set()
         for node, chips in reported.items():
             for chip, codes in chips.items():
+                # Ours knows more of a chip, such as in which stores it was shown.
                 if chip not in self.chips.get(node, {}):
                     self.chips.setdefault(node, {})[chip] = Separated(dict(codes))
                     nodes.add(node)
@@ -237,7 +256,10 @@ class ManualSeparation:
         for node, chips in tuple(self.chips.items()):
             for chip, separated in tuple(chips.items()):
                 if (
+                    # A document that never had the chip cannot release it: it may be older than the
+                    # separation.
                     source in separated.shown
+                    # A value that cannot be read must not look like a release by an operator.
                     and node not in skipped
                     and chip not in reported.get(node, {})
                 ):
@@ -291,6 +313,7 @@ class ManualSeparation:
 
 
 WINDOW_MS = 30_000
+# At 10,000 nodes that is five faults of each within 30 s.
 MAX_WAITING = 50_000
 """Faults that wait at once; more of them are not counted."""
 
@@ -301,6 +324,8 @@ def _judged_queue(
     """Return what of a job's ``queue`` (sorted) counts, what does not, and what must wait."""
     counted: list[Occurrence] = []
     dropped: list[Occurrence] = []
+    # Only the oldest is judged: its window of 30 s is over, and so all that could match it has
+    # come.
     while queue and queue[0].at_ms + WINDOW_MS <= now_ms:
         first = queue[0]
         same = [
@@ -311,6 +336,8 @@ def _judged_queue(
         alone = all(
             (occurrence.node, occurrence.chip) == (first.node, first.chip) for occurrence in same
         )
+        # The same code on two chips at once is the software's fault and does not count
+        # (clusterd#3.9).
         (counted if alone else dropped).extend(same)
         gone = set(same)
         queue = [occurrence for occurrence in queue if occurrence not in gone]
@@ -352,6 +379,7 @@ class FaultWindows:
         """Move times that are later than now to now, because the clock was set back; return the
         nodes of what changes.
         """
+        # One comparison in the usual case: this runs in each step.
         if self._latest_ms <= now_ms:
             return frozenset()
         nodes: set[str] = set()
@@ -368,6 +396,7 @@ class FaultWindows:
         """Judge what is due (wall time); return what counts, and the nodes that wait for less."""
         occurrences: list[Occurrence] = []
         nodes: set[str] = set()
+        # A copy, as jobs whose queue is empty are deleted in the loop.
         for job, queue in tuple(self._jobs.items()):
             counted, dropped, left = _judged_queue(queue, now_ms)
             occurrences += counted

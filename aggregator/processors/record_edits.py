@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PUBLIC_FAULT = "PublicFault"
 _NETWORK = "CardNetworkUnhealthy"
+# Public faults count as faults of the chip itself, not of its network (clusterd#3.2).
 _CARD = frozenset({"CardUnhealthy", PUBLIC_FAULT})
 
 HARMLESS = frozenset(
@@ -39,8 +40,10 @@ def add_faults(record: DeviceRecord, faults: Collection[CodeFault]) -> DeviceRec
     A chip with one that is not harmless leaves the available list for the one of its type, also
     where the node has the fault, but not the chip in that list.
     """
+    # Sets, because the same fault may come from two sources.
     new = set(faults).difference(record.faults)
     serious = [fault for fault in faults if fault.level not in HARMLESS]
+    # From all faults, not only the new ones: the lists follow even if the fault was there already.
     card = {fault.chip for fault in serious if fault.fault_type in _CARD}
     network = {fault.chip for fault in serious if fault.fault_type == _NETWORK}
     away = card | network
@@ -60,11 +63,13 @@ def remove_faults(record: DeviceRecord, faults: Collection[CodeFault]) -> Device
     does not become available by that.
     """
     gone = set(faults)
+    # The same object comes back where there is nothing to remove, so that no text is rendered.
     if gone.isdisjoint(record.faults):
         return record
     left = tuple(fault for fault in record.faults if fault not in gone)
     serious = [fault for fault in left if fault.level not in HARMLESS]
     card = {fault.chip for fault in gone if fault.fault_type in _CARD}
+    # A chip stays in the list of a class while another serious fault of that class is left.
     card -= {fault.chip for fault in serious if fault.fault_type in _CARD}
     network = {fault.chip for fault in gone if fault.fault_type == _NETWORK}
     network -= {fault.chip for fault in serious if fault.fault_type == _NETWORK}
@@ -82,6 +87,7 @@ def separate(record: DeviceRecord, chips: Iterable[str]) -> DeviceRecord:
 
     A device plugin may begin to name the same chips by another type (``npu-3``).
     """
+    # Types are part of the names, and a plugin of another release may name the type otherwise.
     names = {chip if chip in record.chips else _renamed(chip, record) for chip in chips}
     level = ChipLevel.MANUALLY_SEPARATE_NPU.value
     return add_faults(
@@ -90,6 +96,7 @@ def separate(record: DeviceRecord, chips: Iterable[str]) -> DeviceRecord:
 
 
 def _renamed(chip: str, record: DeviceRecord) -> str:
+    # The number after the last dash is the chip's physical id in both names.
     name = f"{record.chip_type}-{chip.rpartition('-')[2]}"
     return name if name in record.chips else chip
 
@@ -113,4 +120,5 @@ def list_recovering(record: DeviceRecord, chips: Collection[str]) -> DeviceRecor
 
 
 def _with(names: tuple[str, ...], more: Collection[str]) -> tuple[str, ...]:
+    # Each name once, also where ``names`` has it already.
     return tuple(sorted({*more}.difference(names).union(names))) if more else names

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 POLICY_NAME = "clusterd-config-cm"
 POLICY_KEY = "manually_separate_policy.conf"
+# The policy is a switch and three numbers (clusterd#2.7), so a longer text is an error or an
+# attack.
 _MAX_POLICY_CHARACTERS = 8 * 1024
 _MAX_BRACKETS = 16
 """A reader of YAML needs a second for a thousand brackets within each other."""
@@ -48,15 +50,18 @@ def read_policy(data: Mapping[str, str]) -> SeparationPolicy:
         raise DocumentError(
             POLICY_NAME, POLICY_KEY, f"has {len(text)} characters, at most {_MAX_POLICY_CHARACTERS}"
         )
+    # Counted before the text is parsed, since the parsing itself is what takes long.
     if text.count("[") + text.count("{") > _MAX_BRACKETS:
         raise DocumentError(POLICY_NAME, POLICY_KEY, f"has more than {_MAX_BRACKETS} brackets")
     tree = _section(_parsed(text), POLICY_KEY)
     separate = _section(tree.get("separate"), "separate")
     release = _section(tree.get("release"), "release")
     enabled = tree.get("enabled")
+    # YAML 1.1 makes booleans of ``on`` and ``yes`` as well; any other value is refused.
     if enabled is not None and not isinstance(enabled, bool):
         raise DocumentError(POLICY_NAME, f"{POLICY_KEY}.enabled", "is neither true nor false")
     free = _number(release, "release", "fault_free_hours", NEVER, 240)
+    # The range -1 to 240 has this gap: 0 would release a chip in the moment of its separation.
     if free == 0:
         raise DocumentError(
             POLICY_NAME, f"{POLICY_KEY}.release.fault_free_hours", "is 0: neither -1 nor 1..240"
@@ -73,6 +78,7 @@ def _parsed(text: str) -> Any:
     import yaml
 
     try:
+        # Never the full loader: the document may come from whoever may write the ConfigMap.
         return yaml.safe_load(text)
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         reason = " ".join(str(error).split())
@@ -97,6 +103,7 @@ def _number(section: dict[Any, Any], name: str, member: str, least: int, most: i
     value = section.get(member)
     value = 0 if value is None else value
     where = f"{POLICY_KEY}.{name}.{member}"
+    # ``bool`` is a subclass of ``int`` in Python: ``true`` would count as 1.
     if not isinstance(value, int) or isinstance(value, bool):
         raise DocumentError(POLICY_NAME, where, "is not a whole number")
     if not least <= value <= most:
@@ -129,7 +136,10 @@ def read_chips(node: str, text: str) -> dict[str, Codes]:
     chips: dict[str, Codes] = {}
     for chip in node_info.total or ():
         faults = (node_info.detail or {}).get(chip) or []
+        # A detail with another level does not belong to this mechanism.
         codes = {fault.code: fault.separated_at_ms for fault in faults if fault.level == _LEVEL}
+        # Chips in ``Total`` without details were shown without their codes, for lack of room
+        # (``rendered``).
         if chip and (codes or not faults):
             chips[chip] = codes
     return chips
@@ -154,9 +164,11 @@ def render_chips(chips: dict[str, Codes]) -> str:
 
 _log = logging.getLogger(__name__)
 
+# Bounded, since who writes the document could name new chips all the time; the oldest go first.
 _MAX_RELEASED = 10_000
 """Chips that left a document and are remembered."""
 
+# As long as the first publication waits for a store that is away (``daemon._FIRST_LIST_SECONDS``).
 STORE_TIMEOUT_MS = 30_000
 """How long the list of separated chips waits for a store that does not answer."""
 
@@ -193,6 +205,7 @@ class SeparationDocuments:
     @property
     def policy(self) -> SeparationPolicy | None:
         """The policy in the document of the first store that has one; ``None`` where none has."""
+        # Stores are numbered in the order of the configuration, and the first one counts.
         return self._policies[min(self._policies)] if self._policies else None
 
     def observe_document(
@@ -222,6 +235,8 @@ class SeparationDocuments:
         nodes to be judged again.
         """
         if document is None:
+            # Without a document the policy in force stays: ``policy`` is None then and nothing is
+            # set.
             self._policies.pop(source, None)
         else:
             try:
@@ -244,11 +259,13 @@ class SeparationDocuments:
             except DocumentError as error:
                 unread.add(node)
                 self._problem(source, node, error)
+                # The last good value stays, so a misspelled value releases no chip.
                 if node in before:
                     reported[node] = before[node]
         self._reported[source] = reported
         for node, chips in before.items():
             for chip in chips.keys() - reported.get(node, {}).keys():
+                # Kept for a takeover: ``follow_up`` compares the restored state with it.
                 self._left[node, chip] = now_ms
         nodes = self._adopt(reported) if is_first else frozenset[str]()
         released = self._separation.compare(source, reported, unread)
@@ -306,6 +323,8 @@ class SeparationDocuments:
         The list of a store that is away for long is taken over when it is back.
         """
         silent = sum(selection == _CHIPS for _, selection in self._unlisted)
+        # A view that lacks the chips of a store would be written there, and look like a release of
+        # all of them.
         if silent and (self._waits_for_stores or silent == self._stores):
             return ()
         return (View(NAMESPACE, CHIPS_NAME, rendered(self._separation.chips) or None),)
@@ -317,6 +336,7 @@ def rendered(nodes: Mapping[str, Mapping[str, Separated]]) -> dict[str, str]:
     What has no room is left out, but never what was shown before: that would be taken for an
     operator's release. If need be, it is shown without its codes.
     """
+    # All chips with all codes, the usual case.
     whole = {
         node: render_chips({chip: separated.codes for chip, separated in chips.items()})
         for node, chips in sorted(nodes.items())
@@ -324,6 +344,7 @@ def rendered(nodes: Mapping[str, Mapping[str, Separated]]) -> dict[str, str]:
     room = VALUE_LIMIT - sum(_size(node, text) for node, text in whole.items())
     if room >= 0:
         return whole
+    # Nodes that readers have seen come first and never go, even without the codes of their chips.
     shown = [node for node in whole if _is_shown(nodes[node])]
     data = {node: render_chips({chip: {} for chip in nodes[node]}) for node in shown}
     room = VALUE_LIMIT - sum(_size(node, text) for node, text in data.items())
@@ -336,6 +357,7 @@ def rendered(nodes: Mapping[str, Mapping[str, Separated]]) -> dict[str, str]:
 
 
 def _size(node: str, text: str) -> int:
+    # Names of nodes are ASCII (RFC 1123), so characters are bytes.
     return len(node) + len(text.encode())
 
 

@@ -45,9 +45,12 @@ def joined_device(kept: DeviceState, own: DeviceState, now_ms: int) -> DeviceSta
     received: Times = {chip: dict(codes) for chip, codes in kept.received.items()}
     for chip, codes in own.received.items():
         before = received.get(chip, {})
+        # Only codes that the kept state lacks: its times are those at which the faults are counted
+        # already.
         new = {c: at for c, at in codes.items() if c not in before and _is_recent(at, now_ms)}
         if new:
             received[chip] = before | new
+    # The kept state wins for a chip that both have.
     uce = {chip: at for chip, at in own.uce.items() if _is_recent(at, now_ms)} | kept.uce
     if received == kept.received and uce == kept.uce:
         return kept
@@ -93,6 +96,7 @@ def missing(
         separated = separation.chips.get(occurrence.node, {}).get(occurrence.chip)
         if (
             separated is not None
+            # Both replicas saw the same fault, up to 10 s apart, and it led to this separation.
             and occurrence.at_ms <= separated.codes.get(occurrence.code, 0) + _SAME_MS
         ):
             continue  # it is one of those for which it was separated
@@ -112,6 +116,7 @@ def _is_recent(at_ms: int, now_ms: int) -> bool:
     return now_ms - _RECENT_MS <= at_ms
 
 
+# A change writes one bucket. At 10,000 nodes a bucket has some 300, and few of them have a state.
 BUCKETS = 32
 POLICY = "policy"
 """The bucket of the policy in force."""
@@ -130,6 +135,8 @@ class PersistedNode(msgspec.Struct, frozen=True, omit_defaults=True):
 NOTHING = PersistedNode()
 
 
+# ``text`` asks for each node with a state, for each bucket that changed; 32,768 is above the 10,000
+# nodes of docs/scale.md.
 @lru_cache(maxsize=32_768)
 def bucket_of_node(node: str) -> str:
     """Return the bucket in which a node is kept."""
@@ -143,17 +150,20 @@ def encode_bucket(nodes: Mapping[str, PersistedNode]) -> tuple[str | None, int]:
     Separated chips and counters go first, alone if need be: other state that is lost begins anew
     with the next report.
     """
+    # Two bytes for the braces; VALUE_LIMIT is what one document may have.
     members, left_out, room = [], 0, VALUE_LIMIT - 2
     order = sorted(
         nodes, key=lambda node: (not (nodes[node].separated or nodes[node].counts), node)
     )
     for node in order:
+        # Kept whole if it fits, else only what no node reports again.
         whole = nodes[node]
         if whole == NOTHING:
             continue
         for kept in (whole, PersistedNode(counts=whole.counts, separated=whole.separated)):
             member = msgspec.json.encode({node: kept})[1:-1].decode()
             size = len(member.encode()) + 1
+            # An oversized state is tried once more without the parts that begin anew.
             if kept != NOTHING and size <= room:
                 room -= size
                 members.append(member)
@@ -220,6 +230,7 @@ class ProcessorState:
         """Return the text of a bucket; ``None`` where it is empty."""
         if bucket == POLICY:
             policy = self.separation.policy
+            # The default needs no document, so clusters without a policy have none.
             return None if policy == SeparationPolicy() else msgspec.json.encode(policy).decode()
         waiting: dict[str, list[Occurrence]] = {}
         for occurrence in self.windows.waiting:

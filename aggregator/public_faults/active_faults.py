@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from aggregator.public_faults.values import Key, NodeLookup, PublicFaultReport, Rows
     from service.clock import Instant
 
+# Upstream deletes a fault 5 s after it was added at the earliest (clusterd#4.4).
 MIN_HOLD_MS = 5000
 """How long a fault holds at least, and how long a one-off fault holds."""
 
 OVERTAKEN_MS = 60_000
 """How long a message may be on its way."""
 
+# Upstream's limit of 50,000 entries (clusterd#4.4).
 MAX_FAULTS = 50_000
 MAX_FAULTS_PER_NODE = 5000
 """More than ``statistic-fault-info`` shows. One node's faults take no room from all others, and are
@@ -59,6 +61,8 @@ class ActiveFaults:
         self._over: dict[Key, EndedFault] = {}
         self._due: dict[Key, int] = {}
         """The steady time at which a fault, or the memory of its end, ends by itself."""
+        # May have entries that were put off; ``_due`` decides, and ``_schedule`` rebuilds it when
+        # most are old.
         self._heap: list[tuple[int, Key]] = []
         self._own_levels: set[str] = set()
         """Resources whose faults have levels that no table decides (``hold``)."""
@@ -74,6 +78,7 @@ class ActiveFaults:
 
     def is_newer(self, report: PublicFaultReport) -> bool:
         """Return whether the report is newer than all that is known of its fault."""
+        # The memory of an end counts, too, or a late ``occur`` would bring the fault back.
         newest = self.get(report.key) or self._over.get(report.key)
         return newest is None or newest.reported_at_ms < report.reported_at_ms
 
@@ -96,16 +101,19 @@ class ActiveFaults:
         standing = before if isinstance(before, ActivePublicFault) else None
         if report.assertion == "recover":
             return self._recover(report, standing, now)
+        # Upstream changes neither devices, code nor time of a fault that holds (clusterd#4.4).
         if standing is not None and standing.ends_at_ms is None:
             newer = replace(
                 standing, reported_at_ms=report.reported_at_ms, received_at_ms=report.received_at_ms
             )
             self._nodes[key[0]][key[1:]] = newer
+            # Times alone are not worth a write; they are stored with the next change of the bucket.
             self._rows.put_quietly("fault", key, newer)
             return FaultOutcome.KNOWN
         if standing is None and self.full(report.node) is not None:
             return FaultOutcome.FULL
         ends = report.assertion == "once"
+        # Also for one that is about to end: an ``occur`` within these 5 s lets it hold on.
         self._put(
             ActivePublicFault(
                 *key,
@@ -127,6 +135,7 @@ class ActiveFaults:
     def _recover(
         self, report: PublicFaultReport, standing: ActivePublicFault | None, now: Instant
     ) -> FaultOutcome:
+        # The end is remembered: the ``occur`` that it ends may still be on its way.
         if standing is None:
             self._record_end(report.key, report.reported_at_ms, report.received_at_ms, now)
             return FaultOutcome.ABSENT
@@ -165,6 +174,7 @@ class ActiveFaults:
         for fault in wanted:
             before = standing.pop(fault.key[1:], None)
             if before is None:
+                # Without an answer to a sender: such a source reports its whole state again.
                 if self.full(node) is None:
                     self._put(fault)
             elif before.ends_at_ms is not None or _shown(before) != _shown(fault):
@@ -172,12 +182,14 @@ class ActiveFaults:
                 self._schedule(fault.key, None)
         for before in standing.values():
             if before.ends_at_ms is None:
+                # Not before its last report, so that it does not look overtaken.
                 at_ms = max(now.wall_ms, before.reported_at_ms)
                 self._end(before, at_ms, at_ms, now)
 
     def adopt(self, standing: ActivePublicFault) -> bool:
         """Take over a fault of another program, unless more is known here."""
         newest = self.get(standing.key) or self._over.get(standing.key)
+        # What another program left is older than anything that came here.
         if newest is not None or self.count >= MAX_FAULTS:
             return False
         self._put(standing)
@@ -207,6 +219,7 @@ class ActiveFaults:
         """End the faults that are due."""
         while self._heap and self._heap[0][0] <= now.steady_ms:
             due_ms, key = heapq.heappop(self._heap)
+            # The heap is not searched when a time changes: old entries are skipped here.
             if self._due.get(key) != due_ms:
                 continue  # it was put off, or does not end any more
             del self._due[key]
@@ -229,6 +242,7 @@ class ActiveFaults:
         for standing in [fault for faults in self._nodes.values() for fault in faults.values()]:
             if standing.resource in self._own_levels:
                 continue
+            # A code that a table no longer has keeps its fault: only ``recover`` ends it.
             level = levels.get(standing.code, standing.level)
             if level != standing.level:
                 self._put(replace(standing, level=str(level)))
@@ -289,10 +303,12 @@ class ActiveFaults:
         self.revision += 1
 
     def _record_end(self, key: Key, reported_at_ms: int, received_at_ms: int, now: Instant) -> None:
+        # After a minute no message can be overtaken any more, so the end need not be remembered.
         left_ms = received_at_ms + OVERTAKEN_MS - now.wall_ms
         if left_ms <= 0:
             return
         if len(self._over) >= _MAX_ENDED and key not in self._over:
+            # Insertion order is the order of ends.
             oldest = next(iter(self._over))
             del self._over[oldest], self._due[oldest]
             self._rows.drop("over", oldest)
@@ -306,6 +322,7 @@ class ActiveFaults:
         elif self._due.get(key) != due_ms:
             self._due[key] = due_ms
             heapq.heappush(self._heap, (due_ms, key))
+            # A fault that is put off again and again must not fill the heap; the rebuild is rare.
             if len(self._heap) > 2 * len(self._due) + 1000:
                 self._heap = [(at, key) for key, at in self._due.items()]
                 heapq.heapify(self._heap)
@@ -313,12 +330,15 @@ class ActiveFaults:
 
 def _was_overtaken(report: PublicFaultReport, newest: ActivePublicFault | EndedFault) -> bool:
     late_ms = newest.reported_at_ms - report.reported_at_ms
+    # The time between the two arrivals is no delay on the way: only what is left of the minute
+    # counts.
     waited_ms = max(0, report.received_at_ms - newest.received_at_ms)
     return 0 < late_ms <= OVERTAKEN_MS - waited_ms
 
 
 def _left_ms(at_ms: int, now: Instant) -> int:
     """Return how long until a wall time that is 5 s ahead at most: clocks are set back."""
+    # At most ``MIN_HOLD_MS``, however far the wall clock was set back since it was stored.
     return min(max(0, at_ms - now.wall_ms), MIN_HOLD_MS)
 
 
@@ -327,6 +347,7 @@ def _shown(standing: ActivePublicFault) -> tuple[object, ...]:
 
 
 AWAY_MS = 24 * 3600 * 1000
+# Faults of a deleted node go after a day (``AWAY_MS``), so a minute more is of no importance.
 _CHECK_MS = 60_000
 
 
@@ -371,6 +392,7 @@ class DeletedNodes:
         """Restore the state of an earlier run."""
         self._since.clear()
         for node, wall_ms in away.items():
+            # A clock that was set back counts as no time, one that was set ahead as a day at most.
             gone_ms = min(max(0, now.wall_ms - wall_ms), AWAY_MS)
             self._since[node] = wall_ms, now.steady_ms - gone_ms
             self._rows.put("away", (node,), wall_ms)

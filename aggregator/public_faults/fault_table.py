@@ -34,6 +34,7 @@ _log = logging.getLogger(__name__)
 NAMESPACE, NAME = "cluster-system", "npu-vigil-public-faults"
 CONFIG_MAP = Selection(namespace=NAMESPACE, name=NAME)
 FILE, SHIPPED = "file", "shipped"
+# Polled: inotify shows no change of a file that is replaced on the host of a bind mount.
 _POLL_SECONDS = 1.0
 _NO_FILE = (0, 0, 0)
 
@@ -55,6 +56,7 @@ class FaultTables:
     @property
     def place(self) -> str:
         """The place of the table in force."""
+        # A ConfigMap before the file: the first store by its place name, and the file last.
         return min(self._good, key=lambda place: (place == FILE, place), default=SHIPPED)
 
     @property
@@ -76,6 +78,7 @@ class FaultTables:
 
     def put(self, place: str, text: str | None) -> None:
         """Set the text at ``place``; ``None``: there is none."""
+        # Without the text its table goes; one that is wrong leaves the last good one (defect B21).
         if text is None:
             self._good.pop(place, None)
             self.problems.pop(place, None)
@@ -115,6 +118,7 @@ async def follow_table(path: Path, configure: Callable[[str | None], object]) ->
             trouble.end()
         except FileNotFoundError:
             pass  # it went after the look
+        # The file exists and cannot be read: the last text stays in force.
         except OSError as error:
             trouble.begin(str(error.strerror))
         await asyncio.sleep(_POLL_SECONDS)
@@ -126,10 +130,12 @@ def _look(path: Path) -> tuple[int, int, int]:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return _NO_FILE
+    # Time, size and inode: a file that is replaced within one tick of the clock has another inode.
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 async def _read(path: Path) -> str:
     """Return the text of the file; at most one byte more than is accepted."""
     async with aiofiles.open(path, "rb") as file:
+        # One byte more shows that the file is too large, without reading all of it.
         return (await file.read(MAX_BYTES + 1)).decode("utf-8", "replace")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from service.clock import Instant
     from stores.base import Document, WatchEvent
 
+# The label may be set by whoever may make ConfigMaps, so memory needs a limit.
 MAX_DOCUMENTS = 50_000
 
 RECENT_TEXTS_MS = 60_000
@@ -110,6 +111,8 @@ class MessageDocuments:
         """
         self._counted.clear()
         for place, digests in documents.items():
+            # Negative numbers: the digests are of an earlier run, whose stores may have had other
+            # numbers.
             self._counted[place] = {-1 - number: digest for number, digest in enumerate(digests)}
             self._keep(place)
         for origin, text in self.texts.items():
@@ -148,6 +151,7 @@ class MessageDocuments:
 
     def _forget_earlier(self) -> None:
         """Remove documents of an earlier run that no store has, once every store was listed."""
+        # A store that was not listed yet may still have the document.
         if len(self._listed) < self._sources:
             return
         for place, by_source in tuple(self._counted.items()):
@@ -204,12 +208,14 @@ def _origin(source: int, document: Document) -> MessageOrigin:
 def digest_of(text: str | None) -> str:
     """Return a digest by which a text is recognized again."""
     content = "" if text is None else text
+    # Eight bytes: a digest only recognises the same text, and is no proof against an attack.
     return hashlib.blake2b(content.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 MAX_PENDING_REPORTS = 50_000
 """Most pending reports that came over gRPC."""
 
+# A document that changes faster than limits allow loses its oldest texts, not others'.
 _MAX_PENDING_PER_DOCUMENT = 16
 _MAX_REPORTS_PER_MESSAGE = 500
 """Most reports over gRPC in one pending message."""
@@ -263,6 +269,7 @@ class PendingMessages:
             self._held += len(reports)
         else:
             if self._of[origin] >= _MAX_PENDING_PER_DOCUMENT:
+                # The oldest goes: newer texts of the document are nearer to its present state.
                 self._drop_first(origin)
             self._of[origin] += 1
         if origin is not None:
@@ -286,6 +293,7 @@ class PendingMessages:
 
     def line(self) -> Iterator[Pending]:
         """Yield the pending messages in order; more may come and go meanwhile."""
+        # Serving removes messages, and new ones may come between two pieces of work.
         for number in tuple(self._line):
             pending = self._line.get(number)
             if pending is not None:
@@ -318,6 +326,7 @@ class PendingMessages:
 def _pending_row(pending: Pending, number: int) -> tuple[str, ...]:
     report = pending.reports[number]
     owner = report.node or report.serial_number
+    # Padded numbers sort as numbers, so the next run applies them in their order.
     return owner, f"{pending.number:012}", f"{number:06}"
 
 
@@ -349,6 +358,7 @@ class UnknownNodes:
         self._at.setdefault(unplaced.place, set()).add(row)
         self._rows.put("absent", row, unplaced)
         if len(self._of) > MAX_UNKNOWN:
+            # Dictionaries keep insertion order, so the first is the oldest.
             self.drop(next(iter(self._of.values())).report)
 
     def drop(self, report: PublicFaultReport) -> None:

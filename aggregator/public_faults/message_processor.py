@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pacing.cooperative import Work
     from stores.base import WatchEvent
 
+# Upstream's limit for a whole resource is for each node here (clusterd#4.3, defect B12).
 NODE_BURST, NODE_PER_SECOND = 100, 1
 RESOURCE_BURST, RESOURCE_PER_SECOND = 4000, 2000
 _MAX_BUCKETS = 65_536
@@ -72,6 +73,7 @@ class MessageLimits:
         refused = frozenset(node for node, bucket in buckets.items() if bucket.wait_ms(now_ms))
         allowed = nodes - refused
         of_resource = self._resources.of((resource,), now_ms)
+        # A refused message takes no token, so its repetition is not delayed by it.
         if not allowed or (whole and refused) or of_resource.wait_ms(now_ms):
             return nodes
         of_resource.take()
@@ -96,10 +98,12 @@ class _Buckets:
 
     def _purge(self, now_ms: int) -> None:
         """Remove the full buckets; if nearly all are in use, remove all: memory has an end."""
+        # A full bucket is the same as none, so it may go.
         used = {key: bucket for key, bucket in self._buckets.items() if not bucket.is_full(now_ms)}
         self._buckets = used if len(used) < _MAX_BUCKETS // 2 else {}
 
 
+# One round is ``_ABSENT_MS`` (500 ms), so documents of earlier runs are looked at every 50 s.
 _ROUNDS_PER_CHECK = 100
 _MAX_LOGGED = 250
 """Reports in one piece of work: each may be logged."""
@@ -153,6 +157,7 @@ class MessageProcessor:
         except DocumentError as error:
             return self._answered(INVALID, resource, [Problem(error.where, error.what)])
         held = 0
+        # Until nodes are known a report cannot be refused for a node that does not exist.
         if not self._has_begun:
             # Limited before it waits: a sender must not fill the queue while nodes are unknown.
             reports, limited = self._within_limits(message.resource, reports)
@@ -215,10 +220,12 @@ class MessageProcessor:
             else:
                 self.outcomes.count(message.resource, "refused")
                 self.outcomes.judged(_named(origin), message.problems, self._now)
+        # By the time of sending: after a list several texts of one sender arrive at once.
         for _, origin, text, reports, problems in sorted(read, key=lambda item: item[:2]):
             yield 1
             may = not self.waiting.has(origin)
             if may and (yield from self._applying(origin, reports, problems)):
+                # The document may have changed between two pieces: then only its new text counts.
                 if self.documents.texts.get(origin) == text:
                     self._count(origin)
             else:
@@ -262,6 +269,7 @@ class MessageProcessor:
         for pending in self.waiting.line():
             yield 1
             origin = pending.origin
+            # Later messages of a document whose first one must wait do not overtake it.
             if origin in blocked or not (
                 yield from self._applying(origin, pending.reports, pending.problems)
             ):
@@ -295,6 +303,7 @@ class MessageProcessor:
             report = unplaced.report
             if not self.unknown_nodes.is_newest(unplaced):
                 continue
+            # A one-off fault is over by now; its node came too late.
             is_over = report.assertion == "once" and (
                 self._now.wall_ms - report.received_at_ms > OVERTAKEN_MS
             )
@@ -343,6 +352,7 @@ class MessageProcessor:
         resource = next(iter(reports)).resource
         if good and origin is not None:
             nodes = frozenset(placed.node for placed in good)
+            # Whole: a part of a document's text cannot be marked as applied.
             if self._limits.take(resource, nodes, self._now.steady_ms, whole=True):
                 return False
         full = yield from self._apply_reports(good)
@@ -371,8 +381,10 @@ class MessageProcessor:
                 yield PIECE
             # A newer report of the fault replaces the one that waits for its node.
             if self.unknown_nodes:
+                # Before it is judged: even a refused newer report shows that the older one is void.
                 self.unknown_nodes.drop(report)
             recovers = report.assertion == "recover"
+            # A recovery must not be refused for a node that was deleted meanwhile.
             if recovers and self._active.get(report.key) is not None:
                 good.append(report)  # also when its node has gone
                 continue
@@ -410,6 +422,7 @@ class MessageProcessor:
             if number % _MAX_LOGGED == _MAX_LOGGED - 1:
                 yield PIECE
             level = self._tables.in_force.levels.get(report.code)
+            # The table may have changed while the message waited.
             if level is None and report.assertion != "recover":
                 text = f"{report.code} is not configured any more"
                 problems.append(Problem(f"fault {report.fault_id}", text))

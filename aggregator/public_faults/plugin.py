@@ -67,6 +67,7 @@ _UNSYNCED_MS = 500
 _WAITING_MS = 1000
 _ABSENT_MS = 500
 
+# As long as the first publication waits for stores that are away (``daemon._FIRST_LIST_SECONDS``).
 _STORE_TIMEOUT_MS = 30_000
 """How long a store that is away delays the use of upstream's state in other stores, and
 our views.
@@ -116,6 +117,7 @@ class PublicFaultsPlugin(DocumentPlugin, Timed, Viewed, Persistent):
         self._kept_about: str | None = None
         self._last_step_ms = 0
         self._began_ms: int | None = None
+        # In the past by one period, so that the first step tries at once.
         self._tried_ms = self._looked_ms = -_WAITING_MS
         self._turn = asyncio.Lock()
         """Held while a message is applied piece by piece: the next one must not overtake it."""
@@ -186,6 +188,7 @@ class PublicFaultsPlugin(DocumentPlugin, Timed, Viewed, Persistent):
     @override
     def step(self, now: Instant) -> frozenset[str]:
         self._last_step_ms = now.steady_ms
+        # Upstream's document is read once, and only without state of ours (defect B11).
         if not self._is_whole:
             self._take_over(now)
         self._active.step(now)
@@ -256,6 +259,7 @@ class PublicFaultsPlugin(DocumentPlugin, Timed, Viewed, Persistent):
         while active.dirty and room > 0:
             node = active.dirty.pop()
             some.add(node)
+            # A node costs five faults of work even without any: its document is rendered.
             room -= _OF_A_NODE + len(active.nodes.get(node, ()))
         return frozenset(some)
 
@@ -265,6 +269,7 @@ class PublicFaultsPlugin(DocumentPlugin, Timed, Viewed, Persistent):
         active = self._active
         if not self._is_whole or not active.was_used:
             return ()
+        # Rendering 50,000 faults takes long, so it follows the revision.
         if self._view is None or self._view[0] != active.revision:
             self._view = active.revision, statistic_view(active.nodes, active.count)
         return (self._view[1],)
@@ -342,6 +347,8 @@ class PublicFaultsPlugin(DocumentPlugin, Timed, Viewed, Persistent):
     def text(self, bucket: str) -> str | None:
         if bucket != _ABOUT:
             return self._rows.text(bucket)
+        # Without this bucket the next leader takes the state for incomplete and reads upstream's
+        # document.
         if not self._is_whole:
             return None
         return msgspec.json.encode(_About(self._active.was_used)).decode()
@@ -365,6 +372,7 @@ class PublicFaultsPlugin(DocumentPlugin, Timed, Viewed, Persistent):
         self._active.judge_again(self._tables.in_force.levels)
         processor.restore_rows(state)
         self._away.restore_nodes(state.away, now)
+        # Only what differs is written: a restart must not rewrite all buckets.
         self._rows.compare(kept)
         self.restorations += 1
         processor.apply_restored()
@@ -389,6 +397,8 @@ class PublicFaultsPlugin(DocumentPlugin, Timed, Viewed, Persistent):
         if self._began_ms is None:
             self._began_ms = now.steady_ms
         is_all = len(self._statistic) == self._sources
+        # At least one store must have answered: an empty view over faults that exist would end
+        # them.
         waited = self._statistic and now.steady_ms >= self._began_ms + _STORE_TIMEOUT_MS
         if not self._is_whole and self.restorations and (is_all or waited):
             self._is_whole = True

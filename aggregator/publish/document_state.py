@@ -27,11 +27,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# Watch events arrive within milliseconds; 2 s is the delay after which decision 17 distrusts a
+# watch, too.
 LATE_MS = 2000
 """An earlier own document that is shown for longer is not a late event: another program put
 it back.
 """
 
+# Below every revision, which begins at 0.
 _NEVER = -1
 
 
@@ -74,6 +77,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         """Why the last touch failed."""
         self.must_find_writer = False
         """Whether it is time to find out which other program writes it."""
+        # By the wall clock, since pages show it as a time.
         self.pending_since_ms: int | None = None
         """The wall time since when a change waits for its acknowledgement."""
         self.settled = True
@@ -82,6 +86,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         """
         self._late_since_ms: int | None = None
         self._repair = False
+        # Bounded: only versions whose events may still be late matter.
         self._own_versions: deque[str] = deque(maxlen=16)
         self._replaced: deque[str] = deque(maxlen=16)
         """What our writes replaced; its events are late ones."""
@@ -126,12 +131,17 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         ``fence``: an earlier leader may have a write under way, and the watch may be behind.
         """
         self.acknowledged = _NEVER
+        # Their writes are no conflict: they led.
         self.foreign.forget("another aggregator led since")
         self.must_find_writer = False
+        # Until the first own write or touch, a write of the earlier leader may still be accepted
+        # (decision 10).
         self.fenced = not fence
         self.pending_since_ms = None
         self._began_ms = now.steady_ms if fence else None
         self._repair = False
+        # What is shown now is judged against the new term; nothing is judged during an
+        # interruption.
         self.settled = self.shown is StoreContent.UNKNOWN
         self._late_since_ms = None
         self._own_versions.clear()
@@ -151,6 +161,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
 
     def listed(self, shown: Document | StoreContent) -> None:
         """Observe what the first list of the store's watch shows."""
+        # Cleared first, or ``observe_watch`` would take this list for what comes after it.
         self._is_first_list = False
         self.observe_watch(shown)
         self._is_first_list = True
@@ -161,6 +172,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
             self._may_have_forgotten = self._is_first_list = False
         self.settled = shown is StoreContent.UNKNOWN
         self._late_since_ms = None
+        # An older event must not set back the version that the next write demands.
         if shown is StoreContent.UNKNOWN or self._is_older(shown):
             self.shown = shown
         else:
@@ -170,10 +182,12 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         """Return whether this is known to be older than our last write."""
         if isinstance(shown, StoreContent):
             return False
+        # All but our newest own version are older; versions have no order, so they are remembered.
         return shown.version in self._replaced or shown.version in tuple(self._own_versions)[:-1]
 
     def observe_read(self, document: Document | None) -> None:
         """Observe the document as it was read, after the store refused a write."""
+        # Asked before the observation, which resets both.
         is_repaired = self._repair and self.settled and self._is_what_was_shown(document)
         self.observe_watch(StoreContent.NOTHING if document is None else document)
         self.version = "" if document is None else document.version
@@ -197,6 +211,8 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         """Return whether ``value`` has to be written now. Call it only while no write is
         in flight.
         """
+        # Content that is there already needs no write: an earlier run's, or ours whose answer was
+        # lost.
         if self._shows_exactly(value) and (
             self.acknowledged == _NEVER or self._uncertain_revision == value.revision
         ):
@@ -211,6 +227,8 @@ class WatchedDocument(OwnedDocument, Generic[W]):
             if not self._repair:
                 # Whatever failed before, the store has what is desired.
                 self.trouble.end()
+        # In a conflict writes are spaced, so that two programs do not write against each other all
+        # the time (decision 13).
         return (behind or self._repair) and self.foreign.pause_seconds(_seconds(now)) <= 0
 
     def conflict_seconds(self, value: W, now: Instant) -> float:
@@ -227,17 +245,22 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         self.foreign.record_write(_seconds(now))
 
     def _judge(self, value: W, now: Instant) -> None:
+        # An event that may be late is judged when ``LATE_MS`` is over, not when it arrives.
         if self.settled or (not self._shows_exactly(value) and self._is_late(now)):
             return
         self.settled = True
+        # Before our first write nothing that is there can be a change of ours.
         if self.acknowledged == _NEVER or self._shows_exactly(value):
             return
         self.differing = ()
         if self._is_newest_own():
+            # A newer value is due anyway; only the answer to the newest write shows what a webhook
+            # made of it.
             if value.revision != self.acknowledged or not self.is_own_answer:
                 return
             self.differing = self.differences(self.document(value))
         self._repair = True
+        # Repaired, but not counted as foreign: the store came back without our last write.
         if self._may_have_forgotten and not self.differing:
             return
         self._foreign = None if isinstance(self.shown, StoreContent) else self._ours(self.shown)
@@ -254,6 +277,8 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         if self._is_newest_own():
             return False
         if isinstance(self.shown, StoreContent):
+            # An absent document is late only where our own write deleted it to replace an immutable
+            # one.
             may_be = self._was_immutable
         else:
             may_be = (
@@ -282,6 +307,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         return {key: text for key, text in shown.data.items() if is_key_acted_on(key, self.name)}
 
     def _is_newest_own(self) -> bool:
+        # An immutable document is never ours as it is: an operator made it so after our write.
         if isinstance(self.shown, StoreContent) or self.shown.immutable:
             return False
         return self.is_own_answer or self._ours(self.shown) == self._uncertain
@@ -299,6 +325,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         be from after it.
         """
         self._was_immutable = isinstance(self.shown, Document) and self.shown.immutable
+        # Empty for a creation: there was no version before.
         if replaced:
             self._replaced.append(replaced)
         self._own_versions.append(version)
@@ -312,6 +339,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         if version and version == replaced and isinstance(self.shown, Document):
             # The write changed nothing: what was there may not be what was written.
             self.settled = False
+        # An event that is not judged yet stays, because it may be from after the write.
         elif self.settled:
             # What was shown is from before this write; the watch has yet to show it.
             self.shown = StoreContent.UNKNOWN
@@ -328,6 +356,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         nevertheless.
         """
         self.trouble.begin(reason)
+        # A write without an answer may be accepted later; its content in the watch is then ours.
         self._uncertain, self._uncertain_revision = self.data(value), value.revision
 
     def touched(self, value: W) -> None:

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from service.watchdog import Watchdog
     from stores.base import Document, Store
 
+# The default period of 45 s and a third of it are the 60 s that a reader waits (M8).
 _FIRST = 1 / 3
+# Several attempts fit between the period and the 60 s of a reader (M8).
 _RETRY_MS = 5000
 
 
@@ -41,6 +43,8 @@ class TouchSchedule:
 
     def __init__(self, period_seconds: float, name: str) -> None:
         self._period_ms = int(period_seconds * 1000)
+        # From the name, not by chance: the spread is the same after each restart and in each
+        # replica.
         self._phase = crc32(name.encode()) / 2**32
         self._next_ms: int | None = None
 
@@ -61,14 +65,18 @@ class TouchSchedule:
 
 _log = logging.getLogger(__name__)
 
+# Views are never touched, so nothing is due without a wake.
 _RECHECK_SECONDS = 60.0
+# Never 0: a conflict that is over in this moment must not make a busy loop.
 _TICK_SECONDS = 0.001
+# A slow store must not hold back what changed meanwhile for as long as its answer took.
 _MAX_WINDOW_SECONDS = 0.2
 _NO_LEADER_SECONDS = 0.5
 
 
 def compares_versions(store: Store) -> bool:
     """Return whether a write to ``store`` can demand the version that it replaces."""
+    # A broker has neither: MQTT cannot compare versions (decision 10).
     return store.leader_lease is not None or store.leader_lock is not None
 
 
@@ -141,6 +149,7 @@ class DocumentWriter(Generic[W]):
             # The garbage collector deletes a document whose owners are all gone.
             if output.must_check_owners(output.stored):
                 await output.check_owners(self._store)
+            # ``must_write`` recognises writes of earlier runs, which count as acknowledged, too.
             before = output.acknowledged
             must = output.must_write(value, self._clock())
             if output.must_find_writer:
@@ -152,6 +161,7 @@ class DocumentWriter(Generic[W]):
                 self._desired.on_acknowledged(output.acknowledged)
             if output.trouble.reason is None:
                 self._context.failing.forget(output.name)
+            # Waits for a short time only: leadership may be lost and won again without a wake.
             if not self._context.leadership.leads:
                 await self._wait(_NO_LEADER_SECONDS)
             # Nothing to write: touch it when that is due, or wait.
@@ -163,6 +173,7 @@ class DocumentWriter(Generic[W]):
                 self._is_conditional and output.version is None and not await self._read_document()
             ):
                 await asyncio.sleep(backoff.next_seconds())
+            # Asked again, because the reading above took time.
             elif not output.must_write(value, self._clock()):
                 continue  # it is there already
             else:
@@ -191,6 +202,7 @@ class DocumentWriter(Generic[W]):
         if took_ms is not None:
             backoff.reset()
             self._refused_in_a_row = 0
+            # A write is an event for readers as well, so the next touch is a whole period away.
             if self._touches is not None:
                 self._touches.written(self._clock())
             self._desired.on_acknowledged(output.acknowledged)
@@ -224,6 +236,8 @@ class DocumentWriter(Generic[W]):
     async def _rest(self, value: W) -> None:
         """Wait while nothing is to be written, and touch the document when that is due."""
         output = self.output
+        # A document that does not exist cannot be touched; one that an earlier leader creates late
+        # is noticed (decision 10).
         if not output.fenced and not isinstance(output.shown, StoreContent):
             # A write that an earlier leader has under way demands the version before this touch.
             await self._touch(value)
@@ -250,6 +264,8 @@ class DocumentWriter(Generic[W]):
                 expected = output.version if self._is_conditional and output.fenced else None
                 touch = self._store.touch(output.namespace, output.name, expected=expected)
                 if output.fenced:
+                    # A touch that hangs must not delay a fault: after 0.5 s it gives way to a
+                    # change (decision 15).
                     await run_preemptibly(touch, self._must_write)
                 else:
                     await touch
@@ -259,6 +275,7 @@ class DocumentWriter(Generic[W]):
             if self._touches is not None:
                 self._touches.failed(self._clock())
             output.touch_trouble.begin(str(error))
+            # A conflict shows that the store answers, so the store is not failing.
             if not isinstance(error, StoreConflict):
                 self._fails(error, asked_ms)
             if not output.fenced:
@@ -282,6 +299,8 @@ class DocumentWriter(Generic[W]):
         began_ms = self._clock().steady_ms
         replaced = output.version
         try:
+            # A document that readers would refuse is never written: they would keep the old one
+            # without a sign.
             self._desired.check(value)
             with self._context.stalls.busy(f"write {output.name} to {self._store.url}"):
                 document, demands = output.document(value), self._is_conditional
@@ -292,6 +311,7 @@ class DocumentWriter(Generic[W]):
             await self._refused(error)
             return None
         except (StoreError, DocumentError) as error:
+            # Another kind of error: the row of refusals has ended.
             self._refused_in_a_row = 0
             output.record_attempt(self._clock())
             output.failed(str(error), value)
@@ -312,6 +332,7 @@ class DocumentWriter(Generic[W]):
         output.refused_total += 1
         self._refused_in_a_row += 1
         _log.debug("%s: %s", output.name, error)
+        # The refusal may be the fence of a new leader, which must not be overwritten.
         if not await self._context.leadership.confirm():
             _log.warning("%s was not written, another aggregator leads: %s", output.name, error)
             return
@@ -322,6 +343,7 @@ class DocumentWriter(Generic[W]):
             self._fails(trouble, asked_ms)
             return
         output.observe_read(document)
+        # Written by an earlier leader after we took over: our next entry has to be later than that.
         if document is not None and not output.fenced:
             self._desired.on_overtaken(document)
 
@@ -330,4 +352,5 @@ async def ended(tasks: list[asyncio.Task[NoReturn]]) -> None:
     """Cancel tasks and wait for their end."""
     for task in tasks:
         task.cancel()
+    # Cancellation is what is asked for, so it is not raised again.
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -136,6 +136,7 @@ class StorePublisher:
     def lead(self, names: Iterable[str]) -> None:
         """Write from now on, these documents first."""
         self._leads = True
+        # Before the writers start: they compare with this term.
         for output in self.outputs.values():
             output.begin_term(self.context.clock(), fence=self.context.leadership.fences)
         self.wake(names)
@@ -151,6 +152,7 @@ class StorePublisher:
 
     def wake(self, names: Iterable[str]) -> None:
         """Wake the writers of these documents: their desired content may have changed."""
+        # A follower has no writers; the takeover wakes all documents.
         if not self._leads:
             return
         assert self._group is not None
@@ -186,6 +188,7 @@ class StorePublisher:
                 self._stray((document,))
             case Deleted(_, name):
                 self._shows(name, StoreContent.NOTHING)
+                # One deleted document may be the first sign of a store that lost all of them.
                 self._documents.on_maybe_lost()
             case Interrupted(reason):
                 self._trouble.begin(reason)

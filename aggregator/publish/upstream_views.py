@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# Upstream writes statistic-fault-info at most once in a second as well (clusterd#2.7).
 _PAUSE_SECONDS = 1.0
 """A view is written at most once a second."""
 
@@ -91,6 +92,7 @@ class _ViewWriter:
 
     async def watch(self) -> NoReturn:
         view = self.desired.view
+        # By name, not by label: one whose label was removed must be seen, or it is not repaired.
         selection = Selection(namespace=view.namespace, name=view.name, owned=True)
         async for event in self._store.watch(selection):
             self.observe_event(event)
@@ -154,6 +156,8 @@ class UpstreamViews:
             key = (view.namespace, view.name)
             writer = self._writers.get(key)
             if writer is None:
+                # Watched by the plugin already; a second watch could show an edit before the plugin
+                # knows it.
                 is_input = any(_is_selected(view, selection) for selection in self._inputs)
                 writer = _ViewWriter(self._context, DesiredView(view, 0), is_input=is_input)
                 self._writers[key] = writer
@@ -163,6 +167,7 @@ class UpstreamViews:
                 if not is_input:
                     watch = writer.watch()
                     self._tasks.append(tasks.create_task(watch, name=f"watch {view.name} in {url}"))
+            # The revision grows only with a change, so an equal view causes no write.
             elif writer.desired.view != view:
                 writer.desired = DesiredView(view, writer.desired.revision + 1)
                 writer.writing.wake.set()

@@ -103,7 +103,7 @@ def _public(text: str) -> dict[str, Any]:
 
 
 def _lease(text: str) -> dict[str, Any]:
-    """Return a heartbeat; what is no time the API server would refuse."""
+    """Return a heartbeat; what is not a time the API server would refuse."""
     annotations = {"npu-vigil/node": BAD, "npu-vigil/interval-seconds": text}
     metadata = {"labels": {"npu-vigil/heartbeat": "true"}, "annotations": annotations}
     spec = {"holderIdentity": text, "renewTime": "2026-01-02T03:04:05.000000Z"}

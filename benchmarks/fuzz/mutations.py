@@ -51,7 +51,7 @@ _VALUES: tuple[Any, ...] = (
 
 
 def mutated(rng: Random, seeds: Sequence[str]) -> str:
-    """Return one of ``seeds``, changed in one to four places; what is no JSON is changed
+    """Return one of ``seeds``, changed in one to four places; what is not JSON is changed
     as text.
     """
     text = rng.choice(seeds)

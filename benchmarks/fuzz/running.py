@@ -126,7 +126,7 @@ def _fed(target: Target, text: str) -> tuple[str | None, bool, float]:
 def _least_seconds(target: Target, text: str) -> float:
     """Return the processor seconds of the quickest of several runs, without garbage collection.
 
-    A collection, or a processor that others slow down, is no input's fault.
+    A collection, or a processor that others slow down, is not the fault of an input.
     """
     gc.disable()
     try:

@@ -221,7 +221,7 @@ def _statistics(text: str) -> None:
 
 
 def _kernel_log(text: str) -> None:
-    """Read records that are cut anywhere: the result is the same; a line that is no record is
+    """Read records that are cut anywhere: the result is the same; a line that is not a record is
     refused here.
     """
     data = text.encode("utf-8", "surrogatepass")
@@ -235,7 +235,7 @@ def _kernel_log(text: str) -> None:
         for match in messages.matches(record.level, record.text):
             assert match.text
     if whole.unreadable or not records:
-        raise VigilError("has lines that are no record")
+        raise VigilError("has lines that are not a record")
 
 
 def _mountinfo(text: str) -> None:
@@ -271,7 +271,7 @@ def _serial_number(text: str) -> None:
 class Watched:
     """What an API server lists, or the frames of its watch behind the list ``listed``.
 
-    What is refused interrupts the watch, and is no event.
+    What is refused interrupts the watch, and is not an event.
     """
 
     name: str

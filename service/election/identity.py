@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 NAME = "identity"
+# What stands in the file is checked, because it becomes a part of the Lease that others read.
 _MARK = re.compile(r"[0-9a-f]{12}")
 
 
@@ -48,15 +49,20 @@ class Identity:
         try:
             private_directory(state_dir, group_may_read=group_may_read)
             private_file(path)
+            # Close-on-exec: a child that inherited it would keep the lock after this process has
+            # ended.
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
             _log.warning("%s cannot be used, a new name is taken: %s", path, error)
             return None
         try:
+            # The lock goes with the process, also after ``kill -9``: the next one has the name at
+            # once.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             mark = os.pread(descriptor, 100, 0).decode(errors="replace").strip()
             if _MARK.fullmatch(mark) is None:
                 mark = _new_mark()
+                # Written only under the lock, so two processes never write different marks.
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, mark.encode(), 0)
         except OSError as error:
@@ -70,10 +76,12 @@ class Identity:
     def close(self) -> None:
         """Let the next process have the name."""
         if self._descriptor is not None:
+            # Closing releases the lock whatever the file system reports.
             with contextlib.suppress(OSError):
                 os.close(self._descriptor)
             self._descriptor = None
 
 
 def _new_mark() -> str:
+    # 48 bits of chance are enough to distinguish replicas of one host name.
     return uuid.uuid4().hex[:12]

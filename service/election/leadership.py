@@ -35,14 +35,19 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# Two renewals may fail before the Lease runs out (decision 10).
 _RENEWALS = 3
+# The holder stops after four fifths, a follower waits for all of it (decision 10).
 _MARGIN = 5
 _RETRY_SECONDS = 1.0
+# A follower looks four times a second (decision 38).
 _POLL_SECONDS = 0.25
 _RELEASE_SECONDS = 1.0
+# A renewal without an answer is tried for 120 s (decision 15).
 _MAX_LEASE_SECONDS = 120
 _READ_MS = 2000
 """For so long after its request a read counts that shows no other holder of the Lease."""
+# Reads begin 0.7 s before the time is over, at most 1.3 s apart: 2 s less 0.7 s (decision 15).
 _READ_MARGIN_MS = 700
 _TIMES = 4
 """A Lease lasts at least so many times as long as its renewal takes, so that it outlasts the next
@@ -104,6 +109,7 @@ class AlwaysLeader(Leadership):
     async def run(self, on_change: Callable[[], None]) -> NoReturn:
         on_change()
         while True:
+            # Never ends: the root task of an election must not end while the daemon runs.
             await asyncio.Event().wait()
 
     @override
@@ -154,6 +160,7 @@ class LockElection(Leadership):
         self.leads = True
         self.taken_total += 1
         on_change()
+        # A host lock cannot be lost: the kernel keeps it until this process ends.
         while True:
             await asyncio.Event().wait()
 
@@ -213,6 +220,7 @@ class LeaseElection(Leadership):
     def _wanted_seconds(self) -> int:
         """For how long the next write takes the Lease: longer while writes take long."""
         longest = max(self._duration_seconds, _MAX_LEASE_SECONDS)
+        # Its answer came too late once; only the longest Lease is sure to outlast the next one.
         if self._is_late:
             return longest
         return max(self._duration_seconds, min(-(-self._took_ms * _TIMES // 1000), longest))
@@ -223,6 +231,7 @@ class LeaseElection(Leadership):
         if self._own is None:
             return False
         now_ms = self._clock().steady_ms
+        # Two proofs, a renewal in time or a read; the one that lasts longer counts.
         return now_ms < max(self._renewed_at_ms + _safe_ms(self._own), self._proven_until_ms)
 
     @property
@@ -253,6 +262,7 @@ class LeaseElection(Leadership):
         raise StoreError(f"the watch of the Lease in {self.elected_by} ended")
 
     async def _observe(self, record: LeaderElectionRecord) -> None:
+        # The leader's own renewals come back as events and change nothing.
         if self._own is None:
             self._see_other(record)
         elif record.holder != self._identity:
@@ -266,6 +276,7 @@ class LeaseElection(Leadership):
             self._on_change()
 
     def _see(self, record: LeaderElectionRecord) -> None:
+        # By the version, not by the times in the Lease: those are for people (decision 10).
         if self._seen is None or self._seen.version != record.version:
             self._seen_at_ms = self._clock().steady_ms
         if record.holder not in ("", self._identity):
@@ -281,6 +292,7 @@ class LeaseElection(Leadership):
         now_ms = self._clock().steady_ms
         if self._own is not None:
             safe_ms = self._renewed_at_ms + _safe_ms(self._own) - now_ms
+            # Checked before anything is written: a paused process finds here that its time is over.
             if safe_ms <= 0:
                 if self._is_late:
                     # Unless another process takes it meanwhile, which refuses this write, we lead
@@ -298,16 +310,19 @@ class LeaseElection(Leadership):
         if self._seen.holder not in ("", self._identity):
             free_at_ms = self._seen_at_ms + self._seen.duration_seconds * 1000
             if now_ms <= free_at_ms:
+                # A millisecond more: at ``free_at_ms`` itself the Lease still holds.
                 return (free_at_ms - now_ms + 1) / 1000
         return await self._write(self._seen, None)
 
     async def _write(self, before: LeaderElectionRecord, within_ms: int | None) -> float:
         """Take or renew the Lease that is as ``before``; seconds until the next try."""
+        # The time counts from before the request, which is the careful end (decision 10).
         began_ms = self._clock().steady_ms
         transitions = before.transitions + (before.holder != self._identity)
         wanted = LeaderElectionRecord(
             self._identity, self._wanted_seconds, transitions, before.version
         )
+        # Cleared before the attempt, so that only its own result counts.
         was_late, self._is_late = self._is_late, False
         try:
             async with asyncio.timeout(WRITE_SECONDS if within_ms is None else within_ms / 1000):
@@ -316,6 +331,7 @@ class LeaseElection(Leadership):
         except StoreConflict:
             # If it is still ours, the attempt before, which got no answer, was accepted late.
             self._is_late = await self._is_ours() and was_late
+            # With chance, so that two followers that met in a conflict do not meet again.
             return 0 if self.leads else _RETRY_SECONDS * random.uniform(0.1, 0.5)
         except (StoreError, TimeoutError) as error:
             trouble = str(error) or "no answer in time"
@@ -324,6 +340,7 @@ class LeaseElection(Leadership):
             if isinstance(error, TimeoutError) and not was_late:
                 self._is_late = True
                 return 0
+            # At least two tries within the period between two renewals.
             return min(_RETRY_SECONDS, self._duration_seconds / _RENEWALS / 2)
         self._trouble.end()
         self.failing.succeeded()
@@ -333,6 +350,7 @@ class LeaseElection(Leadership):
         self._is_late = self._took_ms >= _safe_ms(written)
         had, self._own = self._own, written
         if had is None:
+            # Takeovers compare it: a term that was lost and won again is another one.
             self.taken_total += 1
             _log.info("leads, as %s", self._identity)
         if self._is_late:
@@ -358,6 +376,7 @@ class LeaseElection(Leadership):
         while self._own is not None:
             safe_until_ms = self._renewed_at_ms + _safe_ms(self._own)
             now_ms = self._clock().steady_ms
+            # Before the last proof runs out, with time left for the answer.
             due_ms = max(safe_until_ms, self._proven_until_ms) - _READ_MARGIN_MS
             if now_ms < due_ms:
                 await asyncio.sleep((due_ms - now_ms) / 1000)
@@ -392,6 +411,7 @@ class LeaseElection(Leadership):
             self._see_other(record)
             return False
         if record.holder == self._identity:
+            # With the version that was read: the next renewal must demand it.
             self._own = record
             return True
         self._lose(record, f"the Lease is {record.holder or 'nobody'}'s")
@@ -405,11 +425,14 @@ class LeaseElection(Leadership):
 
     @override
     async def release(self) -> None:
+        # Cleared first: nothing may be written as the leader while this waits.
         own, self._own = self._own, None
         if own is None:
             return
         try:
             async with answered_within(_RELEASE_SECONDS):
+                # An empty holder and a duration of 1 s: the next replica need not wait for the old
+                # duration.
                 await self._lease.write(LeaderElectionRecord("", 1, own.transitions, own.version))
         except StoreError as error:
             _log.warning("the Lease is not given up and will run out: %s", error)

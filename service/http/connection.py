@@ -16,11 +16,13 @@ from service.http.counts import RequestResult
 if TYPE_CHECKING:
     from service.http.connections import Connections
 
+# Requests of the pages are a line and a few headers; no page takes a body (decision 11).
 _MAX_HEAD_BYTES = 16 << 10
 _HEAD_END = b"\r\n\r\n"
 _BARE_END = b"\n\n"
+# Not all of 127.0.0.0/8: the other addresses do not count as the host (decision 11).
 _LOOPBACK = frozenset(("127.0.0.1", "::1"))
-_BAD = (b"400 Bad Request", b"this is no HTTP request\n")
+_BAD = (b"400 Bad Request", b"this is not a valid HTTP request\n")
 _TOO_LARGE = (b"431 Request Header Fields Too Large", b"the request is too large\n")
 
 SENT_WITH_ALL = {"X-Content-Type-Options": "nosniff"}
@@ -71,7 +73,9 @@ class HttpConnection(asyncio.Protocol):
         """Collect a request."""
         self._received += data
         if not self.has_asked:
+            # Three bytes earlier: the end of the head, four bytes, may be split over two reads.
             self._look(max(0, len(self._received) - len(data) - 3))
+        # A client that sends ahead is not read any more; the kernel's window then stops it.
         elif len(self._received) > _MAX_HEAD_BYTES and self._transport is not None:
             self._transport.pause_reading()
 
@@ -79,6 +83,7 @@ class HttpConnection(asyncio.Protocol):
         """Have the request answered."""
         self.is_in_turn = self._holds_place = True
         assert self._transport is not None, "a connection that ended has left the queue"
+        # Only now: aiohttp's parser and task cost 14 KB for each connection (decision 11).
         if self._handler is None:
             self._handler = _Handler(self, self._server, self._connections)
             self._handler.connection_made(self._transport)
@@ -94,10 +99,12 @@ class HttpConnection(asyncio.Protocol):
         """Await the next request."""
         self.free_place()
         self.has_asked = self.is_in_turn = False
+        # The answer may have ended the connection, such as one with ``Connection: close``.
         if self._transport is None or self._transport.is_closing():
             return
         self._connections.waits(self)
         self._transport.resume_reading()
+        # A next request may have been received behind this one.
         self._look(0)
 
     def pause_writing(self) -> None:
@@ -132,23 +139,26 @@ class HttpConnection(asyncio.Protocol):
 
     def _look(self, begin: int) -> None:
         """Look for the end of a request behind ``begin``."""
+        # RFC 9112, 2.2, allows a server to ignore empty lines before a request line.
         if self._received.startswith((b"\r", b"\n")):
             self._received = self._received.lstrip(b"\r\n")
             begin = 0
         if not self._received:
             return
+        # The time runs from the first byte, so that an idle connection is not taken for a slow one.
         if self.unfinished_since is None:
             self.unfinished_since = self._loop.time()
         end = self._received.find(_HEAD_END, begin)
         if end >= 0:
             self._ask(end + len(_HEAD_END))
+        # No method begins otherwise: a TLS client is refused at its first byte, not after 10 s.
         elif not self._received[:1].isalpha() or self._received.find(_BARE_END, begin) >= 0:
             self._refuse(_BAD)
         elif len(self._received) > _MAX_HEAD_BYTES:
             self._refuse(_TOO_LARGE)
 
     def _refuse(self, answer: tuple[bytes, bytes]) -> None:
-        """Answer what is no request, without aiohttp, which would wait for its end.
+        """Answer what is not a request, without aiohttp, which would wait for its end.
 
         The status and the text of ``answer`` repeat nothing of it.
         """
@@ -164,6 +174,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport.close()
 
     def _ask(self, length: int) -> None:
+        # Exactly one request: what follows waits until this one was answered.
         self._head = bytes(self._received[:length])
         del self._received[:length]
         self.unfinished_since = None
@@ -179,7 +190,9 @@ class _Handler(web.RequestHandler):
             server,
             loop=asyncio.get_running_loop(),
             keepalive_timeout=of.limits.idle_seconds,
+            # A body is never waited for, so one that a client announces costs no time.
             lingering_time=0,
+            # No line for each request: the counts are metrics.
             access_log=cast("Any", None),
         )
         self.connection = connection
@@ -194,6 +207,7 @@ class _Handler(web.RequestHandler):
         finally:
             self._counts.requests[self._result] += 1
             self._result = RequestResult.ANSWERED
+            # In ``finally``: a client that left must free its place as well.
             self.connection.answered()
 
     def handle_error(

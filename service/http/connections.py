@@ -45,6 +45,7 @@ class RequestRate:
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[str, dict[WaitingRequest, None]] = {}
+        # Requests are spaced evenly: a second of 100 must not begin in its first moment.
         self._pause_seconds = 1 / limits.per_second
         self._next_at = float("-inf")
         """When the next one may begin."""
@@ -85,9 +86,13 @@ class RequestRate:
                 return
             self._next_at += self._pause_seconds
             self._computing += 1
+            # Each turn of the loop asks the limits again: ``proceed`` may have ended the request
+            # already.
             self._next().proceed()
 
     def _next(self) -> WaitingRequest:
+        # A dictionary keeps the order of insertion, so an address that has been served goes to its
+        # end.
         address = next(iter(self._waiting))
         of_address = self._waiting.pop(address)
         request = next(iter(of_address))
@@ -97,6 +102,7 @@ class RequestRate:
         return request
 
     def _wait_until(self, at: float) -> None:
+        # A timer that is set already fires earlier or at the same time, and looks again then.
         if self._timer is None:
             self._timer = self._loop.call_at(at, self._tick)
 
@@ -115,6 +121,8 @@ class ListenerLimits:
     ``idle_seconds``, and one whose answer stays unsent after ``unsent_seconds``.
     """
 
+    # Each costs a descriptor: 64 leave most of the soft limit of 4,096 to the daemon's own work
+    # (decision 11).
     connections: int = 64
     host_places: int = 8
     unfinished_per_address: int = 16
@@ -136,6 +144,7 @@ class RateLimits:
     at_once: int = 4
 
 
+# No places are kept for the host: a client of a Unix socket is on the host anyway.
 SOCKET_LIMITS = ListenerLimits(connections=16, host_places=0)
 """Limits of the socket in the state directory; all its clients have the rights of the daemon."""
 
@@ -190,7 +199,9 @@ class Connections:
         self._of_address.setdefault(connection.address, {})[connection] = None
         self._of_others += not connection.is_of_host
         self.counts.connections += 1
+        # A new connection is the last in the order, so the oldest unfinished request goes first.
         self._waiting[connection] = None
+        # One timer for all connections; without any there is none, so an idle daemon does not wake.
         if self._timer is None:
             self._timer = self._loop.call_later(_POLL_SECONDS, self._look)
         self._limit_address(connection)
@@ -203,6 +214,7 @@ class Connections:
 
     def waits(self, connection: OpenConnection) -> None:
         """Record that a request was answered: the next one is awaited."""
+        # It may have been closed while it was answered.
         if connection in self._all:
             self._waiting[connection] = None
 
@@ -225,10 +237,12 @@ class Connections:
         """Close those that have no request."""
         if self._timer is not None:
             self._timer.cancel()
+        # A copy: each one that is closed leaves the dictionary.
         for connection in tuple(self._waiting):
             self._abort(connection)
 
     def _limit_address(self, new: OpenConnection) -> None:
+        # Several programs of the host share this address: probes, scrapes and verbs.
         if new.is_loopback:
             return
         of_address = self._of_address[new.address]
@@ -248,6 +262,8 @@ class Connections:
             self._make_place(new, lambda _: True)
 
     def _make_place(self, new: OpenConnection, may_go: Callable[[OpenConnection], bool]) -> None:
+        # The order is that of decision 11: unfinished ones, then unread answers, then waiting
+        # requests, last the new one.
         if self._close_first(ConnectionEnd.CROWDED, filter(may_go, self._waiting), new):
             return
         if (stalled := self._stalled(may_go)) is not None:
@@ -262,6 +278,7 @@ class Connections:
     ) -> bool:
         """Close the first of ``candidates`` that is not ``new`` and has sent nothing unread."""
         for candidate in candidates:
+            # Bytes that wait in the kernel may be the rest of its request, which it sent in time.
             if candidate is not new and not _has_unread(candidate):
                 self._end(candidate, reason)
                 return True
@@ -271,6 +288,7 @@ class Connections:
         """Return the connection whose answer is unsent for longest, and for a second at least."""
         before = self._loop.time() - _STALLED_SECONDS
         unsent = [
+            # The number decides between equal times, since connections have no order.
             (connection.unsent_since, number, connection)
             for number, connection in enumerate(self._all)
             if connection.unsent_since is not None
@@ -291,6 +309,7 @@ class Connections:
             return None
         queued = (
             connection
+            # The newest request of the address: older ones have waited for their turn already.
             for connection in reversed(most)
             if connection.has_asked and not connection.is_in_turn
         )
@@ -309,6 +328,7 @@ class Connections:
             elif (
                 connection.unfinished_since is not None
                 and now - connection.unfinished_since >= limits.whole_seconds
+                # The loop may be behind; bytes that arrived in time must not cost the connection.
                 and not _has_unread(connection)
             ):
                 self._end(connection, ConnectionEnd.LATE)
@@ -326,6 +346,7 @@ class Connections:
 
 def _has_unread(connection: OpenConnection) -> bool:
     """Return whether the kernel has bytes of the client that were not read."""
+    # Not ``select.select``, which fails for descriptors from 1,024 on.
     polled = select.poll()
     polled.register(connection.fileno(), select.POLLIN)
     return bool(polled.poll(0))

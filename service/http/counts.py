@@ -43,7 +43,7 @@ class RequestResult(Enum):
 
     ANSWERED = "answered"
     BAD = "bad"
-    """It is no HTTP request."""
+    """It is not a valid HTTP request."""
     FAILED = "failed"
     """A page could not be made."""
 

@@ -29,8 +29,12 @@ log = logging.getLogger("service.http")
 
 BACKLOG = 1024
 """A client that finds the queue full tries again after a second; a longer queue takes as long."""
+# At most 16 in an iteration of the loop (decision 11).
 _MAX_CONCURRENT = 16
+# The socket stays readable while accepting fails, so without a pause the loop would be busy with
+# it.
 _PAUSE_SECONDS = 0.2
+# A failure that comes and goes is one failure in the log.
 _QUIET_SECONDS = 60.0
 
 
@@ -77,11 +81,15 @@ class Listener:
         for _ in range(self._at_once):
             try:
                 accepted, _ = self._socket.accept()
+            # Nothing is left to accept, or the client has gone (ECONNABORTED of accept(2)).
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
+            # Mostly EMFILE or ENFILE: no descriptor is free.
             except OSError as error:
                 self._pause(str(error.strerror))
                 return
+            # The kernel gives out the lowest descriptor, so a reserved one shows that all others
+            # are taken.
             if is_reserved(accepted.fileno()):
                 accepted.close()
                 self._counts.closed[ConnectionEnd.DESCRIPTORS] += 1
@@ -130,6 +138,7 @@ class HttpServer:
         connections = Connections(limits, self._rate, self.counts)
         self._connections.append(connections)
         for listener in listening:
+            # A Unix socket has no TCP options; its client is on the host.
             if listener.family != socket.AF_UNIX:
                 # The kernel ends what its client does not acknowledge or does not take.
                 unsent_ms = round(limits.unsent_seconds * 1000)

@@ -42,6 +42,7 @@ class OngoingFailure:
     def end(self, *more: object) -> None:
         """Record that it works; ``more`` goes into the line, behind what it is about."""
         if self.reason is not None and self._on_end:
+            # Python's levels are ten apart, so this is the next lower one.
             self._log.log(self._level - 10, self._on_end, *self._about, *more)
         self.reason = None
 

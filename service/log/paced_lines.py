@@ -62,6 +62,8 @@ class PacedLines:
             self._log.log(self._level, self._many, self._count, self._texts())
         self._count = 0
         self._first = []
+        # A ``deque`` of ``most`` places: the oldest of the last lines decides when the next may
+        # come.
         self._logged.append(asyncio.get_running_loop().time())
 
     def _texts(self) -> str:

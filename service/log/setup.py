@@ -96,11 +96,13 @@ def dropped_lines() -> int:
 
 class _Handler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
+        # A message whose arguments do not fit must not end the task that logs it.
         try:
             text = self.format(record)
         except Exception:
             self.handleError(record)
         else:
+            # Surrogates of undecodable names are escaped: a log line must never fail to encode.
             _writer.put(f"{text}\n".encode(errors="backslashreplace"))
 
 
@@ -114,6 +116,7 @@ def _notice(lines: int) -> bytes:
     """Make the line with the number of dropped ones; it cannot wait in the queue for its turn."""
     text = "%s of the log dropped: standard error was not read; is its reader stuck?"
     lost = (plural(lines, "line"),)
+    # Made by hand: through the logger it would wait behind the lines that it is about.
     record = logging.LogRecord("service.log", logging.WARNING, "", 0, text, lost, None)
     return f"{_formatter().format(record)}\n".encode()
 

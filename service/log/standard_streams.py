@@ -31,6 +31,8 @@ def open_missing() -> None:
         except OSError:
             # The lowest one that is free: this one.
             nothing = os.open(os.devnull, os.O_RDWR)
+            # Python opens descriptors close-on-exec; a child process would begin with the stream
+            # closed again.
             os.set_inheritable(nothing, True)
     # Python has no object for what was closed when it began. They stay open.
     sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115
@@ -60,8 +62,11 @@ def _do_not_block(descriptor: int) -> None:
     mode = os.fstat(descriptor).st_mode
     is_pipe = stat.S_ISFIFO(mode)
     if is_pipe or os.isatty(descriptor):
+        # ``O_NOCTTY``: a daemon that opens a terminal must not get it as its controlling one.
         flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY
         try:
+            # Opened anew through /proc: ``O_NONBLOCK`` belongs to the open file, which the shell
+            # shares.
             own = os.open(f"/proc/self/fd/{descriptor}", flags)
         except OSError:  # it belongs to another user, or has no reader any more
             pass
@@ -69,6 +74,7 @@ def _do_not_block(descriptor: int) -> None:
             os.dup2(own, descriptor)
             os.close(own)
             return
+    # Could not be opened anew: then the shared flag is the lesser evil than a daemon that hangs.
     if is_pipe or stat.S_ISSOCK(mode):
         os.set_blocking(descriptor, False)
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 1 << 18
 """The most bytes that wait, about 2,000 lines."""
+# All flushes together: a daemon with a stuck reader must end in time for its supervisor.
 _END_SECONDS = 1.0
+# A descriptor that fails, such as one that was closed, is not tried for each line.
 _RETRY_SECONDS = 5.0
 
 
@@ -58,8 +60,12 @@ class LogWriter:
                 self._waiting.append(text)
                 self._bytes += len(text)
             if self._thread is None:
+                # A daemon thread: one that hangs in a write must not keep the interpreter from its
+                # end.
                 self._thread = threading.Thread(target=self._run, name="log", daemon=True)
                 self._thread.start()
+                # Registered with the first line, so a process that logs nothing has no thread to
+                # wait for.
                 atexit.register(self._close)
             self._changed.notify_all()
 
@@ -68,6 +74,7 @@ class LogWriter:
         begin = time.monotonic()
         with self._changed:
             is_done = self._changed.wait_for(self._has_nothing_to_do, self._patience_seconds)
+        # What one call waited is taken from the next: the limit is for the life of the process.
         self._patience_seconds = max(0.0, self._patience_seconds - (time.monotonic() - begin))
         return is_done and not self._unnamed
 
@@ -92,6 +99,7 @@ class LogWriter:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._unnamed)
                 text, named = b"".join(self._waiting), 0
+                # The notice comes after the lines that were kept, because those are older.
                 if not self._waiting:
                     named, self._unnamed = self._unnamed, 0
                     text = self._notice(named)
@@ -100,6 +108,7 @@ class LogWriter:
             is_written = self._write(text)
             with self._changed:
                 self._is_writing = False
+                # The notice was never counted among the bytes that wait.
                 self._bytes -= 0 if named else len(text)
                 if not is_written:
                     self._unnamed += named
@@ -116,6 +125,8 @@ class LogWriter:
         while left:
             try:
                 left = left[os.write(self._descriptor, left) :]
+            # Standard error may be non-blocking (``standard_streams``); only this thread waits for
+            # it.
             except BlockingIOError:
                 ready = select.poll()
                 ready.register(self._descriptor, select.POLLOUT)

@@ -16,7 +16,7 @@ and each view (``aggregator/publish/document_writer.py``) and one for all its ke
    differs, an admission webhook is the other writer. A write whose answer has the version of what
    it replaced changed nothing, so what is there may not be what was written.
 5. A write that failed may have arrived. It counts as made once the store shows its content.
-6. A store that was away may have forgotten writes. That is no foreign change.
+6. A store that was away may have forgotten writes. That is not a foreign change.
 7. A write that only shows that we live gives way to one with news (``run_preemptibly``).
 8. A failure is tried again with backoff and jitter, and logged when it begins and ends.
 
@@ -25,7 +25,7 @@ when the watch shows anything else: it has one or two documents, and looks up th
 repairs. The aggregator has hundreds, so it decides by the watch alone which events are late ones of
 its own writes (``aggregator/publish/document_state.py``). Kept state has no watch.
 
-Two more programs write until it is acknowledged, and are no document writers. The keys of the Node
+Two more programs write until it is acknowledged, and are not document writers. The keys of the Node
 (``agent/node/node_object.py``) are patched one by one in an object of others: it has no answer to
 compare and nothing to keep, and shares ``ForeignWrites``. The client of ClusterD's fault service
 (``agent/publishing/fault_service.py``) sends a queue of changes: nothing shows what was received.
@@ -60,7 +60,7 @@ T = TypeVar("T")
 
 
 class StoreContent(Enum):
-    """What the store shows when it is no document."""
+    """What the store shows when it is not a document."""
 
     NOTHING = "nothing"
     UNKNOWN = "unknown"

@@ -199,7 +199,7 @@ def test_wrong_use_changes_nothing(folder_site: Site) -> None:
     for arguments, status, text in (
         (("isolate", "node-9", "3", "--reason", "why", "--yes"), 2, "there is no node 'node-9'"),
         (("isolate", "node-1", "99", "--reason", "why", "--yes"), 2, "has no chip Ascend910-99"),
-        (("release", "node-1", "what", "--yes"), 2, "'what' is no name of a chip"),
+        (("release", "node-1", "what", "--yes"), 2, "'what' is not a valid name of a chip"),
         (("isolate", "node-1", "3", "--reason", "why"), 2, "without a terminal, add --yes"),
         (("isolate", "node-1", "3", "--reason", "why", "--dry-run"), 0, "nothing was changed"),
     ):

@@ -78,11 +78,13 @@ def sessions_of(contents: Iterable[tuple[str, bytes]]) -> Iterator[ClusterSnapsh
             if now_ms is None:
                 lists.append(part)
             else:
+                # The scheduler's memory goes forward only.
                 if before is not None and now_ms < before:
                     text = f"now_ms {now_ms} is before that of the session before, {before}"
                     raise ConfigurationError(part.source, [Problem(f"line {part.line}", text)])
                 before = now_ms
                 yield _Reader().session([part], now_ms)
+            # A List has no time that could order it among sessions.
             if lists and before is not None:
                 text = "is a List, and sessions were given too: give one or the other"
                 raise ConfigurationError(lists[0].source, [Problem(f"line {lists[0].line}", text)])
@@ -118,10 +120,12 @@ class _Reader:
         for part in parts:
             for index, raw in enumerate(_items(part)):
                 self._take(part, index, raw, timed=now_ms is None)
+                # Enough are shown, and the rest of a large file would take long.
                 if len(self._problems) >= _MAX_PROBLEMS:
                     break
             if self._problems:
                 raise _error(part, self._problems)
+            # Freed at once: the text of a large cluster is as large as its objects.
             part.text, part.outer.items = b"", None
         objects = self._found
         return ClusterSnapshot(
@@ -146,6 +150,7 @@ class _Reader:
                 (index, f"item {index}", f"is not a valid object: {decode_text(error)}")
             )
             return
+        # Items of a typed list have no kind; its own is theirs, with ``List`` behind it.
         kind = head.kind or part.outer.kind.removesuffix("List")
         kind_read = _KINDS.get(
             (head.version.partition("/")[0] if "/" in head.version else "", kind)
@@ -170,6 +175,7 @@ class _Reader:
             self._latest.update(raw)
 
     def _check_unique(self, part: JsonValue, index: int, called: str, uid: str) -> None:
+        # By uid first: an object that was renamed by hand is still the same one.
         twin = self._uids.get(uid) if uid else None
         again = self._names.get(called)
         other = twin or again
@@ -196,6 +202,7 @@ def _line(part: JsonValue, index: int) -> str:
 
 def _written(config_map: StoredConfigMap) -> int:
     """Return the order of writes: ``resourceVersion`` grows with each."""
+    # Numbers of an API server grow; Kubernetes calls them opaque, so anything else is 0.
     return go_integer(config_map.resource_version) or 0
 
 
@@ -257,6 +264,7 @@ class LatestTime:
     def _read(self, text: str) -> None:
         try:
             time = datetime.fromisoformat(text)
+            # A time without a zone cannot be compared with others.
             at_ms = int(time.timestamp() * 1000) if time.tzinfo is not None else 0
         except (ValueError, OverflowError):
             return

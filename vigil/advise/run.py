@@ -72,6 +72,7 @@ def run(
         if isinstance(assumption, PodExits)
     }
     for snapshot in sessions(sources):
+        # A session before the state would use a memory of its own future.
         if state_file is not None and snapshot.now_ms < now_ms:
             text = f"is of {now_ms} ms, after the session of {snapshot.now_ms} ms"
             raise ConfigurationError(str(state_file), [Problem("now_ms", text)])
@@ -85,10 +86,13 @@ def run(
         gaps = absent_objects(snapshot, options) if snapshot.may_lack else ()
         for profile in profiles:
             chosen = msgspec.structs.replace(options, profile=profile, **(parts or {}))
+            # The base goes on without assumptions, so that the state that is written is that of the
+            # real cluster.
             report, base[profile] = advisor.advise(snapshot, base[profile], chosen)
             shown, without = _completed(report, snapshot, gaps, exits), None
             if other is not None:
                 without = shown
+                # A second advisor: its sessions follow one another under the assumptions.
                 shown, assumed[profile] = of_assumed.advise(other, assumed[profile], chosen)
                 shown = _completed(shown, other, gaps, exits)
             yield other or snapshot, AdvicePair(_noted(shown, problem), without)
@@ -179,6 +183,7 @@ def read_states(file: Path) -> SchedulerStates:
 
 def _write_states(file: Path, states: SchedulerStates) -> None:
     try:
+        # Replaced as a whole: an interrupted run must leave the earlier state.
         replace(file, msgspec.json.encode(states, enc_hook=as_dict, order="deterministic"))
     except OSError as error:
         raise ConfigurationError(

@@ -31,7 +31,7 @@ class YamlDocument(NamedTuple):
 
 
 class UnreadableYaml(Exception):
-    """What is no YAML of objects: the line, and why."""
+    """What is not YAML of objects: the line, and why."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(reason)

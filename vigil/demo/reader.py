@@ -51,6 +51,7 @@ class ChipsView:
             chip: {code for code, level in codes.items() if level not in _HARMLESS}
             for chip, codes in faults.items()
         }
+        # A chip whose only fault is its link stays out of this list (device-plugin#1.3).
         unhealthy = frozenset(chip for chip, codes in serious.items() if codes - _LINK_CODES)
         return cls(
             free=frozenset(chips) - unhealthy,
@@ -102,6 +103,7 @@ def _ids(names: str) -> frozenset[int]:
 
 
 def _chips_view(device_list: dict[str, str]) -> ChipsView:
+    # The list of free chips has the shortest key; all others add a suffix to it.
     key = min(device_list, key=len)
     # On a 310 it is under the key of another family.
     (fault_list,) = (text for name, text in device_list.items() if name.endswith("-Fault"))
@@ -125,6 +127,7 @@ def _chips_view(device_list: dict[str, str]) -> ChipsView:
 def _checked(text: str) -> dict[str, Any]:
     """Return the members of a signed text; raises ``ValueError`` when its check code is wrong."""
     outer: dict[str, Any] = json.loads(text)
+    # The digest is of the text as it stands, so the member is cut out and not encoded again.
     start = text.index(":") + 1
     _, end = json.JSONDecoder().raw_decode(text, start)
     if hashlib.sha256(text[start:end].encode()).hexdigest() != outer["CheckCode"]:
@@ -155,6 +158,7 @@ def read_public_faults(text: str) -> dict[str, frozenset[str]]:
     message = json.loads(text)
     if message["version"] != "1.0" or not message["id"]:
         raise ValueError("this is not a valid message of version 1.0 with an id")
+    # Later faults of a message add to earlier ones of the same node.
     standing: dict[str, frozenset[str]] = {}
     for fault in message["faults"]:
         for node in (item["nodeName"] for item in fault["influence"]):
@@ -258,6 +262,7 @@ class DemoReader:
                     self._read(document, read)
                 case Deleted(_, name):
                     forget(name)
+                # What was seen last stays; nothing changed that could be waited for.
                 case Interrupted():
                     continue
             async with self._changed:
@@ -266,6 +271,7 @@ class DemoReader:
     def _read(self, document: Document, read: Callable[[str, dict[str, str]], None]) -> None:
         try:
             read(document.name, document.data)
+        # Collected, not raised: the demo goes on and names them at its end.
         except (KeyError, ValueError, TypeError) as error:
             self.errors.append(f"{document.namespace}/{document.name}: {error!r}")
 
@@ -309,6 +315,7 @@ class DemoReader:
     async def wait_until(self, reached: Callable[[], bool], timeout_seconds: float) -> float | None:
         """Wait until ``reached()``; the monotonic time at which it was, ``None`` if it was not."""
         try:
+            # The condition is held while the state is compared, so no change is missed.
             async with asyncio.timeout(timeout_seconds), self._changed:
                 await self._changed.wait_for(reached)
                 return time.monotonic()

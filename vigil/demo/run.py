@@ -40,6 +40,7 @@ _LABELS = ("mx-consumer-cim", "mx-consumer-volcano", "mc-consumer-publicfault")
 _START_SECONDS = 60.0
 """Four daemons start at once, which takes a machine that does other work long."""
 _PATIENCE_SECONDS = 10.0
+# So long a wrong write has time to come before the documents are compared.
 _STEADY_SECONDS = 0.4
 _POLL_SECONDS = 0.1
 _NO_ANSWER = (aiohttp.ClientError, OSError, TimeoutError)
@@ -123,6 +124,7 @@ class Player:
             problems += await self._wait_for_policy(step.policy)
         if step.unchanged:
             await asyncio.sleep(_STEADY_SECONDS)
+        # Both sides at once, or the time of the second would include the wait for the first.
         device, cluster = await asyncio.gather(
             self._arrival("nodes", False, lambda: self._reader.device, patience_seconds),
             self._arrival("cluster", True, lambda: self._reader.cluster, patience_seconds),
@@ -205,6 +207,7 @@ class Player:
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _policy(self, node: DemoNode) -> str | None:
+        # A daemon that is being restarted by the step gives no answer; it is asked again.
         with suppress(*_NO_ANSWER):
             return await self._fleet.policy(node)
         return None
@@ -243,6 +246,7 @@ async def check_store_is_ours(store: Store, nodes: Sequence[str]) -> None:
     ours = {f"mindx-dl-{kind}info-{node}" for node in nodes for kind in ("device", "node")}
     ours |= {f"npu-vigil-dpc-fault-{node}" for node in nodes}
     ours.add(PUBLIC_FAULT_NAME)
+    # Documents of the demo itself may be left from a run that was interrupted.
     foreign = sorted({d.name for d in (*reports, *messages)} - ours) or [
         d.name for d in cluster if any(value for value in d.data.values())
     ]

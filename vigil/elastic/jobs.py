@@ -237,7 +237,7 @@ def _why_not_restored(job: VcJob) -> list[str]:
 def _split(name: str) -> tuple[str, str]:
     namespace, _, job = name.partition("/")
     if not namespace or not job or "/" in job:
-        raise ConfigurationError("vigil elastic", [Problem(name, "is no NAMESPACE/NAME")])
+        raise ConfigurationError("vigil elastic", [Problem(name, "is not a valid NAMESPACE/NAME")])
     return namespace, job
 
 

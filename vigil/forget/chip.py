@@ -57,6 +57,7 @@ class AgentPaths:
 
 def forget_chip(node: AgentPaths, name: str, *, is_meant: bool) -> ExitStatus:
     """Forget the chip ``name``, or only show what would be forgotten; return the exit status."""
+    # The journal logs for a daemon; a verb has its own lines.
     logging.disable(logging.CRITICAL)
     if not (node.state_dir / FILE_NAME).exists():
         return print_refusal(f"{node.state_dir} has no journal of an agent", ExitStatus.OUTSIDE)
@@ -88,6 +89,7 @@ def _through_agent(
             f"{node.state_dir} cannot be written: {error.strerror}", ExitStatus.OUTSIDE
         )
     give_up = time.monotonic() + _PATIENCE_SECONDS
+    # The agent deletes the request when it has taken it.
     while asked.exists():
         if time.monotonic() > give_up:
             return print_refusal(
@@ -101,6 +103,7 @@ def _through_agent(
 
 
 def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> ExitStatus:
+    # The lock of the state directory: no agent may begin while the journal is changed.
     with claimed(node.state_dir):
         remembered = read_restored(node.state_dir / FILE_NAME)
         last = remembered.snapshot or next(iter(remembered.inputs), None)
@@ -123,6 +126,7 @@ def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> ExitStatus:
         now_ms = time.time_ns() // 1_000_000
         inputs = [Forgotten(chip_subject(chip), now_ms, BECAUSE)]
         _, changes = step(state, inputs, now_ms, catalogue_of(configured_by(remembered)))
+        # Behind all rows, as the agent itself would append.
         sequence = remembered.last_sequence + 1
         file = JournalFile(node.state_dir / FILE_NAME)
         try:
@@ -162,9 +166,11 @@ async def _does_answer(node: AgentPaths, state: PolicyState, chip: int) -> bool:
             ListedChip(chip.physical_id, chip.logic_id, chip.device_id, chip.die, chip.serial)
             for chip in chips
         ]
+        # Compared as the collector does: ids may have moved, so a number alone proves nothing.
         if chip in compared(dict(state.subjects()), ChipsListed(tuple(listed), "", 0)).missing:
             return False
         here = next((item for item in chips if item.physical_id == chip), None)
+        # A chip that is listed and does not answer was taken out as well.
         for ask in (driver.health, driver.error_codes):
             try:
                 if here is not None and await ask(here) is None:

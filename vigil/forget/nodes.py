@@ -79,6 +79,7 @@ async def forget_nodes(stores: Stores, nodes: tuple[str, ...], *, is_meant: bool
             return print_refusal(f"the node name {problem}")
     published = await _published(stores)
     nodes_found = {node: await _find(stores, node, published) for node in nodes}
+    # All or nothing: a misspelled name among many must not go unnoticed.
     unknown = [node for node in nodes if not nodes_found[node].is_known]
     if unknown:
         where = ", ".join(store.url for store in stores.all)
@@ -90,6 +91,7 @@ async def forget_nodes(stores: Stores, nodes: tuple[str, ...], *, is_meant: bool
             "and no entry of cluster-info about it; there are: "
             f"{shortened(sorted(seen)) or 'no nodes'}",
         )
+    # An agent that beats would write everything again.
     alive = await beating(beat for found_node in nodes_found.values() for beat in found_node.beats)
     if alive:
         text = "its agent is" if len(alive) == 1 else "their agents are"
@@ -172,6 +174,7 @@ def _written_ms(beat: Beat) -> tuple[int, ...]:
 
 
 def _end_of(seconds: int) -> int:
+    # Stamps are in whole seconds; the record must not be earlier than what it ends.
     return seconds * 1000 + 999
 
 
@@ -201,11 +204,13 @@ def _entry(key: str, text: str, document: str) -> tuple[str, int]:
 
 async def _forget(stores: Stores, node: str, found_node: FoundNode) -> None:
     """Write the record first, so that an aggregator knows why the documents are deleted."""
+    # A node's clock may be ahead; the record ends only what is not later than itself.
     at_ms = max(time.time_ns() // 1_000_000, found_node.latest_ms)
     record = ForgetRecord(node, at_ms, f"user {os.geteuid()} on {socket.gethostname()}")
     data = encode_forget_record(record)
     labels = dict([FORGET_LABEL])
     for store in stores.read:
+        # An API server's deletion is enough; other stores need the record (decision 21).
         if not store.absence_is_deletion:
             name = forget_record_name(node)
             await store.put(Document(FORGET_NAMESPACE, name, data, labels))

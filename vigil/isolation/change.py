@@ -70,10 +70,12 @@ class Isolation:
 def stated_name() -> str:
     """Return the name of the person as this machine has it: ``user@host``."""
     try:
+        # Under sudo the person counts, not root (decision 39: as stated, proved by nothing).
         user = os.environ.get("SUDO_USER") or getpass.getuser()
     except (KeyError, OSError):
         user = f"user {os.geteuid()}"
     name = f"{user}@{socket.gethostname()}"[:MAX_BY_CHARACTERS]
+    # The name goes into an annotation and into terminals of others.
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
@@ -87,6 +89,7 @@ def edited_report(document: Document, change: Isolation) -> Document | None:
 
     A request goes with the name of the chip. After a release the key stays (device-plugin#3.6).
     """
+    # The same content must not be written: it would look like an edit.
     if is_named(document, change.chip) is change.isolates:
         return None
     names, annotations = _names(document), document.annotations
@@ -94,12 +97,15 @@ def edited_report(document: Document, change: Isolation) -> Document | None:
         names = sorted([*names, change.chip], key=lambda name: (chip_of(name) or 0, name))
         kind = change.chip.rpartition("-")[0]
         requests = {
-            f"{kind}-{chip_name}": item for chip_name, item in read_requests(annotations).items()
+            # The annotation is encoded by names, and decoded by numbers of chips.
+            f"{kind}-{chip_name}": item
+            for chip_name, item in read_requests(annotations).items()
         }
         now_ms = time.time_ns() // 1_000_000
         requests[change.chip] = IsolationRequest(change.by, now_ms, change.reason)
         annotations = annotations | {ISOLATION_ANNOTATION: encode_requests(requests)}
     else:
+        # By number: a name of another release's type is the same chip.
         names = [name for name in names if chip_of(name) != chip_of(change.chip)]
     data = document.data | {MANUALLY_SEPARATE_KEY: ",".join(names)}
     return msgspec.structs.replace(document, data=data, annotations=annotations)

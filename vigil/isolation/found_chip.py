@@ -67,6 +67,7 @@ async def find(stores: Stores, node: str, chip: str) -> FoundChip:
             await _read_chips(result, store, document, node)
     number = chip.rpartition("-")[2]
     if number == chip and number.isdecimal():
+        # A bare number is completed only where it can mean one chip.
         types = {name.rpartition("-")[0] for name in result.chips}
         if len(types) == 1:
             result.chip = f"{types.pop()}-{int(number)}"
@@ -88,6 +89,7 @@ async def _read_chips(chip: FoundChip, store: Store, document: Document, node: s
         chip.chips_are_complete = False
         chip.problems.append(f"{error}; its writer repairs it when it publishes again")
         return
+    # A chip that pods use is in none of these lists (device-plugin#1.3).
     listed = {*info.free, *info.unhealthy, *info.network_unhealthy, *info.recovering}
     chip.chips |= {name.strip() for name in listed if chip_of(name) is not None}
     chip.chips |= {fault.npu_name for fault in info.faults if chip_of(fault.npu_name) is not None}
@@ -95,12 +97,14 @@ async def _read_chips(chip: FoundChip, store: Store, document: Document, node: s
         document.annotations
     ).keys()
     chip.chips |= {f"{info.device_type}-{number}" for number in numbers}
+    # Only an API server has Nodes with their annotation of cards.
     if store.objects is None:
         return
     # A chip that a pod uses is in no list of device-info.
     try:
         there = (await store.objects.get_node(node)).annotations.get(BASE_DEVICE_INFOS, "")
         chip.chips |= set(json.loads(there))
+    # Without it a chip in use may be missing, so the list is not complete.
     except (StoreError, ValueError, TypeError):
         chip.chips_are_complete = False
 
@@ -117,6 +121,7 @@ async def refusal(chip: FoundChip, node: str) -> str | None:
     """Return why the writer of device-info would refuse a request; ``None`` where it takes it."""
     for store, document in chip.reports:
         writer = await store.writer(document.namespace, document.name)
+        # Decision 39: the verb refuses where the Device Plugin would take the name out.
         if writer is not None and writer.name not in OURS:
             return (
                 f"device-info of {node} is written by {writer.name!r}, which takes an added name "

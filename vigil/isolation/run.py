@@ -34,12 +34,14 @@ if TYPE_CHECKING:
     from vigil.isolation.shown_isolation import ShownChip
 
 _UNCHANGED = "nothing was changed"
+# Agents write device-info often, so a conflict is normal; five in a row are not.
 _ATTEMPTS = 5
 _RIGHTS = (
     "your account needs get and update of ConfigMaps in kube-system and cluster-system, and list "
     "in mindx-dl. With the overlay beside-device-plugin it needs the right write to device-info of "
     "the API group npu-vigil"
 )
+# An agent and an aggregator each write within seconds; half a minute shows that one does not.
 _WAIT_SECONDS = 30.0
 _POLL_SECONDS = 0.25
 _REQUESTS = 2
@@ -92,6 +94,7 @@ class _Run:
 
     async def execute(self, consent: Consent) -> ExitStatus:
         change = self._change
+        # The documents first: without the node nothing else can be asked about.
         found_chip = await find(self._stores, change.node, change.chip)
         if (reason := self._unknown(found_chip)) is not None:
             return self._end(found_chip, ExitStatus.WRONG_USE, reason)
@@ -122,6 +125,7 @@ class _Run:
         if consent is Consent.DRY_RUN:
             return self._end(found_chip, ExitStatus.OK, f"would {plan}; nothing was changed", shown)
         if consent is Consent.ASK:
+            # A script gets no question that nothing would answer.
             if not sys.stdin.isatty():
                 text = f"would {plan}; nothing was changed: without a terminal, add --yes"
                 return self._end(found_chip, ExitStatus.WRONG_USE, text, shown)
@@ -135,6 +139,7 @@ class _Run:
             self._changed = True
             return await self._wait(chip)
         except asyncio.CancelledError:
+            # After Ctrl-C the user has to know whether the document was changed.
             done = "is written" if self._changed else "may be written"
             see = f"see vigil explain {self._change.node}/{chip.chip}"
             print(f"\nvigil: not waited for; the change {done}: {quoted(see)}", file=sys.stderr)
@@ -146,7 +151,8 @@ class _Run:
             where = ", ".join(store.url for store in self._stores.read)
             return f"there is no node {quoted(node)!r}: {where} has no device-info of it"
         if chip_of(chip) is None:
-            return f"{quoted(chip)!r} is no name of a chip of {node}; it has {_listed(found_chip)}"
+            has = _listed(found_chip)
+            return f"{quoted(chip)!r} is not a valid name of a chip of {node}; it has {has}"
         if chip in found_chip.chips or found_chip.separating:
             return None
         types = {name.rpartition("-")[0] for name in found_chip.chips}
@@ -182,6 +188,7 @@ class _Run:
                     lambda there: without_separation(there, change.node, change.chip),
                 )
         except StoreError as error:
+            # Several stores are no transaction: what is written already must be named.
             if done:
                 raise type(error)(f"written: {', '.join(done)}; not written: {error}") from None
             raise
@@ -245,7 +252,7 @@ class _Run:
 
 
 async def _consents(plan: str) -> bool:
-    """Return whether the person at the terminal agrees to ``plan``; Ctrl-C is no answer."""
+    """Return whether the person at the terminal agrees to ``plan``; Ctrl-C is raised."""
     print(f"This will {plan}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
     loop, is_answered = asyncio.get_running_loop(), asyncio.Event()
     # A thread that reads would delay the end until Enter is pressed.
@@ -270,7 +277,9 @@ async def _edit(
         if there is None or edited is None:
             return
         try:
+            # With the version that was read, so that an edit by another program is not lost.
             await store.put(edited, expected=there.version)
+        # Read and edited again: the edit is of the newest version.
         except StoreConflict:
             continue
         return
@@ -321,6 +330,7 @@ async def wait_until_shown(
         if shown and all(item.is_isolated is change.isolates for item in shown):
             return shown, None
         if change.isolates and not await _is_requested(found_chip):
+            # Twice taken out: the agent does so on purpose.
             if requests == _REQUESTS:
                 reason = (
                     f"the agent of {node} took the request out again: it knows no chip {chip}, or "
@@ -330,6 +340,7 @@ async def wait_until_shown(
             requests += 1
             await write()
         silent_seconds = silence.seconds(await beats_of(stores, node))
+        # A silent agent cannot take the request, so waiting longer is of no use.
         if silent_seconds or time.monotonic() >= give_up:
             done = "written" if is_written else "no document isolates it"
             reason = _why_not(f"{node}/{chip}", node, silent_seconds, is_shown=bool(shown))

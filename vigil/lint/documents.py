@@ -13,6 +13,7 @@ DEPTH = 100
 MAX_VALUES = 500_000
 """Of one document, each of which takes some 500 bytes. A List of 4,000 Jobs has as many."""
 
+# Below 4 MiB a List is read as a whole: its nodes take some 500 bytes for each value.
 IN_ONE = 4 << 20
 """So many characters of a List are read as one value."""
 
@@ -52,11 +53,11 @@ class Unreadable:
 
 @dataclass(slots=True)
 class UnparsedText:
-    """What was read of a text that is no YAML or JSON in places."""
+    """What was read of a text that is not valid YAML or JSON in places."""
 
     unreadable: list[Unreadable] = field(default_factory=list)
     templates: list[int] = field(default_factory=list)
-    """Lines at which a template begins that is no YAML."""
+    """Lines at which a template begins that is not valid YAML."""
     left_out: list[int] = field(default_factory=list)
     """Lines that are not YAML and between documents, or stand for a part that is not shown."""
     no_manifests: list[Unreadable] = field(default_factory=list)

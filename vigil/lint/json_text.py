@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _Members: TypeAlias = dict[str, tuple[object, object]]
 
+# One pattern for all tokens: a scanner in Python that looks at each character is far slower.
 _TOKEN = re.compile(
     r"[ \t\r\n]*(?:"
     r'("[^"\\\x00-\x1f]*")'
@@ -42,16 +43,17 @@ _LIST = re.compile(
 )
 """How a List begins, as kubectl and the API server write it."""
 _HEADER = re.compile(r'"(kind|apiVersion)"\s*:\s*"([^"\\]*)"')
+# The API server writes ``kind`` and ``apiVersion`` before or behind the items.
 _HEADER_LENGTH = 2000
 """So many characters at the end of a List may have its kind."""
 
 
 class NoJson(UnreadableFrom):
-    """The text is no JSON from ``line`` on."""
+    """The text is not valid JSON from ``line`` on."""
 
 
 def read_json(text: str, into: UnparsedText) -> Iterator[ManifestDocument]:
-    """Return the values of ``text``, one after another; what is no JSON goes into ``into``."""
+    """Return the values of ``text``, one by one; what is not valid JSON goes into ``into``."""
     scanner = _Scanner(text, 0)
     try:
         if is_long_list(text):
@@ -83,6 +85,7 @@ class _Scanner:
         self._text = text
         self._at = 0
         self._offset = offset
+        # An array of integers: the offsets of a million lines in 8 MB.
         self._ends = array("L", (result.start() for result in re.finditer("\n", text)))
         self._repeated: list[Repeated] = []
 
@@ -140,6 +143,7 @@ class _Scanner:
             case 1:
                 return "text", match[1][1:-1]
             case 2:
+                # Only texts with escapes pay for decoding them.
                 return "text", json.loads(match[2])
             case 3:
                 return "word", match[3]
@@ -154,10 +158,11 @@ class _Scanner:
             return "has a comment, which JSON does not know"
         if rest[0] == '"':
             return "has a text that does not end, or has a control character"
-        return "is no JSON here"
+        return "is not valid JSON here"
 
     def _value(self) -> Node:
         """Return the next value with everything in it."""
+        # A stack of its own: recursion would end at a thousand levels, and input may be an attack.
         stack: list[_Open] = []
         for _ in range(MAX_VALUES):
             kind, text = self._token()
@@ -200,6 +205,7 @@ class _Scanner:
                 isinstance(node, Scalar) and isinstance(other, Scalar) and node.text == other.text
             )
             self._repeated.append(Repeated(to.key, to.key_line, _line(before[0]), same))
+        # The last one counts, as in Go and in Python.
         to.members[to.key] = (to.key_line, node)
 
     def _key(self, of: _Open, *, needed: bool = False) -> bool:

@@ -63,6 +63,7 @@ _OF_THE_SCHEDULER = {
 }
 _CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 _DAEMON = f'"{ELASTIC_DAEMON}"'.encode()
+# All lists together: a cluster that needs longer is not judged by half.
 _SECONDS = 60.0
 SCHEDULER = "kubernetes:scheduler"
 """The file of findings about decisions."""
@@ -138,9 +139,11 @@ async def _read(kubeconfig: str | None, not_known: list[str]) -> list[tuple[str,
                         objects_read.append((kind, page))
                         if kind == "AscendJob":
                             rules |= _rules(page)
+                # A kind without its CRD, or without a right, is named; the others are judged.
                 except (StoreForbidden, StoreNotFound) as error:
                     not_known.append(f"not known: {kind}: {error}")
             objects_read += await _read_objects(objects, _config_maps(rules), not_known)
+            # The roles matter only where the daemon of elastic jobs runs.
             if any(kind == "Deployment" and _DAEMON in page for kind, page in objects_read):
                 objects_read += await _read_objects(objects, _roles(), not_known)
     except TimeoutError:

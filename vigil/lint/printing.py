@@ -94,6 +94,7 @@ def _annotation(finding: LintFinding) -> str:
 
 
 def _escaped(text: str, *, values: bool = False) -> str:
+    # The percent sign first, or it would escape the other escapes again.
     text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return text.replace(":", "%3A").replace(",", "%2C") if values else text
 
@@ -137,7 +138,9 @@ def _location(finding: LintFinding) -> dict[str, object]:
 
     place = finding.place
     physical = {
+        # Names that are not UTF-8 were decoded with surrogates; a URI has their bytes.
         "artifactLocation": {"uri": quote(place.file.encode("utf-8", "surrogateescape"))},
+        # SARIF counts lines from 1; 0 is a finding without a line.
         "region": {"startLine": max(place.line, 1)},
     }
     location: dict[str, object] = {"physicalLocation": physical}

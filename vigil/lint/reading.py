@@ -13,6 +13,7 @@ from vigil.lint.documents import Unreadable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+# A dump of 20,000 objects stays below it; what is read may be an attack (decision 28).
 MAX_BYTES = 64 << 20
 """Bytes of one file. An API server takes no object above some 1.5 MiB; a dump has many objects."""
 _ENDINGS = (".yaml", ".yml", ".json")
@@ -52,6 +53,7 @@ def _below(path: str) -> Iterator[File | str]:
     """Return the names of the files below a directory, and directories that cannot be read."""
     refused: list[OSError] = []
     for folder, below, names in os.walk(path, onerror=refused.append):
+        # In place: ``os.walk`` descends into what is left, in this order.
         below[:] = sorted(name for name in below if not name.startswith("."))
         yield from (str(Path(folder) / name) for name in sorted(names) if _is_ours(name))
     for error in refused:
@@ -74,6 +76,7 @@ def _read(path: str, *, is_named: bool) -> File:
 
     try:
         is_input = path == "-"
+        # One byte more than allowed shows that there is more.
         content = sys.stdin.buffer.read(MAX_BYTES + 1) if is_input else _content(path, is_named)
     except (OSError, ValueError) as error:
         return unreadable(1, _refused(error))
@@ -84,6 +87,7 @@ def _read(path: str, *, is_named: bool) -> File:
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
+        # The line of the first wrong byte, as an editor counts.
         line = 1 + content.count(b"\n", 0, error.start)
         return unreadable(line, f"is not UTF-8: {error.reason}")
     return File(name, with_lines(text), is_named=is_named)
@@ -95,12 +99,14 @@ def with_lines(text: str) -> str:
 
 
 def _content(path: str, is_named: bool) -> bytes:
-    # What is no file may never end, or wait for ever. A pipe is read where a shell names it.
+    # What is not a file may never end, or wait for ever. A pipe is read where a shell names it.
+    # Non-blocking: to open a pipe without a writer would wait.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode) and not (is_named and stat.S_ISFIFO(mode)):
-            raise ValueError("is no file")
+            raise ValueError("is not a file")
         if stat.S_ISFIFO(mode):
+            # A pipe that a shell names (``<(...)``) is read as it comes.
             os.set_blocking(file.fileno(), True)
         return file.read(MAX_BYTES + 1)

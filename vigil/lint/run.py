@@ -108,9 +108,11 @@ def lint(
         order.setdefault(item.place.file, len(order))
         findings.append(item)
     report.not_judged = dict(sorted(collected.not_judged.items()))
+    # What two rules find at one place with one text is one finding.
     unique = dict.fromkeys(_named(item, live) for item in findings)
     for item in sorted(unique, key=lambda item: _key(item, order)):
         codes = ignored.get(item.place.file, {}).get(item.place.line, ())
+        # A file that could not be read cannot be silenced: its comment was not read either.
         if item.rule.code in codes and item.rule.code not in _NOT_READ:
             report.silenced += 1
         else:
@@ -143,6 +145,7 @@ def _unreadable(unreadable: Unreadable, file: str) -> LintFinding:
 
 
 def _read_one(file: File, collected: Collected, report: LintReport) -> Iterator[LintFinding]:
+    # A scaling rule outside of its ConfigMap, as the vendor's documents show it.
     if file.text.lstrip()[:1] == "{" and _BARE_RULE.search(file.text):
         whole = Scalar(file.text, 0, is_quoted=True, is_block=True)
         rule, findings = _rule(whole, FindingPlace(file.name, 1, ""))
@@ -219,12 +222,14 @@ def _documents(file: File, into: UnparsedText) -> Iterator[ManifestDocument]:
     if is_long_list(file.text):
         yield from read_json(file.text, into)
     elif begin[:1] in ("{", "[") and not ACTION.match(begin):
+        # JSON first, then YAML: a flow mapping of YAML begins like JSON.
         as_json = UnparsedText()
         documents = [*read_json(file.text, as_json)]
         if not as_json.unreadable:
             yield from documents
             return
         as_yaml = UnparsedText()
+        # A file that is named JSON gets JSON's error, not YAML's.
         if not file.name.endswith(".json"):
             documents = [*read_yaml(file.text, as_yaml)]
             if not as_yaml.unreadable:
@@ -269,6 +274,7 @@ def _rule(text: Scalar, place: FindingPlace) -> tuple[Mapping | None, list[LintF
 
 
 def _without(match: re.Match[str]) -> str:
+    # Lines of a comment stay as empty lines, so that later lines keep their numbers.
     return match[1] or "\n" * match[2].count("\n")
 
 

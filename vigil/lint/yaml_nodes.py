@@ -31,6 +31,7 @@ _FREE_TEXT = frozenset(("command", "args", "data", "stringData", "value", "descr
 _MERGES = 10
 """How many merges may lead from one mapping to the next, so that none leads to itself."""
 _BLOCKS = ("|", ">")
+# Decision 28: aliases are looked at at most twenty times as often as the text has nodes.
 _LOOKS, _MORE_LOOKS = 20, 10_000
 """How often each node of a document may be looked at, and how often more in all."""
 _TOO_MUCH = "is many times larger with its aliases than without"
@@ -40,6 +41,7 @@ def document_of(
     root: Any, text: str, into: UnparsedText, offset: int, *, is_partial: bool = False
 ) -> Iterator[ManifestDocument]:
     """Return the document below ``root``, or what of it is never read, into ``into``."""
+    # An empty document between two separators.
     if type(root) is ScalarNode and not root.value:
         return
     walk = _Walk(offset)
@@ -77,6 +79,7 @@ class _Walk:
 
     def check(self, root: Any) -> None:
         """Check the keys and tags of ``root`` and of everything below."""
+        # By ``id``: an alias is the same node again, and a billion aliases cost nothing.
         seen: set[int] = set()
         stack = [root]
         while stack:
@@ -91,6 +94,7 @@ class _Walk:
                 values = node.value
             else:
                 keys = {key.value for key, _ in node.value if type(key) is ScalarNode}
+                # Only then can there be a key twice, or one that is not text.
                 if len(keys) != len(node.value):
                     self._check_keys(node)
                 values = [value for _, value in node.value]
@@ -124,11 +128,11 @@ class _Walk:
             self.unreadable.append(Unreadable(self._line(node), reason))
 
     def _check_keys(self, node: Any) -> None:
-        """Note keys that are no text, and keys that the mapping has twice."""
+        """Note keys that are not text, and keys that the mapping has twice."""
         first: dict[str, tuple[int, Any]] = {}
         for key, value in node.value:
             if type(key) is not ScalarNode:
-                self.unreadable.append(Unreadable(self._line(key), "has a key that is no text"))
+                self.unreadable.append(Unreadable(self._line(key), "has a key that is not text"))
             elif key.value in first and key.value != _MERGE:
                 line, other = first[key.value]
                 same = type(value) is ScalarNode is type(other) and value.value == other.value
@@ -170,9 +174,10 @@ class _Reader:
     def _members(self, raw: Any, merges: int) -> dict[str, tuple[object, object]]:
         """Return the members of a mapping, and behind its own those of mappings that it merges.
 
-        A key that is no text, which a template has, is not among them.
+        A key that is not text, which a template has, is not among them.
         """
         members = {key.value: (key, value) for key, value in raw.value if type(key) is ScalarNode}
+        # A quoted ``<<`` is a key as any other (YAML 1.1, merge type).
         if _MERGE not in members or members[_MERGE][0].style:
             return members
         merged = members.pop(_MERGE)[1]
@@ -182,5 +187,6 @@ class _Reader:
                 self._left -= len(other.value) + 1
                 if self._left < 0:
                     raise TooMuch(_TOO_MUCH)
+                # Own members win over merged ones, and earlier merges over later.
                 members = self._members(other, merges + 1) | members
         return members

@@ -84,6 +84,7 @@ def read_yaml(text: str, into: UnparsedText, offset: int = 0) -> Iterator[Manife
     What is wrong goes into ``into``: all of it at once, as far as one error hides no other. Of a
     document with an error nothing else is returned.
     """
+    # libyaml ends at the first one; here each line is named once.
     controls = {
         1 + text.count("\n", 0, result.start()): result[0] for result in _CONTROL.finditer(text)
     }
@@ -113,6 +114,7 @@ def read_yaml(text: str, into: UnparsedText, offset: int = 0) -> Iterator[Manife
             into.unreadable.append(Unreadable(offset + error.line + 1, error.why))
             last = error.line
         text = _without_banners(text, last, into, offset)
+        # Each document by itself, so that an error hides no other document.
         for start, chunk in _chunks(text):
             if start > last:
                 is_partial = _has_any(rest, start, start + chunk.count("\n"))
@@ -194,6 +196,7 @@ def _with_errors(
     lines = text.split("\n")
     rest = [index for index, line in enumerate(lines) if _REST.match(line)]
     result: list[Unreadable] = []
+    # At least twice: the second pass finds whether the mended text can be read.
     for _ in range(max(min(_ERRORS, _PARSED // len(text)), 2)):
         try:
             roots = [*_composed("\n".join(lines))]
@@ -252,6 +255,7 @@ def _explained(error: YAMLError, lines: list[str]) -> tuple[int, str]:
 def _opened(lines: list[str], index: int) -> int | None:
     """Return the index of the line whose quote was closed by mistake where another one begins."""
     for end in (index, index - 1):
+        # An odd number of quotes on an earlier line: the quote that was never closed.
         if end > 0 and '"' in lines[end]:
             for before in range(end - 1, max(end - _QUOTE_LINES, -1), -1):
                 if lines[before].count('"') % 2:

@@ -41,6 +41,7 @@ BROKER, TLS, OWN_CERTIFICATE = "broker", "broker-tls", "client-certificate"
 LOGIN, TOPICS = "broker-login", "broker-topics"
 _DOCUMENT_BYTES = 16 * 1024
 """A device-info of 16 chips with several faults each."""
+# Each step has its own limit, so that the one that hangs is named and the others still run.
 _CONNECT_SECONDS = 5.0
 _LOGIN_SECONDS = 12.0
 _TOPICS_SECONDS = 25.0
@@ -63,6 +64,7 @@ async def check_broker(configuration: AgentConfiguration) -> tuple[Check, ...]:
         return (problem(BROKER, finding, advice, ExitStatus.WRONG_USE),)
     connections = (await _tcp(address), await _tls(address, configuration))
     checks = [*connections, _own_certificate(configuration)]
+    # Without a connection a login could only repeat the same error.
     if any(check.means is ExitStatus.OUTSIDE for check in connections):
         left_out = [not_applicable(name, "no connection") for name in (LOGIN, TOPICS)]
         judged = await check_fault_configuration(configuration, None)
@@ -83,6 +85,7 @@ async def check_broker(configuration: AgentConfiguration) -> tuple[Check, ...]:
         judged = await check_fault_configuration(configuration, read if is_in else None)
         return (*checks, _writers(), judged)
     finally:
+        # Ended in order: this connection has no will that a broker could publish.
         await connection.close()
 
 
@@ -95,6 +98,7 @@ async def _tcp(address: BrokerAddress) -> Check:
         socket.create_connection((address.host, address.port), _CONNECT_SECONDS).close()
 
     try:
+        # Name resolution cannot be cancelled, so the thread is left behind where it hangs.
         await AbandonableThread(connect, "scan").result(2 * _CONNECT_SECONDS)
     except (OSError, TimeoutError) as error:
         reason = getattr(error, "strerror", None) or str(error) or "no answer"
@@ -112,6 +116,7 @@ async def _tls(address: BrokerAddress, configuration: AgentConfiguration) -> Che
     def shake_hands() -> bytes:
         context = tls_of(mqtt)
         plain = socket.create_connection((address.host, address.port), _CONNECT_SECONDS)
+        # The name of the host is checked as the agent does it.
         with plain, context.wrap_socket(plain, server_hostname=address.host) as encrypted:
             return encrypted.getpeercert(binary_form=True) or b""
 
@@ -136,6 +141,7 @@ def _own_certificate(configuration: AgentConfiguration) -> Check:
     if file is None:
         return not_applicable(OWN_CERTIFICATE, "mqtt.certificate_file is not given")
     try:
+        # PEM is base64 between lines of ASCII; another encoding is not a PEM file.
         end = end_of_pem(file.read_text(encoding="ascii"))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -151,6 +157,8 @@ async def _login(address: BrokerAddress, configuration: AgentConfiguration) -> C
             MqttClient(
                 address,
                 configuration.mqtt,
+                # A client id of its own: a broker ends the older of two connections with one id
+                # (MQTT 3.1.1, 3.1.4).
                 f"npu-vigil-scan-{uuid.uuid4().hex[:8]}",
                 None,
                 lambda *_: None,
@@ -184,6 +192,8 @@ async def _topics(connection: BrokerConnection, node: str) -> Check:
                 document_topic(DEVICE_INFO_NAMESPACE, device_info_name(node)),
                 ack_topic(node),
             ):
+                # A subscription without the right to read is refused, or shows nothing, so it is
+                # tried.
                 async with session.subscribed((topic,), sink):
                     await session.list_now(topic)
             is_kept = await session.keeps(_DOCUMENT_BYTES)
@@ -214,11 +224,14 @@ def end_of_der(content: bytes) -> datetime:
     try:
         _, body, _ = _element(_element(content, _SEQUENCE)[1], _SEQUENCE)
         tag, _, rest = _element(body)
+        # Version 1 certificates have no version element; all later ones begin with it (RFC 5280,
+        # 4.1).
         if tag == _EXPLICIT_VERSION:
             body = rest
         for _ in range(_BEFORE_VALIDITY):
             body = _element(body)[2]
         _, validity, _ = _element(body, _SEQUENCE)
+        # Validity has two times; the second one is the end.
         tag, end, _ = _element(_element(validity)[2])
         return datetime.strptime(end.decode("ascii"), _FORMATS[tag]).replace(tzinfo=UTC)
     except (IndexError, KeyError, UnicodeDecodeError) as error:
@@ -245,10 +258,12 @@ def _element(content: bytes, wanted: int | None = None) -> tuple[int, bytes, byt
     tag, length, start = content[0], content[1], 2
     if wanted is not None and tag != wanted:
         raise ValueError("is not a valid certificate")
+    # The long form of DER: the lower bits are how many bytes the length has.
     if length & 0x80:
         size = length & 0x7F
         length = int.from_bytes(content[2 : 2 + size], "big")
         start += size
+    # A slice would be shorter without an error.
     if start + length > len(content):
         raise ValueError("is cut off")
     return tag, content[start : start + length], content[start + length :]

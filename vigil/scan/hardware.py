@@ -412,7 +412,7 @@ async def _foreign(ipmi: Ipmi, result: str, way: str) -> Check:
 
 
 def _modules(settings: BmcSection) -> Check:
-    """Return a hint for an unreachable BMC; a driver built into the kernel is no module."""
+    """Return a hint for an unreachable BMC; a driver built into the kernel is not a module."""
     loaded = [name for name in _MODULES if (_LOADED / name).is_dir()]
     missing = [name for name in _MODULES if name not in loaded]
     finding = f"loaded: {', '.join(loaded) or 'none'}"

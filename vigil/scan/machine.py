@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 USER, KERNEL_LOG, CLOCK = "user", "kernel-log", "clock"
 _LOG_SECONDS = 5.0
 _CLOCK_SECONDS = 0.5
+# The kernel's own limit of a record (``CONSOLE_EXT_LOG_MAX``); a shorter buffer fails with EINVAL.
 _MAX_RECORD_BYTES = 8192
 STATE_DIR, AGENT, LISTEN = "state-dir", "agent", "listen"
 _STATE_DIR_SECONDS = 5.0
@@ -71,8 +72,10 @@ async def check_kernel_log(configuration: AgentConfiguration) -> Check:
                 return f"{path} is a pipe, read in place of the kernel's log {DEFAULT_DEVICE}"
             try:
                 os.read(log.descriptor, _MAX_RECORD_BYTES)
+            # Opened non-blocking: an empty log is no error.
             except BlockingIOError:
                 return f"{path} can be read, and is empty"
+            # EPIPE of /dev/kmsg: the record was overwritten before it was read.
             except BrokenPipeError:
                 return f"{path} can be read; it was overrun meanwhile"
             return f"{path} can be read"
@@ -108,6 +111,7 @@ def check_clock(configuration: AgentConfiguration) -> Check:
         return not_applicable(CLOCK, "the kernel does not show the state of its clock")
     if not synchronised:
         finding = "no program synchronises the clock: the kernel reports it as unsynchronised"
+        # chrony and others may keep a clock without the kernel's flag.
         if evidence := _clock_evidence():
             finding = f"{finding}; but {'; '.join(evidence)}"
         advice = "start chronyd or systemd-timesyncd (see timedatectl): times of faults are its own"
@@ -146,6 +150,7 @@ async def check_state_directory(configuration: AgentConfiguration) -> tuple[Chec
             STATE_DIR, f"{directory} hangs: no answer in {_STATE_DIR_SECONDS:g} s", advice
         )
         return (hangs, not_applicable(AGENT, "not known"), _listen(configuration, None))
+    # Only of an agent that runs: a file that is left behind names a port of another program.
     address = _noted(directory) if runs else None
     return (*checks, _listen(configuration, address))
 
@@ -199,9 +204,11 @@ def _listen(configuration: AgentConfiguration, used_by_agent: str | None) -> Che
         )
         family, kind, protocol, _, place = finding[0]
         with socket.socket(family, kind, protocol) as listener:
+            # As the agent does, or a port in TIME_WAIT would look taken.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(place)
     except OSError as error:
+        # By the port alone: one may name the host and the other its address.
         is_port_of_agent = used_by_agent is not None and used_by_agent.rpartition(":")[2] == port
         if error.errno == errno.EADDRINUSE and is_port_of_agent:
             return ok(LISTEN, f"{address} is used by the agent that runs")
@@ -222,10 +229,12 @@ async def check_storage(configuration: AgentConfiguration) -> tuple[Check, ...]:
 
 
 async def _file(client: StorageClient, path: Path, *, any_owner: bool) -> Check:
-    """Read the files as the collector does. A fault in it is no problem of the set-up."""
+    """Read the files as the collector does. A fault in it is not a problem of the set-up."""
     name = f"storage-{client.name.lower()}"
 
     def read() -> Instances | None:
+        # A dangling link is there: it is to be reported, not to be taken for a host without the
+        # client.
         is_there = os.path.lexists(path)
         return check_once(client, path, any_owner=any_owner) if is_there else None
 

@@ -40,8 +40,10 @@ if TYPE_CHECKING:
     from vigil.scan.findings import Check
 
 DIRECTORY = "directory"
+# As long as the directory store itself gives a mount that hangs (decision 19).
 _DIRECTORY_SECONDS = 10.0
 _FREE_BYTES = 16 << 20
+# inotify shows changes by this kernel only (decision 19).
 _OF_A_NETWORK = ("nfs", "cifs", "smb", "9p", "ceph", "glusterfs", "lustre", "fuse.")
 SERVER, NAMESPACES = "api-server", "namespaces"
 RIGHTS, OWN_NODE_ONLY = "rights", "own-node-only"
@@ -59,6 +61,7 @@ async def check_directory(url: str, node: str, *, others_may_write: bool) -> Che
     """Check whether the documents of ``node`` can be written in ``directory:PATH``."""
     place = url.removeprefix("directory:")
     try:
+        # A mount that hangs holds the thread, not the scan.
         return await AbandonableThread(
             lambda: _directory(Path(place).expanduser().absolute(), node, others_may_write), "scan"
         ).result(_DIRECTORY_SECONDS)
@@ -74,6 +77,7 @@ async def check_directory(url: str, node: str, *, others_may_write: bool) -> Che
 
 def _directory(place: Path, node: str, others_may_write: bool) -> Check:
     there = place
+    # The agent makes missing directories, so the nearest one that exists decides.
     while not there.exists() and there != there.parent:
         there = there.parent
     if not there.is_dir():
@@ -92,12 +96,14 @@ def _directory(place: Path, node: str, others_may_write: bool) -> Check:
             finding = f"{folder} cannot be read and written by user {os.geteuid()}"
             advice = f"chown or remount {folder}; the agent must be able to write there"
             return problem(DIRECTORY, finding, advice, ExitStatus.OUTSIDE)
+    # ``rename`` replaces a file only within one file system.
     apart = [str(file) for file in written if file.exists() and _lies_apart(file)]
     if apart:
         finding = f"on another file system than its directory: {', '.join(apart)}"
         advice = "mount directories, not files: a file that is a mount cannot be replaced"
         return problem(DIRECTORY, finding, advice, ExitStatus.OUTSIDE)
     room = os.statvfs(there)
+    # What users other than root may use, unlike ``f_bfree``.
     free = room.f_bavail * room.f_frsize
     if free < _FREE_BYTES:
         finding = f"{place} has {free >> 20} MiB left"
@@ -119,6 +125,7 @@ def _directory(place: Path, node: str, others_may_write: bool) -> Check:
 
 def _file_system(place: Path) -> str:
     """Return the kind of file system of ``place``; the last mount over a directory counts."""
+    # Later mounts over a directory replace earlier ones in this dictionary.
     mounts = {
         Path(disk_partition.mountpoint): disk_partition.fstype
         for disk_partition in psutil.disk_partitions(all=True)
@@ -155,6 +162,7 @@ async def check_cluster(configuration: AgentConfiguration) -> tuple[Check, ...]:
         return _left_out(problem(SERVER, finding, advice, ExitStatus.OUTSIDE))
     else:
         namespaces = await _answered(NAMESPACES, _namespaces(access))
+        # Before the rights: whether device-info may be deleted depends on it.
         own_node_only = await _answered(OWN_NODE_ONLY, _own_node_only(access, configuration))
         deletes = own_node_only.state is CheckState.OK
         rights = await _answered(RIGHTS, _rights(access, configuration, deletes))

@@ -33,6 +33,7 @@ _PROXY = (
     f"http:{AGGREGATOR_SERVICE}:{AGGREGATOR_PORT}/proxy"
 )
 _SERVER = f"Service {AGGREGATOR_NAMESPACE}/{AGGREGATOR_SERVICE}, through the API server"
+# Short, since a verb asks the next source when this one is away.
 _CONNECT_SECONDS = 4.0
 _ANSWER_SECONDS = 30.0
 _CREDENTIAL_SECONDS = 10.0
@@ -141,6 +142,7 @@ class _ApiServerConnection(http.client.HTTPConnection):
         super().connect()
         if self._tls is not None:
             self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
+        # Only now: the handshake belongs to the short time for connecting.
         self.sock.settimeout(self._seconds)
 
 

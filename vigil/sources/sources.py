@@ -62,6 +62,7 @@ class AnswerSources:
         Why a source did not answer is printed as a line of standard error, and the next one is
         asked; so it is after the agent of another node. Raises why the last one did not answer.
         """
+        # While watching, all answers are of one source: others may be of another time.
         if self._chosen is not None:
             return question(self._chosen)
         other: OtherNode | None = None
@@ -79,6 +80,7 @@ class AnswerSources:
             except StoreError as error:
                 failed = error
             finally:
+                # Only the source that answered stays open.
                 if self._chosen is None:
                     source.close()
         raise failed or other or StoreUnavailable(self._nothing())
@@ -93,6 +95,7 @@ class AnswerSources:
             yield DaemonSource(DaemonClient(self.server, _ANSWER_SECONDS))
             return
         for path in self._sockets():
+            # A left socket file is no candidate, so its failure is not printed.
             if is_listening(path):
                 yield DaemonSource(DaemonClient(f"unix:{path}", _ANSWER_SECONDS))
         if self.kind is SourceQuestion.HISTORY:
@@ -102,6 +105,7 @@ class AnswerSources:
             from vigil.sources.api_server import ApiServerClient
 
             yield DaemonSource(ApiServerClient(kubeconfig))
+        # Documents last: they lack what only a daemon knows.
         store = self.store or (_KUBERNETES if kubeconfig is not None else None)
         if store is not None:
             from vigil.sources.documents import StoreSource

@@ -102,6 +102,7 @@ async def read_contents(store: Store, node: str | None) -> StoreContents:
         "cluster-info": store.list(CLUSTER_INFOS),
         "heartbeats": store.beats(node),
     }
+    # Exceptions as results: one kind that is refused must not hide the others.
     answers = await asyncio.gather(*asked.values(), return_exceptions=True)
     unread: list[str] = []
     result: list[Document | Beat] = []
@@ -114,6 +115,7 @@ async def read_contents(store: Store, node: str | None) -> StoreContents:
             raise answer
         else:
             result += answer
+    # With nothing readable the refusal is the answer.
     if len(refusals) == len(asked):
         raise refusals[0]
     reading = _Reading(node)
@@ -206,6 +208,7 @@ class _Reading:
         if self._only is None:
             return entries
         prefixes = (DEVICE_INFO_PREFIX, SWITCH_INFO_PREFIX, NODE_INFO_PREFIX)
+        # Keys are compared, not decoded: cluster-info has entries of 10,000 nodes.
         wanted = {prefix + self._only for prefix in prefixes}
         return [(key, text) for key, text in entries if key in wanted]
 

@@ -42,8 +42,10 @@ class Output:
     def key(self) -> bytes:
         """Return what makes two states differ: all but the ages in them."""
         values = msgspec.to_builtins(self.document)
+        # These differ in each answer without another state.
         for name in ("at_ms", "facts", "documents"):
             values.pop(name, None)
+        # Ages change each second; only what else differs is a new state.
         return _AGES.sub(b"", msgspec.json.encode(values))
 
 
@@ -62,6 +64,7 @@ def show(
     """
     try:
         if watching:
+            # Ctrl-C is how watching ends, so it is no error.
             with suppress(KeyboardInterrupt), answering():
                 _watch(sources, ask, node, as_json=as_json, utc=utc)
             raise typer.Exit
@@ -92,6 +95,7 @@ def _watch(
     while True:
         signal.wait()
         try:
+            # Asked anew after each signal: an event does not contain the state.
             screen.show(sources.ask(ask))
         except StoreUnavailable as error:
             screen.fail(str(error))
@@ -139,10 +143,12 @@ class _Terminal:
         self._draw(list(state.lines(width())))
 
     def fail(self, reason: str) -> None:
+        # The next state is drawn in any case, over the reason.
         self._shown = b""
         self._draw([reason])
 
     def _draw(self, lines: list[str]) -> None:
+        # Asked each time, as a window may be resized; one row is for the cursor.
         rows = shutil.get_terminal_size().lines - 1
         if len(lines) > rows:
             lines = [*lines[: rows - 1], f"{len(lines) - rows + 1} more lines"]

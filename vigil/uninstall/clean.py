@@ -105,6 +105,7 @@ async def uninstall_all(configuration: AggregatorConfiguration, *, is_meant: boo
             for plan in plans:
                 _show(plan)
             return print_done("nothing was changed: add --yes")
+        # Healed first, and left for a touch period: readers keep entries that only disappear.
         for plan in plans:
             for document in plan.heal:
                 await plan.store.put(document, expected=document.version)
@@ -144,6 +145,7 @@ async def _renewing(lease: LeaderLease) -> str:
     before = await lease.read()
     if not before.holder:
         return ""
+    # A Lease in use is renewed several times meanwhile; one that was left is not.
     await asyncio.sleep(before.duration_seconds + _LEADER_SECONDS)
     return before.holder if (await lease.read()).version != before.version else ""
 
@@ -166,6 +168,7 @@ async def _plan(store: Store, configuration: AggregatorConfiguration) -> Plan:
             writer = await store.writer(document.namespace, document.name)
         return None if writer is None or writer.name in OURS else writer.name
 
+    # One request for each document, twenty at a time.
     others = await asyncio.gather(*map(other_writer, documents.values()))
     with_plugin = await _nodes_with_plugin(store, configuration)
     for document, other in zip(documents.values(), others, strict=True):
@@ -229,6 +232,7 @@ def _healed(
             elif kind is DEVICE:
                 record = DEVICE.heal(entry.record)
                 assert record is not None
+                # Later than the published stamp, or readers would drop the healthy entry.
                 stamp = max(int(time.time()), entry.stamp + 1)
                 members.append(member(key, render_device_entry(node, record, stamp)))
             elif kind is SWITCH:

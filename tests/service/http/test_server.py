@@ -30,7 +30,7 @@ HELLO = b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n"
 QUICK = ListenerLimits(whole_seconds=0.3, idle_seconds=0.6, unsent_seconds=0.3)
 PATIENCE_SECONDS = 30.0
 LARGE = "x" * (16 << 20)
-NO_REQUEST = {400: b"this is no HTTP request\n", 431: b"the request is too large\n"}
+NO_REQUEST = {400: b"this is not a valid HTTP request\n", 431: b"the request is too large\n"}
 
 
 class Client:

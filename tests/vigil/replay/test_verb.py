@@ -109,7 +109,7 @@ def test_the_codes_of_the_servers_parts_are_one_of_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "what"),
     [
-        ("scenario.toml", "steps = []", "is no fault configuration"),
+        ("scenario.toml", "steps = []", "is not a valid fault configuration"),
         ("x.json", "{", "cannot be known"),
         ("x.yaml", "kind: Secret\ndata: {}\n", "kind"),
     ],
