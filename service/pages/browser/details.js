@@ -7,6 +7,7 @@ const POLL_MS = 5_000;
 const AGAIN_MS = 1_000;
 const LIMIT = 1_000;
 const RUNBOOK_KINDS = { chip: "Chip", network: "Chip", switch: "Switch", node: "Server", public: "Public", dpu: "Dpu" };
+const isAgent = document.documentElement.dataset.daemon === "agent";
 const WITHOUT_RUNBOOK = ["NotHandleFault", "NotHandle"];
 
 /** A view of an answer of the daemon. It asks again when a node that `concerns` it has changed. */
@@ -223,10 +224,12 @@ function historyTable(title, rows) {
     row.code ? faultLink(row.node, row.part, row.code) : "", row.was ?? t("nothing"), row.level ?? t("over"), row.by]), "history.none");
 }
 
+/** Return what happened to a node or a fault; a journal names parts in other words. */
 async function happenedTo({ node, code = "", part = "" }) {
   try {
     const page = await ask(`api/v1/history?${new URLSearchParams({ node, limit: String(LIMIT) })}`);
-    const rows = historyRows(page.events).filter((row) => row.published !== null && (!code || row.code === code) && (!part || row.part === part));
+    const rows = historyRows(page.events).filter((row) =>
+      (!code || row.code === code) && (isAgent || (row.published !== null && (!part || row.part === part))));
     return historyTable(t("timeline"), rows);
   } catch (error) {
     return section(t("timeline"), el("p", { class: "notice" }, t("failed", { reason: String(error.message ?? error) })));
@@ -296,4 +299,4 @@ function agentView() {
 }
 
 export const views = { node: nodeView, fault: faultView, jobs: jobsView, timeline: timelineView };
-export const agentViews = { agent: agentView, fault: faultView, timeline: timelineView };
+export const agentViews = { agent: agentView, node: agentView, fault: faultView, timeline: timelineView };

@@ -100,7 +100,7 @@ export function table(title, heads, rows, empty = "none") {
 
 /** Return a part of a view below a heading. */
 export function section(title, ...children) {
-  return el("section", { "aria-label": title }, el("h2", {}, title), ...children);
+  return el("section", {}, el("h2", {}, title), ...children);
 }
 
 /** Return pairs of a name and a value. */
