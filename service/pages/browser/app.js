@@ -95,7 +95,7 @@ function notices() {
   if (live.mode === "away") rows.push(t("away", { reason: live.reason }));
   if (live.answeredAt && Date.now() - live.answeredAt > OLD_MS) rows.push(t("old", { since: moment(live.answeredAt + clockOffset()) }));
   if (page === null) return [...rows, t("connecting")];
-  if (!page.leads) rows.push(t("follower", { role: page.role, holder: page.holder || t("nobody") }));
+  if (!page.leads) rows.push(t("follower", { role: page.role, holder: page.holder || t("no.leader") }));
   if (page.alarm) rows.push(t("alarm"));
   for (const away of page.stores_away) rows.push(t("store.away", away));
   if (page.version !== about.version) rows.push(t("version", { page: about.version, daemon: page.version }));

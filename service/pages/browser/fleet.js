@@ -145,7 +145,7 @@ export class FleetView {
       [t("figure.silent"), count((node) => node.heartbeat === "silent")],
       [t("figure.blind"), count((node) => node.blind)],
       [t("figure.unknown"), count((node) => node.blind === null || node.heartbeat === "unknown")],
-      [t("figure.leader"), this.#live.page.holder || t("nobody")],
+      [t("figure.leader"), this.#live.page.holder || t("no.leader")],
       [t("figure.chips"), String(all)],
       ...levels.map((level) => [t("figure.chips.at", { level }),
         el("a", { href: link(["fleet"], { level }) }, String(chips[level]))]),
