@@ -20,6 +20,7 @@ let spoken = null;
 let changedNames = new Set();
 let isAllChanged = false;
 let drawing = 0;
+let drawnAt = 0;
 let announced = new Set();
 let failure = "";
 
@@ -31,7 +32,7 @@ function changed(names) {
     changedNames.add(name);
     announced.add(name);
   }
-  drawing ||= setTimeout(draw, DRAW_MS);
+  drawing ||= setTimeout(draw, Math.max(0, drawnAt + DRAW_MS - Date.now()));
 }
 
 function happened(kind, change) {
@@ -40,6 +41,7 @@ function happened(kind, change) {
 
 function draw() {
   drawing = 0;
+  drawnAt = Date.now();
   const names = isAllChanged ? null : changedNames;
   isAllChanged = false;
   changedNames = new Set();

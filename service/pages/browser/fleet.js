@@ -2,10 +2,12 @@
 
 import { currentLanguage, el, facts, hasText, link, section, t, table } from "./dom.js";
 
-const MAX_ROWS = 200;
+const MAX_ROWS = 100;
+const MAX_GROUPED_BY_PREFIX = 200;
 const MAX_CODES = 4;
 const SIGNS = { lost: "⊘", out: "✕", no_new_pods: "▲", silent: "…", sub_health: "◆", blind: "?", unknown: "–", none: "•", well: "" };
 const STATES = Object.keys(SIGNS);
+const WORSE = new Map(STATES.map((state, place) => [state, place]));
 const OF_WEIGHT = { 3: "out", 2: "no_new_pods", 1: "sub_health", 0: "none" };
 const KINDS = ["chip", "switch", "host", "storage", "dpu"];
 
@@ -19,7 +21,7 @@ export function stateOf(node, weights) {
     node.heartbeat === "unknown" || node.blind === null ? "unknown" : null,
     level,
   ].filter(Boolean);
-  return others.reduce((worst, state) => (STATES.indexOf(state) < STATES.indexOf(worst) ? state : worst), "well");
+  return others.reduce((worst, state) => (WORSE.get(state) < WORSE.get(worst) ? state : worst), "well");
 }
 
 /** Return the name of a state or a word of the daemon, as it is where the catalogue lacks it. */
@@ -32,10 +34,24 @@ export function weightsOf(page) {
   return new Map((page?.levels ?? []).map((row) => [row.level, row.weight]));
 }
 
-function groupOf(node) {
+/** Put `elements` below `parent` in this order; what is in its place already is not touched. */
+function place(parent, elements) {
+  const wanted = new Set(elements);
+  for (const child of [...parent.childNodes]) if (!wanted.has(child)) child.remove();
+  let next = parent.firstChild;
+  for (const element of elements) {
+    if (next !== null && next !== element && next.nextSibling === element) next = element;
+    if (next === element) next = element.nextSibling;
+    else parent.insertBefore(element, next);
+  }
+}
+
+function groupOf(node, isLarge) {
   if (node.super_pod !== undefined) return t("group.super_pod", { id: node.super_pod });
   if (node.rack !== undefined) return t("group.rack", { id: node.rack });
-  return t("group.name", { name: node.node.replace(/\d+$/, "") || node.node });
+  // A browser lays out only the groups that it shows, so none is large.
+  const name = isLarge ? node.node.replace(/\d{1,2}$/, "") : node.node.replace(/\d+$/, "");
+  return t("group.name", { name: name || node.node });
 }
 
 function describe(node, state) {
@@ -56,6 +72,7 @@ export class FleetView {
   #fields = {};
   #shown = MAX_ROWS;
   #made = 0;
+  #derived = new WeakMap();
 
   constructor(live, query, go) {
     this.#live = live;
@@ -116,12 +133,19 @@ export class FleetView {
     if (page === null) return;
     const weights = weightsOf(page);
     const rank = new Map([...weights.keys()].map((level, place) => [level, place]));
-    const rows = [...this.#live.rows.values()].filter((node) => this.#matches(node)).map((node) => ({
-      node, state: stateOf(node, weights),
-      rank: node.level ? (rank.get(node.level) ?? rank.size) : rank.size + 1,
-    }));
-    rows.sort((a, b) => STATES.indexOf(a.state) - STATES.indexOf(b.state) || a.rank - b.rank
-      || a.node.node.localeCompare(b.node.node, "en", { numeric: true }));
+    const isLarge = this.#live.rows.size > MAX_GROUPED_BY_PREFIX;
+    const rows = [...this.#live.rows.values()].filter((node) => this.#matches(node)).map((node) => {
+      // What follows from a row that stays is not computed for each change of another one.
+      let row = this.#derived.get(node);
+      if (row === undefined || row.isLarge !== isLarge) {
+        row = { node, state: stateOf(node, weights), isLarge, group: groupOf(node, isLarge),
+          rank: node.level ? (rank.get(node.level) ?? rank.size) : rank.size + 1 };
+        this.#derived.set(node, row);
+      }
+      return row;
+    });
+    // The rows come in the order of names, and the sort is stable.
+    rows.sort((a, b) => WORSE.get(a.state) - WORSE.get(b.state) || a.rank - b.rank);
     this.#showFigures(weights);
     this.#showMap(rows, changed);
     this.#showList(rows);
@@ -155,7 +179,7 @@ export class FleetView {
   #showMap(rows, changed) {
     const groups = new Map();
     for (const row of rows) {
-      const name = groupOf(row.node);
+      const name = row.group;
       if (!groups.has(name)) groups.set(name, []);
       groups.get(name).push(row);
     }
@@ -173,15 +197,14 @@ export class FleetView {
       }
       for (const { node, state } of members) this.#showCell(node, state, changed);
       if (group.signature !== signature) {
-        group.cells.replaceChildren(...members.map((row) => this.#cells.get(row.node.node)));
+        place(group.cells, members.map((row) => this.#cells.get(row.node.node)));
         group.signature = signature;
       }
       boxes.push(group.box);
     }
     for (const name of this.#groups.keys()) if (!groups.has(name)) this.#groups.delete(name);
-    const present = [...this.map.children];
-    if (boxes.length !== present.length || boxes.some((box, place) => box !== present[place])) this.map.replaceChildren(...boxes);
-    if (rows.length === 0) this.map.replaceChildren(el("p", { class: "empty" }, t("fleet.empty")));
+    if (rows.length === 0) boxes.push(el("p", { class: "empty" }, t("fleet.empty")));
+    place(this.map, boxes);
     if (!this.#cells.has(this.#active)) this.#activate("");
   }
 

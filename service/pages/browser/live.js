@@ -8,7 +8,8 @@ import { setDaemonTime } from "./dom.js";
 
 const MAX_STRANGERS = 5;
 const MAX_NODES_ASKED = 20;
-const GATHER_MS = 100;
+const GATHER_MS = 30;
+const BETWEEN_MS = 300;
 const WHOLE_MS = 1000;
 const POLL_MS = 10_000;
 const REFRESH_MS = 60_000;
@@ -49,6 +50,7 @@ export class Live {
   #wantsWhole = false;
   #flush = 0;
   #abort = null;
+  #readAt = 0;
 
   /** `changed` is called with the names of changed nodes, null for all; `event` with each event. */
   constructor(changed, event) {
@@ -115,7 +117,11 @@ export class Live {
     const { nodes, ...head } = page;
     this.page = head;
     if (isWhole) this.rows = new Map();
-    else for (const name of asked) this.rows.delete(name);
+    else {
+      // A node keeps its place in the order of names.
+      const present = new Set(nodes.map((node) => node.node));
+      for (const name of asked) if (!present.has(name)) this.rows.delete(name);
+    }
     for (const node of nodes) this.rows.set(node.node, node);
     this.#changed(isWhole ? null : new Set(asked));
   }
@@ -183,7 +189,7 @@ export class Live {
       else this.#set("away", "ended");
       await pause(RETRY_MS);
     } else {
-      await pause(GATHER_MS);
+      await pause(BETWEEN_MS);
     }
   }
 
@@ -210,12 +216,14 @@ export class Live {
   #schedule() {
     if (this.#flush || (!this.#pending.size && !this.#wantsWhole)) return;
     const isWhole = this.#wantsWhole || this.#pending.size > MAX_NODES_ASKED;
-    const waitMs = isWhole ? WHOLE_MS * (0.5 + Math.random() / 2) : GATHER_MS;
+    const rested = Math.max(0, this.#readAt + BETWEEN_MS - Date.now());
+    const waitMs = isWhole ? WHOLE_MS * (0.5 + Math.random() / 2) : GATHER_MS + rested;
     this.#flush = setTimeout(() => this.#read(), waitMs);
   }
 
   async #read() {
     const abort = this.#abort;
+    this.#readAt = Date.now();
     const names = [...this.#pending];
     const isWhole = this.#wantsWhole || names.length > MAX_NODES_ASKED;
     this.#pending.clear();
