@@ -140,6 +140,39 @@ async def test_the_keyboard_alone_leads_from_the_map_to_what_to_do(
         await expect(page.get_by_role("heading", name="n2", exact=True)).to_be_visible()
 
 
+async def test_questions_of_the_night_are_answered_by_two_clicks(
+    chromium: Chromium, daemon: Daemon
+) -> None:
+    """The questions are those of docs/operate.md; the third is for the page of the agent."""
+    async with chromium.page() as page:
+        await page.goto(daemon.url)
+        # 1: which chips are out? 6: is the watcher itself well?
+        row = page.get_by_role("row", name="n2 ✕ out of use RestartNPU 1 RestartNPU")
+        await expect(row).to_be_visible()
+        assert await page.get_by_role("status").inner_text() == ""
+        await page.get_by_role("link", name="n2").click()
+        # 2: since when? 10: is this document what the scheduler sees?
+        faults = page.get_by_role("region", name="Faults").get_by_role("row")
+        await expect(faults.filter(has_text="ago")).to_have_count(1)
+        stored = page.get_by_role("row", name="cluster-info-device-0 stored everywhere")
+        await expect(stored).to_be_visible()
+        await faults.get_by_role("link", name=CODE).click()
+        # 5: what do I do? 8: will it come back by itself?
+        for term, text in (
+            ("What to do", "Reset the chip when no process uses it."),
+            ("What happens to jobs", "until the fault ends, as after a reset"),
+        ):
+            answer = page.locator("dl > div").filter(has=page.get_by_text(term, exact=True))
+            await expect(answer.get_by_role("definition")).to_contain_text(text)
+        await page.get_by_role("navigation").get_by_role("link", name="Jobs").click()
+        # 4: whose jobs?
+        await expect(page.get_by_text("No job is hit.")).to_be_visible()
+        await page.get_by_role("navigation").get_by_role("link", name="Timeline").click()
+        # 7: what changed in the last hour?
+        changes = page.get_by_role("region", name="Timeline").get_by_role("row")
+        await expect(changes.filter(has_text=CODE)).to_have_count(1)
+
+
 async def test_filters_are_in_the_address_and_a_colleague_sees_the_same(
     chromium: Chromium, daemon: Daemon
 ) -> None:

@@ -87,10 +87,11 @@ export class FleetView {
       focus: () => this.#activate(this.#active || this.#order()[0]),
     });
     this.list = el("div");
+    this.leader = el("p", { class: "hint" });
     this.element = el("div", {},
       this.figures, this.#filters(),
       section(t("map"), el("p", { id: "map-help", class: "hint" }, t("map.help")), this.#legend(), this.map),
-      this.list);
+      this.list, this.leader);
     this.update(null);
   }
 
@@ -147,6 +148,7 @@ export class FleetView {
     // The rows come in the order of names, and the sort is stable.
     rows.sort((a, b) => WORSE.get(a.state) - WORSE.get(b.state) || a.rank - b.rank);
     this.#showFigures(weights);
+    this.leader.textContent = t("leader", { role: page.role, holder: page.holder || t("no.leader") });
     this.#showMap(rows, changed);
     this.#showList(rows);
   }
@@ -169,7 +171,6 @@ export class FleetView {
       [t("figure.silent"), count((node) => node.heartbeat === "silent")],
       [t("figure.blind"), count((node) => node.blind)],
       [t("figure.unknown"), count((node) => node.blind === null || node.heartbeat === "unknown")],
-      [t("figure.leader"), this.#live.page.holder || t("no.leader")],
       [t("figure.chips"), String(all)],
       ...levels.map((level) => [t("figure.chips.at", { level }),
         el("a", { href: link(["fleet"], { level }) }, String(chips[level]))]),

@@ -17,6 +17,7 @@ from contract.codes.reference import _Remedies
 from service.pages.browser_page import HEADERS, BrowserPage, asks_for_html
 from service.pages.daemon_pages import application, serving
 from service.pages.operations import serve
+from tests.parts.tree import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -28,6 +29,7 @@ FILES = files("service.pages") / "browser"
 LANGUAGES = ("en", "zh")
 MAX_SENT_BYTES = 150_000
 MAX_REQUESTS = 8
+MAX_PICTURE_BYTES = 200 * 1024
 TEXT_KEY = re.compile(r'\b(?:t|table|word)\("([\w.]+)"')
 """What ``word`` gets is a prefix."""
 
@@ -245,6 +247,13 @@ def test_no_script_parses_html_or_reaches_elsewhere() -> None:
         assert not re.search(r"https?:|//\w+\.\w|\bstyle=|on(click|load)=\"", text), file.name
         # Relative addresses work below any prefix.
         assert not re.search(r"""(?:href|src)="/|(?:fetch|ask)\([`"']/""", text), file.name
+
+
+def test_pictures_of_the_page_are_small_and_shown() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    pictures = sorted((ROOT / "docs" / "pictures").iterdir())
+    assert [f"](docs/pictures/{picture.name})" in text for picture in pictures] == [True, True]
+    assert max(picture.stat().st_size for picture in pictures) <= MAX_PICTURE_BYTES
 
 
 def test_levels_mean_what_they_mean_in_a_terminal() -> None:
