@@ -258,6 +258,16 @@ async def test_the_timeline_shows_what_was_published_at_a_time(
         )
         published = page.get_by_role("region", name="Published at").get_by_role("row")
         await expect(published.filter(has_text=CODE)).to_have_count(1)
+        now = page.get_by_role("option", name="n2, not known")
+        await page.goto(f"{daemon.url}/#/fleet")
+        await expect(now).to_be_visible()
+        # The fleet of that time, by a filter and by the address that it makes.
+        then = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
+        await page.get_by_role("textbox", name="At", exact=True).fill(then)
+        await expect(page.get_by_text("This is what was published at")).to_be_visible()
+        option = page.get_by_role("option", name="n2, out of use, RestartNPU, 1 RestartNPU")
+        await expect(option).to_be_visible()
+        assert "at=" in page.url
         await page.goto(f"{daemon.url}/#/timeline?at=2020-01-01T00:00:00")
         await expect(page.get_by_text("Nothing was recorded at this time.")).to_be_visible()
 

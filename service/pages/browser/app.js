@@ -15,7 +15,7 @@ const isAgent = about.daemon === "agent";
 
 let view = null;
 let main = null;
-let top_ = null;
+let noticeArea = null;
 let spoken = null;
 let changedNames = new Set();
 let isAllChanged = false;
@@ -66,7 +66,10 @@ async function show() {
   const { name, parts, query } = route();
   if (name === "fleet" && !isAgent) {
     if (live.page === null) return;
-    set(new FleetView(live, query, (address) => { location.hash = address; }), "fleet");
+    const go = (address) => { location.hash = address; };
+    const past = query.at ? await (await import("./past.js")).fleetAt(live, query.at) : null;
+    if (past === null) set(new FleetView(live, query, go), "fleet");
+    else set({ element: el("div", {}, past.notices, new FleetView(past, query, go).element), update() {} }, "fleet");
     return;
   }
   const details = await import("./details.js");
@@ -107,9 +110,9 @@ function notices() {
 
 function drawTop() {
   const rows = notices();
-  const shown = [...top_.children].map((child) => child.textContent);
+  const shown = [...noticeArea.children].map((child) => child.textContent);
   if (rows.length === shown.length && rows.every((row, place) => row === shown[place])) return;
-  top_.replaceChildren(...rows.map((row) => el("p", { class: "notice" }, row)));
+  noticeArea.replaceChildren(...rows.map((row) => el("p", { class: "notice" }, row)));
 }
 
 function announce() {
@@ -121,7 +124,7 @@ function announce() {
 
 function frame() {
   main = el("main", { id: "view", tabindex: "-1" });
-  top_ = el("div", { class: "notices", role: "status", "aria-label": t("notices") });
+  noticeArea = el("div", { class: "notices", role: "status", "aria-label": t("notices") });
   spoken = el("p", { class: "spoken", "aria-live": "polite" });
   const other = currentLanguage() === "zh" ? "en" : "zh";
   const turn = el("button", { type: "button", lang: other === "zh" ? "zh-Hans" : "en", click: () => change(other) }, t("language.other"));
@@ -131,7 +134,7 @@ function frame() {
   } }, t("skip"));
   root.replaceChildren(skip,
     el("header", {}, el("h1", {}, t("title", { daemon: t(`daemon.${about.daemon}`) })), el("nav", { "aria-label": t("views") }), turn),
-    top_, main, el("footer", {}, t("footer", { version: about.version })), spoken);
+    noticeArea, main, el("footer", {}, t("footer", { version: about.version })), spoken);
 }
 
 async function change(language) {

@@ -109,11 +109,13 @@ export class FleetView {
     const levels = [...weightsOf(this.#live.page).keys()];
     this.#fields = { level: select("level", levels), kind: select("kind", KINDS), code: input("code"), text: input("text") };
     return el("form", { class: "filters", role: "search", "aria-label": t("filters"), submit: (event) => event.preventDefault() },
-      Object.entries(this.#fields).map(([name, field]) => el("label", {}, t(`filter.${name}`), field)));
+      Object.entries(this.#fields).map(([name, field]) => el("label", {}, t(`filter.${name}`), field)),
+      el("label", {}, t("filter.at"), el("input", { type: "datetime-local", step: "1", value: this.#query.at ?? "",
+        change: (event) => this.#go(link(["fleet"], { ...this.#query, at: event.target.value })) })));
   }
 
   #filtered() {
-    this.#query = Object.fromEntries(Object.entries(this.#fields).map(([name, field]) => [name, field.value]));
+    this.#query = Object.fromEntries(Object.entries(this.#fields).map(([name, field]) => [name, field.value]).concat([["at", this.#query.at ?? ""]]));
     // The address is that of what is shown, and "back" leaves the view.
     history.replaceState(null, "", link(["fleet"], this.#query));
     this.#shown = MAX_ROWS;
@@ -173,7 +175,7 @@ export class FleetView {
       [t("figure.unknown"), count((node) => node.blind === null || node.heartbeat === "unknown")],
       [t("figure.chips"), String(all)],
       ...levels.map((level) => [t("figure.chips.at", { level }),
-        el("a", { href: link(["fleet"], { level }) }, String(chips[level]))]),
+        el("a", { href: link(["fleet"], { level, at: this.#query.at }) }, String(chips[level]))]),
     ]));
   }
 

@@ -2,11 +2,11 @@
 //
 // Several aggregators may stand behind one address, and a proxy may take another one for each
 // request. Every answer has the epoch of its process. An answer of another epoch than that of the
-// rows is not used: the rows are read again, and after MAX_STRANGERS such answers the page polls.
+// rows is not used: the rows are read again, and after MAX_OTHER_EPOCHS such answers the page polls.
 
 import { setDaemonTime } from "./dom.js";
 
-const MAX_STRANGERS = 5;
+const MAX_OTHER_EPOCHS = 5;
 const MAX_NODES_ASKED = 20;
 const GATHER_MS = 30;
 const BETWEEN_MS = 300;
@@ -45,7 +45,7 @@ export class Live {
   #ends = [];
   #pollUntil = 0;
   #pollReason = "";
-  #strangers = 0;
+  #otherEpochs = 0;
   #pending = new Set();
   #wantsWhole = false;
   #flush = 0;
@@ -89,7 +89,7 @@ export class Live {
   #poll(reason) {
     this.#pollUntil = Date.now() + POLLING_FOR_MS;
     this.#pollReason = reason;
-    this.#strangers = 0;
+    this.#otherEpochs = 0;
     this.#ends = [];
   }
 
@@ -140,7 +140,7 @@ export class Live {
       });
       if (!response.ok) throw new Error(String(response.status));
       if (response.headers.get("Vigil-Epoch") !== this.page.epoch) {
-        outcome = "stranger";
+        outcome = "otherEpoch";
         return;
       }
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -163,7 +163,7 @@ export class Live {
       }
     } catch (error) {
       if (!abort.signal.aborted) throw error;
-      if (abort.signal.reason === "stranger") outcome = "stranger";
+      if (abort.signal.reason === "otherEpoch") outcome = "otherEpoch";
     } finally {
       clearTimeout(silent);
       clearInterval(refresh);
@@ -180,9 +180,9 @@ export class Live {
   async #left(outcome) {
     // An answer of this process may be asked for next, and its id is not that of the rows.
     this.#tag = "";
-    if (outcome === "stranger") {
-      this.#strangers += 1;
-      if (this.#strangers >= MAX_STRANGERS) this.#poll("epoch");
+    if (outcome === "otherEpoch") {
+      this.#otherEpochs += 1;
+      if (this.#otherEpochs >= MAX_OTHER_EPOCHS) this.#poll("epoch");
     } else if (outcome === "ended") {
       this.#ends = [...this.#ends.filter((at) => at > Date.now() - ENDS_WITHIN_MS), Date.now()];
       if (this.#ends.length >= MAX_ENDS) this.#poll("displaced");
@@ -236,10 +236,10 @@ export class Live {
       if (response.status === 304) return;
       const page = await response.json();
       if (page.epoch !== this.page.epoch) {
-        abort.abort("stranger");
+        abort.abort("otherEpoch");
         return;
       }
-      this.#strangers = 0;
+      this.#otherEpochs = 0;
       // Its stream id stays unused: events up to it may still be on their way, which is no harm.
       if (isWhole) this.#tag = response.headers.get("ETag") ?? "";
       this.#take(page, isWhole ? null : names);
