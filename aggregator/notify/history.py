@@ -226,7 +226,7 @@ class ClusterHistory:
         Changes of the last second may wait for the disk; they count as later ones.
         """
         levels = await self._read(partial(read_levels_at, self._path, at_ms))
-        spans = await self._spans()
+        spans = await self._spans(self._clock().wall_ms)
         return PublishedPage(
             at_ms=at_ms,
             is_recorded=any(began <= at_ms <= until for began, until in spans),
@@ -238,11 +238,12 @@ class ClusterHistory:
             ),
         )
 
-    async def _spans(self) -> list[tuple[int, int]]:
+    async def _spans(self, now_ms: int) -> list[tuple[int, int]]:
+        """Return from when until when all was recorded; by this process until ``now_ms``."""
         spans = await self._read(partial(read_spans, self._path))
         # A process that dropped changes has gaps, whatever its span is.
         if self._began_ms and not self._status.dropped:
-            spans.append((self._began_ms, self._clock().wall_ms))
+            spans.append((self._began_ms, now_ms))
         return spans
 
     async def has_all(self, since_ms: int, until_ms: int) -> bool:
@@ -250,8 +251,9 @@ class ClusterHistory:
 
         Raises ``StoreError`` while that cannot be read.
         """
-        spans = await self._spans()
-        at_ms, until_ms = since_ms, min(until_ms, self._clock().wall_ms)
+        now_ms = self._clock().wall_ms
+        spans = await self._spans(now_ms)
+        at_ms, until_ms = since_ms, min(until_ms, now_ms)
         for began, until in sorted(spans):
             if began <= at_ms:
                 at_ms = max(at_ms, until)
