@@ -1,6 +1,6 @@
 #!/bin/bash
 # Provides what the tests need beyond Python packages: a C compiler, openssl, etcd, prometheus with
-# promtool, systemd-analyze, mosquitto, bindfs, mochi, kube-apiserver, kustomize. A part that is
+# promtool, systemd-analyze, mosquitto, bindfs, chromium, mochi, kube-apiserver, kustomize. A part that is
 # missing is installed (as root, from Debian's packages) or built once (the API server, about 4
 # minutes; kustomize and mochi, 15 seconds each). Where that may not be done, says the command that
 # does it and ends with 2.
@@ -60,6 +60,9 @@ command -v systemd-analyze >/dev/null || packages+=(systemd)
 command -v mosquitto >/dev/null || packages+=(mosquitto)
 command -v mosquitto_sub >/dev/null || packages+=(mosquitto-clients)
 command -v bindfs >/dev/null || packages+=(bindfs)
+command -v chromium >/dev/null || packages+=(chromium)
+# Without it Chinese texts are boxes.
+[ -e /usr/share/fonts/truetype/wqy/wqy-microhei.ttc ] || packages+=(fonts-wqy-microhei)
 if [ -n "$with_node" ]; then
     for one in containerd runc buildah debootstrap; do
         command -v $one >/dev/null || packages+=($one)

@@ -12,6 +12,7 @@ from agent.pages.status import fault_row, isolation_rows
 from contract.pages.agent_status import AgentStatus
 from contract.pages.changes import BlindChange, FaultChange
 from service.pages import daemon_pages, event_stream, fault_page, history_page, operations
+from service.pages.browser_page import BrowserPage
 from service.pages.operations import Operation
 from service.pages.page_rows import snapshot
 
@@ -99,7 +100,8 @@ def application(
         api={"/api/v1/status": status_page},
     )
     version = status().version
-    operations.serve(application, "NPU Vigil agent", version, OPERATIONS)
+    browser = BrowserPage("agent", version, stream.epoch)
+    operations.serve(application, "NPU Vigil agent", version, OPERATIONS, browser)
     application.router.add_get(fault_page.OPERATION.path, faults)
     application.router.add_get(history_page.OPERATION.path, history_page.history_page(history.page))
     application.router.add_get(event_stream.PATH, stream.serve)

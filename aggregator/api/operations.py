@@ -25,11 +25,15 @@ from contract.pages.aggregator_status import (
     SourceStatus,
 )
 from contract.pages.changes import BlindChange, FaultChange, JobChange, LeaderChange
+from contract.pages.fleet import FleetPage
+from contract.pages.history import PublishedPage
 from service.pages import event_stream, fault_page, history_page
 from service.pages.operations import Operation
 from service.pages.page_rows import PAGING
 from service.pages.parameters import Parameter
 
+PUBLISHED_PATH = "/api/v1/published"
+FLEET_PATH = "/api/v1/fleet"
 ADVICE_PATH = "/api/v1/advice"
 ADVICE_OUTCOMES_PATH = f"{ADVICE_PATH}/outcomes"
 ADVICE_WHAT_IF_PATH = f"{ADVICE_PATH}/what-if"
@@ -103,6 +107,12 @@ _STATE = Parameter(
 _NODE = Parameter("node", "Only what is about this node")
 
 OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        FLEET_PATH,
+        "The state of every node in one short row, for pages that stay open",
+        FleetPage,
+        (fault_page.NODES,),
+    ),
     Operation(
         "/api/v1/nodes",
         "Every node that is published or has a heartbeat",
@@ -192,6 +202,13 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("/api/v1/documents", "What is read, and what is published", DocumentsPage),
     Operation("/api/v1/leader", "Which of several aggregators writes", LeaderPage),
     history_page.OPERATION,
+    Operation(
+        PUBLISHED_PATH,
+        "What was published at a time, from the history",
+        PublishedPage,
+        (Parameter("at_ms", "The time, epoch milliseconds; now without it", is_number=True),),
+        (503,),
+    ),
     Operation(
         event_stream.PATH,
         "Changes as they happen. Events are change (of what is published), blind (sources that "

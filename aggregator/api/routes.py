@@ -11,14 +11,19 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from aggregator.api import metrics
+from aggregator.api.fleet import FleetPages
 from aggregator.api.operations import (
     ADVICE_JOB_PATH,
     ADVICE_OUTCOMES_PATH,
     ADVICE_PATH,
     ADVICE_WHAT_IF_PATH,
+    FLEET_PATH,
     OPERATIONS,
+    PUBLISHED_PATH,
 )
+from contract.errors import StoreError
 from service.pages import daemon_pages, event_stream, operations
+from service.pages.browser_page import BrowserPage
 from service.pages.daemon_pages import json_response
 from service.pages.fault_page import FAULT_ROWS
 from service.pages.history_page import OPERATION as HISTORY
@@ -166,14 +171,18 @@ def application(queries: StatusQueries) -> web.Application:
             "/api/v1/documents": queries.documents_page,
         },
     )
-    operations.serve(application, "NPU Vigil aggregator", version("npu-vigil"), OPERATIONS)
+    release = version("npu-vigil")
+    browser = BrowserPage("aggregator", release, queries.stream.epoch)
+    operations.serve(application, "NPU Vigil aggregator", release, OPERATIONS, browser)
     add_get = application.router.add_get
     SnapshotPages(queries).add_to(application.router)
+    add_get(FLEET_PATH, FleetPages(queries).show)
     add_get("/api/v1/nodes/{node}", _one(queries.explain, "node"))
     add_get("/api/v1/jobs/{job}", _one(queries.job, "job"))
     AdvicePages(queries).add_to(application.router)
     add_get("/api/v1/ended-jobs", _ended_jobs(queries))
     add_get(HISTORY.path, history_page(queries.notifier.history.page))
+    add_get(PUBLISHED_PATH, _published(queries))
     add_get(event_stream.PATH, queries.stream.serve)
     return application
 
@@ -188,6 +197,20 @@ def _one(
         if page is None:
             return daemon_pages.json_response({"error": f"there is no {name} of this name"}, 404)
         return daemon_pages.json_response(page)
+
+    return show
+
+
+def _published(queries: StatusQueries) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """Return the page of what was published at a time."""
+
+    async def show(request: web.Request) -> web.Response:
+        at_ms = int(request.query.get("at_ms", queries.at_ms))
+        try:
+            page = await queries.notifier.history.published_at(at_ms)
+        except StoreError as error:
+            return _refused(str(error), 503)
+        return json_response(page)
 
     return show
 

@@ -23,12 +23,14 @@ from aggregator.notify.history_file import (
     StoredBatches,
     move_older_aside,
     read_changes,
+    read_levels_at,
     read_page,
     read_published_levels,
     read_runs,
     read_spans,
 )
 from contract.errors import StoreError
+from contract.pages.history import PublishedFault, PublishedPage
 from contract.validation_texts import decode_text
 from pacing.backoff import Backoff
 from pacing.waiting import wait_for_event
@@ -218,16 +220,39 @@ class ClusterHistory:
         """Return the runs of jobs by uid. Raises ``StoreError`` while they cannot be read."""
         return await self._read(partial(read_runs, self._path))
 
+    async def published_at(self, at_ms: int) -> PublishedPage:
+        """Return what was published at a time. Raises ``StoreError`` while it cannot be read.
+
+        Changes of the last second may wait for the disk; they count as later ones.
+        """
+        levels = await self._read(partial(read_levels_at, self._path, at_ms))
+        spans = await self._spans(self._clock().wall_ms)
+        return PublishedPage(
+            at_ms=at_ms,
+            is_recorded=any(began <= at_ms <= until for began, until in spans),
+            recorded_since_ms=min((began for began, _ in spans), default=None),
+            faults=tuple(
+                PublishedFault(node, *key, level)
+                for node, faults in sorted(levels.items())
+                for key, level in sorted(faults.items())
+            ),
+        )
+
+    async def _spans(self, now_ms: int) -> list[tuple[int, int]]:
+        """Return from when until when all was recorded; by this process until ``now_ms``."""
+        spans = await self._read(partial(read_spans, self._path))
+        # A process that dropped changes has gaps, whatever its span is.
+        if self._began_ms and not self._status.dropped:
+            spans.append((self._began_ms, now_ms))
+        return spans
+
     async def has_all(self, since_ms: int, until_ms: int) -> bool:
         """Return whether everything between two times (wall) was recorded.
 
         Raises ``StoreError`` while that cannot be read.
         """
         now_ms = self._clock().wall_ms
-        spans = await self._read(partial(read_spans, self._path))
-        # A process that dropped changes has gaps, whatever its span is.
-        if self._began_ms and not self._status.dropped:
-            spans.append((self._began_ms, now_ms))
+        spans = await self._spans(now_ms)
         at_ms, until_ms = since_ms, min(until_ms, now_ms)
         for began, until in sorted(spans):
             if began <= at_ms:

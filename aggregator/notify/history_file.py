@@ -346,6 +346,36 @@ def read_published_levels(path: Path) -> PublishedLevels | None:
     return levels
 
 
+def read_levels_at(path: Path, at_ms: int) -> PublishedLevels:
+    """Return the levels that were published at a time. Raises ``sqlite3.Error`` or ``OSError``.
+
+    They are those that are published now, without each later change, the newest first.
+    """
+    levels: PublishedLevels = {}
+    if not path.exists():
+        return levels
+    with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as connection:
+        # Both reads see one state of the file.
+        connection.execute("BEGIN")
+        if not _has_table(connection, "standing"):
+            return levels
+        standing = connection.execute("SELECT node, subject, code, level FROM standing")
+        for node, subject, code, level in standing:
+            levels.setdefault(node, {})[subject, code] = level
+        for (body,) in connection.execute(
+            "SELECT body FROM events WHERE journal = '' AND received_at_ms > ?"
+            " ORDER BY number DESC",
+            (at_ms,),
+        ):
+            change = _change.decode(body)
+            of_node = levels.setdefault(change.node, {})
+            if change.was is None:
+                of_node.pop((change.subject, change.code), None)
+            else:
+                of_node[change.subject, change.code] = change.was
+    return levels
+
+
 def _has_table(connection: sqlite3.Connection, name: str) -> bool:
     row = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone()
     return row is not None

@@ -68,6 +68,28 @@ class HistoryPage(msgspec.Struct, frozen=True):
     more: bool
 
 
+class PublishedFault(msgspec.Struct, frozen=True):
+    """A fault as it was published, or a status (``code`` is ``status``); see ``FaultChange``."""
+
+    node: str
+    subject: str
+    code: str
+    level: str
+
+
+class PublishedPage(msgspec.Struct, frozen=True):
+    """What was published at ``at_ms``, by node, subject and code.
+
+    ``is_recorded``: a process recorded all changes at that time, which it does from
+    ``recorded_since_ms`` on (``null``: not yet), but for the time between two processes.
+    """
+
+    at_ms: int
+    is_recorded: bool
+    recorded_since_ms: int | None
+    faults: tuple[PublishedFault, ...]
+
+
 class HistoryRange(msgspec.Struct, frozen=True):
     """Which part of the history: of ``node``, behind the number ``after``, received since.
 

@@ -121,11 +121,17 @@ def is_of_this_host(host: str, local_address: str, names: Collection[str]) -> bo
     """Return whether a request to ``local_address`` with this ``Host`` may be answered.
 
     Over loopback the name is ``localhost``, an address, or one of ``names``, which are in lower
-    case; elsewhere it is not looked at. RFC 9110, section 7.2 has the syntax.
+    case; elsewhere it is not looked at.
     """
     local = _address(local_address)
-    if local is None or not local.is_loopback:
-        return True
+    return local is None or not local.is_loopback or is_own_name(host, names)
+
+
+def is_own_name(host: str, names: Collection[str]) -> bool:
+    """Return whether ``Host`` is ``localhost``, an address, or one of ``names`` (in lower case).
+
+    RFC 9110, section 7.2 has the syntax.
+    """
     if host.startswith("["):
         literal, closed, rest = host[1:].partition("]")
         return bool(closed) and _is_port(rest) and _version(literal) == 6

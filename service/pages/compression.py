@@ -33,16 +33,18 @@ def compressing() -> Middleware:
         response = await handler(request)
         if not isinstance(response, web.Response) or response.content_type != "application/json":
             return response
+        if hdrs.CONTENT_ENCODING in response.headers:
+            return response
         response.headers[hdrs.VARY] = hdrs.ACCEPT_ENCODING
         body = response.body
         if not isinstance(body, bytes) or len(body) < _MIN_BYTES:
             return response
         if accepts_gzip(request.headers.get(hdrs.ACCEPT_ENCODING, "")):
             if len(body) < _LARGE_BYTES:
-                response.body = _compressed(body)
+                response.body = packed(body)
             else:
                 async with turn:
-                    response.body = await asyncio.to_thread(_compressed, body)
+                    response.body = await asyncio.to_thread(packed, body)
             response.headers[hdrs.CONTENT_ENCODING] = "gzip"
         return response
 
@@ -58,6 +60,7 @@ def accepts_gzip(header: str) -> bool:
     return codings.get("gzip", codings.get("*", False))
 
 
-def _compressed(body: bytes) -> bytes:
-    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_WINDOW)
+def packed(body: bytes, level: int = _LEVEL) -> bytes:
+    """Return ``body`` as gzip, at a ``level`` of zlib."""
+    packer = zlib.compressobj(level, zlib.DEFLATED, _GZIP_WINDOW)
     return packer.compress(body) + packer.flush()

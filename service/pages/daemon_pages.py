@@ -35,6 +35,8 @@ LISTEN_NAME = "listen"
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SHUTDOWN_SECONDS = 0.5
 _COUNTS: web.AppKey[Counts] = web.AppKey("counts", Counts)
+HOST_NAMES: web.AppKey[frozenset[str]] = web.AppKey("host names", frozenset)
+"""Names in lower case that requests may use for this daemon, besides localhost and addresses."""
 
 
 def application(
@@ -113,7 +115,9 @@ async def serving(
     """
     counts = pages[_COUNTS]
     pages.on_response_prepare.append(_sends)
-    pages.middlewares.insert(0, _only_for(frozenset(name.lower() for name in host_names)))
+    names = frozenset(name.lower() for name in host_names)
+    pages[HOST_NAMES] = names
+    pages.middlewares.insert(0, _only_for(names))
     runner = web.AppRunner(
         pages, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS, handler_cancellation=True
     )

@@ -31,6 +31,7 @@ PARAMETERS = (
     Parameter("node", "Only what is about this node"),
     Parameter("Last-Event-ID", "What came behind this event", place="header"),
 )
+EPOCH_HEADER = "Vigil-Epoch"
 PLACES = 100
 _KEPT = 10_000
 _WAITING = 1_000
@@ -82,6 +83,11 @@ class Stream:
         return StreamStatus(len(self._clients), self._number, gaps, self._displaced)
 
     @property
+    def epoch(self) -> str:
+        """What names this process in ids of events."""
+        return self._epoch
+
+    @property
     def last_id(self) -> str:
         """The id of the newest event."""
         return f"{self._epoch}-{self._number}"
@@ -98,7 +104,12 @@ class Stream:
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Answer a client until it leaves; see ``PARAMETERS``."""
-        headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+        headers = {
+            "Content-Type": "text/event-stream",
+            "Cache-Control": "no-store",
+            # A page behind a proxy of several aggregators sees here whether it got another one.
+            EPOCH_HEADER: self._epoch,
+        }
         if request.method == hdrs.METH_HEAD:
             return web.Response(headers=headers)
         response = web.StreamResponse(headers=headers)

@@ -11,14 +11,17 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from aiohttp import web
+from aiohttp import hdrs, web
 
+from service.pages.browser_page import FILE_PATH, asks_for_html
 from service.pages.compression import compressing
 from service.pages.daemon_pages import json_response
 from service.pages.parameters import Parameter, Refusal, parameter_check
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from service.pages.browser_page import BrowserPage
 
 
 PATH = "/api/v1/openapi.json"
@@ -38,11 +41,15 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 def serve(
-    pages: web.Application, title: str, version: str, operations: Sequence[Operation]
+    pages: web.Application,
+    title: str,
+    version: str,
+    operations: Sequence[Operation],
+    browser: BrowserPage,
 ) -> None:
     """Serve the OpenAPI document of ``operations``, and refuse what they do not describe.
 
-    ``/`` lists all pages for people.
+    ``/`` lists all pages, and is the page of ``browser`` for browsers.
     """
     list_of_pages = "\n".join(_lines(title, version, operations))
 
@@ -54,11 +61,14 @@ def serve(
         # It takes as long as many other answers together, and few ask for it.
         return json_response(await asyncio.to_thread(document))
 
-    async def index(_: web.Request) -> web.Response:
-        return web.Response(text=list_of_pages)
+    async def index(request: web.Request) -> web.Response:
+        if asks_for_html(request):
+            return browser.index(request)
+        return web.Response(text=list_of_pages, headers={hdrs.VARY: hdrs.ACCEPT})
 
     parameters = {operation.path: operation.parameters for operation in operations} | {PATH: ()}
     pages.router.add_get("/", index)
+    pages.router.add_get(FILE_PATH, browser.file)
     pages.router.add_get(PATH, show)
     pages.middlewares.extend((compressing(), parameter_check(parameters)))
 

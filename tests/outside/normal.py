@@ -33,6 +33,7 @@ _RULES = tuple(
         (r"\b[0-9a-f]{64}\b", "<sha256>"),
         (r"(?<![0-9a-f])(?:[0-9a-f]{32}|[0-9a-f]{16}|(?<=_)[0-9a-f]{12})(?![0-9a-f])", "<id>"),
         (r"^[0-9a-f]{11}-\d+$", "<cursor>"),
+        (r"^[0-9a-f]{11}$", "<epoch>"),
         (r"\bsubscriber \d+", "subscriber <pid>"),
         (r"\b\d+ inputs in \d+ rows", "<number> inputs in <number> rows"),
         (r"\ball \d+ recorded verdicts", "all <number> recorded verdicts"),

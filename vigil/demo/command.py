@@ -64,7 +64,16 @@ async def play(options: DemoOptions, steps: Sequence[DemoStep] = DEMO_STEPS) -> 
         stack.push_async_callback(fleet.close)
         reader = DemoReader(store)
         screen = await stack.enter_async_context(_screen(options, fleet, reader))
-        summary = await run(fleet, operator, reader, steps, options.speed, screen.add, screen.use)
+        summary = await run(
+            fleet,
+            operator,
+            reader,
+            steps,
+            options.speed,
+            screen.add,
+            screen.use,
+            screen.show_page,
+        )
         if options.json:
             print(json.dumps(show.as_json(summary), indent=2))
         else:
@@ -89,6 +98,16 @@ class _Screen:
     def use(self, player: Player) -> None:
         """Take the blind chips from ``player``."""
         self._player = player
+
+    def show_page(self, url: str) -> None:
+        """Show the address of the cluster's page, above all steps."""
+        text = f"the cluster in a browser: {url}"
+        if self._live is not None:
+            self._live.console.print(text)
+        elif self._lines:
+            print(text, flush=True)
+        else:
+            print(text, file=sys.stderr, flush=True)
 
     def add(self, result: StepResult) -> None:
         """Show one more step."""

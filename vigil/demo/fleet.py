@@ -31,6 +31,8 @@ LOCK_UP_SECONDS = 8.0
 _A3_ROLE = 2
 """The node with an on-board switch. With fewer nodes than roles its node is an A3, too."""
 _STOP_SECONDS = 5.0
+_PAGE_SECONDS = 30.0
+_RETRY_SECONDS = 0.05
 _AGENT_CONFIGURATION = """\
 [chip_faults]
 audit_period_seconds = {two}
@@ -214,6 +216,17 @@ class Fleet:
         )
         for node in self.nodes:
             await self.start_agent(node)
+
+    async def page(self) -> str | None:
+        """Return the address of the aggregator's page; ``None`` where it does not serve it."""
+        note = self.directory / "aggregator" / "listen"
+        for _ in range(int(_PAGE_SECONDS / _RETRY_SECONDS)):
+            if note.exists():
+                return f"{note.read_text().strip()}/"
+            if self._aggregator is None or self._aggregator.returncode is not None:
+                break
+            await asyncio.sleep(_RETRY_SECONDS)
+        return None
 
     async def start_agent(self, node: DemoNode) -> None:
         """Start the agent of ``node``."""

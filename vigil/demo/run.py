@@ -283,14 +283,21 @@ async def run(
     speed: float,
     show: Callable[[StepResult], None],
     player_made: Callable[[Player], None],
+    page_served: Callable[[str], None],
 ) -> Summary:
-    """Start the fleet, run ``steps``, and return the result. The fleet keeps running."""
+    """Start the fleet, run ``steps``, and return the result. The fleet keeps running.
+
+    ``page_served`` is called with the address of the cluster's page.
+    """
     started = time.monotonic()
     player = Player(fleet, operator, reader, speed, show)
     player_made(player)
     async with asyncio.TaskGroup() as group:
         following = group.create_task(reader.follow(), name="follow documents")
         await fleet.start()
+        page = await fleet.page()
+        if page is not None:
+            page_served(page)
         results = await player.play(steps)
         following.cancel()
     problems = tuple(fleet.dead() + reader.errors)

@@ -27,7 +27,10 @@ def demo(
     keep: Annotated[
         bool,
         typer.Option(
-            envvar="VIGIL_KEEP", help="Keep everything running after the scenario, until Ctrl-C."
+            "--serve",
+            "--keep",
+            envvar="VIGIL_KEEP",
+            help="Keep everything running after the scenario, until Ctrl-C.",
         ),
     ] = False,
     store: Annotated[

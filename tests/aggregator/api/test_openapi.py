@@ -9,6 +9,7 @@ from unittest.mock import MagicMock
 
 from aggregator.api.operations import OPERATIONS
 from aggregator.api.routes import application
+from service.pages.browser_page import FILE_PATH
 from service.pages.event_stream import Stream
 from service.pages.operations import PATH, description
 
@@ -22,6 +23,7 @@ def pages() -> web.Application:
 
 def test_every_page_is_described_and_can_only_be_read() -> None:
     described = {one.path for one in OPERATIONS} | {PATH, "/", "/healthz", "/readyz", "/metrics"}
+    described.add(FILE_PATH)
     routes = list(pages().router.routes())
     assert {route.resource.canonical for route in routes if route.resource} == described
     assert {route.method for route in routes} == {"GET", "HEAD"}

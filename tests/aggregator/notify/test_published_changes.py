@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.notify.history_file import FILE_NAME, HistoryFile, read_published_levels
+from aggregator.notify.history_file import (
+    FILE_NAME,
+    HistoryFile,
+    read_levels_at,
+    read_published_levels,
+)
 from contract.pages.changes import FaultChange
 from tests.aggregator.daemon import OUTPUTS, Daemon, entries
 from tests.aggregator.nodes import T0, faulty, healthy, report, unhealthy
-from tests.parts.deadlines import until
+from tests.parts.deadlines import patience, until
 from tests.parts.watching import Watching, watching
 
 if TYPE_CHECKING:
@@ -121,3 +127,73 @@ def test_a_file_that_had_to_be_begun_anew_keeps_what_was_reported(tmp_path: Path
     with closing(HistoryFile(path)) as file:
         file.store_changes([change("n1", "A", None, "x")])
     assert read_published_levels(path) == {"n1": {("Ascend910-3", "A"): "x"}}
+
+
+def change_at(at_ms: int, code: str, was: str | None, level: str | None) -> FaultChange:
+    return FaultChange("n1", at_ms, "Ascend910-3", code, was, level)
+
+
+def test_what_was_published_at_a_time_is_what_is_published_without_later_changes(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / FILE_NAME
+    assert read_levels_at(path, 0) == {}
+    file = HistoryFile(path)
+    with closing(file):
+        assert read_levels_at(path, 0) == {}
+        file.begin_levels({"n1": {("Ascend910-3", "OLD"): "x"}, "n2": {("node", "status"): "y"}})
+        file.store_changes(
+            [
+                change_at(10, "A", None, "low"),
+                change_at(20, "A", "low", "high"),
+                change_at(30, "OLD", "x", None),
+                change_at(40, "A", "high", None),
+                change_at(50, "A", None, "low"),
+            ]
+        )
+
+    def of_chip(at_ms: int) -> dict[str, str]:
+        levels = read_levels_at(path, at_ms)
+        assert levels["n2"] == {("node", "status"): "y"}
+        return {code: level for (_, code), level in levels["n1"].items()}
+
+    assert of_chip(9) == {"OLD": "x"}
+    assert of_chip(10) == {"OLD": "x", "A": "low"}
+    assert of_chip(29) == {"OLD": "x", "A": "high"}
+    assert of_chip(30) == {"A": "high"}
+    assert of_chip(40) == {}
+    assert of_chip(50) == {"A": "low"}
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+def test_a_hundred_thousand_rows_are_read_back_within_a_second(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    file = HistoryFile(path)
+    with closing(file):
+        file.store_changes(
+            FaultChange(f"n{number % 1000}", number, f"Ascend910-{number % 16}", "A", "old", "low")
+            for number in range(100_000)
+        )
+    began = time.monotonic()
+    levels = read_levels_at(path, 0)
+    assert time.monotonic() - began < patience(1.0)
+    assert levels["n1"]["Ascend910-1", "A"] == "old"
+
+
+async def test_the_page_has_what_was_published_and_whether_that_was_recorded(
+    daemon: Daemon, store: Store
+) -> None:
+    await store.put(report("n1", healthy()))
+    daemon.start()
+    before = daemon.ask("/api/v1/published")[1]
+    assert before["faults"] == []
+    await store.put(report("n1", faulty(3, T0 + 1)))
+    await has(daemon, [began("n1", 3)])
+    now = daemon.ask("/api/v1/published")[1]
+    assert (now["is_recorded"], now["recorded_since_ms"] <= before["at_ms"]) == (True, True)
+    assert [(row["node"], row["subject"]) for row in now["faults"]] == [("n1", "Ascend910-3")]
+    then = daemon.ask(f"/api/v1/published?at_ms={before['at_ms']}")[1]
+    assert (then["is_recorded"], then["faults"]) == (True, [])
+    assert daemon.ask("/api/v1/published?at_ms=1")[1]["is_recorded"] is False
+    assert daemon.ask("/api/v1/published?at_ms=yesterday")[0] == 400

@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from service.pages.browser_page import BrowserPage
 from service.pages.compression import accepts_gzip
 from service.pages.event_stream import Stream
 from service.pages.operations import Operation, serve
@@ -50,7 +51,7 @@ class Site:
             return await snapshot(request, self.rows, ABOUT, self.stream, self.at_ms, head="x")
 
         self.pages.router.add_get(OPERATION.path, page)
-        serve(self.pages, "test", "1", [OPERATION])
+        serve(self.pages, "test", "1", [OPERATION], BrowserPage("agent", "1", "run"))
         self.client: TestClient[web.Request, web.Application] | None = None
 
     async def ask(

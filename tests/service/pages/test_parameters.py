@@ -10,6 +10,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from contract.pages.changes import FaultChange
 from service.pages import event_stream, operations
+from service.pages.browser_page import BrowserPage
 from service.pages.operations import Operation
 from service.pages.parameters import Parameter
 
@@ -40,7 +41,7 @@ async def client() -> AsyncIterator[TestClient[web.Request, web.Application]]:
         return web.json_response([])
 
     pages = web.Application()
-    operations.serve(pages, "Test", "1", (_LIST, _STREAM))
+    operations.serve(pages, "Test", "1", (_LIST, _STREAM), BrowserPage("agent", "1", "run"))
     pages.router.add_get(_LIST.path, rows)
     pages.router.add_get(_STREAM.path, event_stream.Stream("run").serve)
     async with TestClient(TestServer(pages)) as opened:

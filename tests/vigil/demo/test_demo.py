@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -155,6 +157,11 @@ def test_a_demo_that_is_stopped_leaves_no_process(tmp_path: Path, number: signal
         text=True,
     ) as demo:
         assert demo.stdout is not None
+        page = re.fullmatch(r"the cluster in a browser: (http://\S+/)\n", demo.stdout.readline())
+        assert page is not None
+        asked = urllib.request.Request(page[1], headers={"Accept": "text/html"})
+        with urllib.request.urlopen(asked, timeout=patience(10)) as answer:
+            assert b"NPU Vigil" in answer.read()
         assert "the nodes start" in demo.stdout.readline()
         assert _processes_of(url)
         demo.send_signal(number)

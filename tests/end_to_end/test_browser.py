@@ -1,0 +1,377 @@
+"""The page of a real aggregator in a real browser, found by roles and names."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import expect
+
+from stores.address import open_store
+from tests.aggregator.daemon import Daemon
+from tests.aggregator.nodes import T0, faulty, healthy, report
+from tests.end_to_end.proxy import Proxy
+from tests.parts.chromium import Chromium
+from tests.parts.deadlines import patience, until
+from tests.tiers import needs
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from playwright.async_api import Locator, Page
+
+    from stores.base import Store
+    from tests.end_to_end.node import Node
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+CODE = "80E18402"
+WAIT_MS = 20_000
+
+
+@pytest.fixture(scope="session")
+@needs("server")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    """Yield one browser for all tests."""
+    browser = Chromium(tmp_path_factory.mktemp("chromium"))
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(autouse=True)
+def _patience() -> None:
+    expect.set_options(timeout=patience(WAIT_MS / 1000) * 1000)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    opened = open_store(f"directory:{tmp_path / 'store'}", None)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+@needs("daemon")
+def make(tmp_path: Path) -> Iterator[list[Daemon]]:
+    """Yield two aggregators on one store, which are not started."""
+    made = [Daemon(tmp_path / name, "--store", f"directory:{tmp_path / 'store'}") for name in "ab"]
+    yield made
+    for daemon in made:
+        daemon.stop()
+
+
+@pytest.fixture
+async def daemon(make: list[Daemon], store: Store) -> Daemon:
+    """Return an aggregator of one healthy node and one with a fault.
+
+    Neither has an agent, so it is not known whether a source is blind.
+    """
+    await store.put(report("n1", healthy()))
+    await store.put(report("n2", faulty(3)))
+    make[0].start()
+    return make[0]
+
+
+def node_url(node: Node) -> str:
+    return (node.state_dir / "listen").read_text().strip()
+
+
+def cells(page: Page) -> Locator:
+    return page.get_by_role("listbox", name="Map of all nodes").get_by_role("option")
+
+
+async def names_in_map(page: Page) -> list[str]:
+    return [str(await cell.get_attribute("data-node")) for cell in await cells(page).all()]
+
+
+async def test_the_worst_comes_first_and_a_change_is_shown_without_asking(
+    chromium: Chromium, daemon: Daemon, store: Store
+) -> None:
+    async with chromium.page() as page:
+        await page.goto(daemon.url)
+        await expect(page.get_by_role("option", name="n2, out of use, RestartNPU")).to_be_visible()
+        assert await names_in_map(page) == ["n2", "n1"]
+        rows = page.get_by_role("region", name="Nodes that are not well: 2").get_by_role("row")
+        await expect(rows).to_have_count(3)
+        began = time.monotonic()
+        await store.put(report("n1", faulty(4, T0 + 1)))
+        await expect(page.get_by_role("option", name="n1, out of use, RestartNPU")).to_be_visible()
+        assert time.monotonic() - began < patience(5)
+        await store.put(report("n2", healthy(T0 + 2)))
+        await expect(page.get_by_role("option", name="n2, not known")).to_be_visible()
+        assert await names_in_map(page) == ["n1", "n2"]
+        # People who do not see it hear of it, but not of each change at once.
+        await expect(page.get_by_text("nodes changed:")).to_be_attached()
+        assert await page.get_by_role("status").inner_text() == ""
+
+
+async def test_the_keyboard_alone_leads_from_the_map_to_what_to_do(
+    chromium: Chromium, daemon: Daemon
+) -> None:
+    async with chromium.page() as page:
+        await page.goto(daemon.url)
+        await expect(page.get_by_role("option", name="n2")).to_be_visible()
+        listbox = page.get_by_role("listbox", name="Map of all nodes")
+        await listbox.focus()
+        assert (
+            await page.evaluate("document.querySelectorAll('[role=option][tabindex]').length") == 0
+        )
+        selected = page.locator("[role=option][aria-selected=true]")
+        await expect(selected).to_have_attribute("data-node", "n2")
+        await page.keyboard.press("ArrowRight")
+        await expect(selected).to_have_attribute("data-node", "n1")
+        assert await listbox.get_attribute("aria-activedescendant") == await selected.get_attribute(
+            "id"
+        )
+        await page.keyboard.press("ArrowRight")
+        await expect(selected).to_have_attribute("data-node", "n1")
+        await page.keyboard.press("Home")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", name="n2", exact=True)).to_be_visible()
+        await page.get_by_role("region", name="Faults").get_by_role("link", name=CODE).first.focus()
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_text("Pods that use it are rescheduled")).to_be_visible()
+        await expect(page.get_by_text("Reset the chip when no process uses it.")).to_be_visible()
+        await expect(page.get_by_text("section NpuVigilChipRestartNPU")).to_be_visible()
+        await page.go_back()
+        await expect(page.get_by_role("heading", name="n2", exact=True)).to_be_visible()
+
+
+async def test_questions_of_the_night_are_answered_by_two_clicks(
+    chromium: Chromium, daemon: Daemon
+) -> None:
+    """The questions are those of docs/operate.md; the third is for the page of the agent."""
+    async with chromium.page() as page:
+        await page.goto(daemon.url)
+        # 1: which chips are out? 6: is the watcher itself well?
+        row = page.get_by_role("row", name="n2 ✕ out of use RestartNPU 1 RestartNPU")
+        await expect(row).to_be_visible()
+        assert await page.get_by_role("status").inner_text() == ""
+        await page.get_by_role("link", name="n2").click()
+        # 2: since when? 10: is this document what the scheduler sees?
+        faults = page.get_by_role("region", name="Faults").get_by_role("row")
+        await expect(faults.filter(has_text="ago")).to_have_count(1)
+        stored = page.get_by_role("row", name="cluster-info-device-0 stored everywhere")
+        await expect(stored).to_be_visible()
+        await faults.get_by_role("link", name=CODE).click()
+        # 5: what do I do? 8: will it come back by itself?
+        for term, text in (
+            ("What to do", "Reset the chip when no process uses it."),
+            ("What happens to jobs", "until the fault ends, as after a reset"),
+        ):
+            answer = page.locator("dl > div").filter(has=page.get_by_text(term, exact=True))
+            await expect(answer.get_by_role("definition")).to_contain_text(text)
+        await page.get_by_role("navigation").get_by_role("link", name="Jobs").click()
+        # 4: whose jobs?
+        await expect(page.get_by_text("No job is hit.")).to_be_visible()
+        await page.get_by_role("navigation").get_by_role("link", name="Timeline").click()
+        # 7: what changed in the last hour?
+        changes = page.get_by_role("region", name="Timeline").get_by_role("row")
+        await expect(changes.filter(has_text=CODE)).to_have_count(1)
+
+
+async def test_filters_are_in_the_address_and_a_colleague_sees_the_same(
+    chromium: Chromium, daemon: Daemon
+) -> None:
+    async with chromium.page() as page:
+        await page.goto(daemon.url)
+        await page.get_by_role("search").get_by_label("Code").fill("80e1")
+        await expect(cells(page)).to_have_count(1)
+        address = page.url
+    async with chromium.page() as page:
+        await page.goto(address)
+        await expect(cells(page)).to_have_count(1)
+        await expect(page.get_by_role("search").get_by_label("Code")).to_have_value("80e1")
+        await page.get_by_role("search").get_by_label("Code").fill("nothing")
+        await expect(page.get_by_text("No node fits the filters.")).to_be_visible()
+
+
+async def test_the_language_is_that_of_the_browser_and_one_click_changes_it(
+    chromium: Chromium, daemon: Daemon
+) -> None:
+    async with chromium.page(locale="zh-CN") as page:
+        await page.goto(f"{daemon.url}/#/fault/n2/Ascend910-3/{CODE}")
+        await expect(page.get_by_text("没有进程使用该芯片时复位芯片。")).to_be_visible()
+        assert await page.evaluate("document.documentElement.lang") == "zh-Hans"
+        await page.get_by_role("button", name="English").click()
+        await expect(page.get_by_text("Reset the chip when no process uses it.")).to_be_visible()
+        await page.reload()
+        await expect(page.get_by_text("Reset the chip when no process uses it.")).to_be_visible()
+    async with chromium.page(locale="fr-FR") as page:
+        # A browser may have no storage at all.
+        await page.add_init_script(
+            "Object.defineProperty(window, 'localStorage', { get() { throw new Error('none') } })"
+        )
+        await page.goto(daemon.url)
+        await expect(page.get_by_role("heading", name="NPU Vigil: cluster")).to_be_visible()
+        await page.get_by_role("button", name="中文").click()
+        await expect(page.get_by_role("heading", name="NPU Vigil：集群")).to_be_visible()
+
+
+async def test_names_with_markup_are_text(chromium: Chromium, daemon: Daemon, store: Store) -> None:
+    name = "<img src=x onerror=alert(1)>"
+    code = "<script>alert(2)"
+    async with chromium.page() as page:
+        dialogs: list[str] = []
+        page.on("dialog", lambda dialog: dialogs.append(dialog.message))
+        await store.put(report("n3", faulty(5, code=code)))
+        await page.goto(f"{daemon.url}/#/node/n3")
+        await expect(page.get_by_role("link", name=code).first).to_be_visible()
+        await page.goto(f"{daemon.url}/#/node/{name}")
+        await expect(page.get_by_role("heading", name=name)).to_be_visible()
+        await expect(page.get_by_text("There is no such node now.")).to_be_visible()
+        assert dialogs == []
+        assert await page.locator("img").count() == 0
+
+
+async def test_a_list_is_copied_and_without_a_clipboard_selected(
+    chromium: Chromium, daemon: Daemon
+) -> None:
+    async with chromium.page() as page:
+        await page.add_init_script(
+            "Object.defineProperty(navigator, 'clipboard', {value: undefined})"
+        )
+        await page.goto(daemon.url)
+        await page.get_by_role("button", name="Copy as text: Nodes that are not well: 2").click()
+        field = page.get_by_role("textbox", name="Text to copy; it is selected")
+        text = await field.input_value()
+        assert text.splitlines()[1].startswith("n2\t✕ out of use\tRestartNPU")
+        assert await page.evaluate("getSelection().toString()") == text
+
+
+async def test_the_timeline_shows_what_was_published_at_a_time(
+    chromium: Chromium, daemon: Daemon, store: Store
+) -> None:
+    (change,) = await until(lambda: daemon.ask("/api/v1/history")[1]["events"])
+    at = change["published"]["at_ms"] // 1000 + 1
+    await until(lambda: time.time() > at + 1)
+    await store.put(report("n2", healthy(T0 + 1)))
+    async with chromium.page(timezone_id="UTC") as page:
+        await page.goto(f"{daemon.url}/#/timeline")
+        changes = page.get_by_role("table", name="Timeline").get_by_role("row")
+        await expect(changes.filter(has_text="over")).to_have_count(1)
+        await page.goto(
+            f"{daemon.url}/#/timeline?at={time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(at))}"
+        )
+        published = page.get_by_role("region", name="Published at").get_by_role("row")
+        await expect(published.filter(has_text=CODE)).to_have_count(1)
+        now = page.get_by_role("option", name="n2, not known")
+        await page.goto(f"{daemon.url}/#/fleet")
+        await expect(now).to_be_visible()
+        # The fleet of that time, by a filter and by the address that it makes.
+        then = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
+        await page.get_by_role("textbox", name="At", exact=True).fill(then)
+        await expect(page.get_by_text("This is what was published at")).to_be_visible()
+        option = page.get_by_role("option", name="n2, out of use, RestartNPU, 1 RestartNPU")
+        await expect(option).to_be_visible()
+        assert "at=" in page.url
+        await page.goto(f"{daemon.url}/#/timeline?at=2020-01-01T00:00:00")
+        await expect(page.get_by_text("Nothing was recorded at this time.")).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_axe_finds_nothing(chromium: Chromium, daemon: Daemon, scheme: str) -> None:
+    views = {
+        "#/fleet": "Nodes that are not well",
+        "#/node/n2": "Not known here",
+        f"#/fault/n2/Ascend910-3/{CODE}": "What to do",
+        "#/jobs": "What the scheduler will do",
+        "#/timeline": "Recorded by",
+    }
+    async with chromium.page(color_scheme=scheme, viewport={"width": 360, "height": 740}) as page:
+        for view, text in views.items():
+            await page.goto(f"{daemon.url}/{view}")
+            await expect(page.get_by_text(text).first).to_be_visible()
+            results = await Axe().run(page)
+            assert results.violations_count == 0, results.generate_report()
+            assert await page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+async def test_behind_a_prefix_every_address_is_relative(
+    chromium: Chromium, daemon: Daemon
+) -> None:
+    proxy = Proxy([daemon.url])
+    async with proxy.serving(), chromium.page() as page:
+        await page.goto(proxy.url)
+        await expect(page.get_by_role("option", name="n2")).to_be_visible()
+        await page.goto(f"{proxy.url}#/node/n2")
+        await expect(page.get_by_role("heading", name="n2", exact=True)).to_be_visible()
+        assert await page.get_by_role("status").inner_text() == ""
+
+
+async def test_answers_of_two_aggregators_end_in_polling_with_the_reason(
+    chromium: Chromium, daemon: Daemon, make: list[Daemon], store: Store
+) -> None:
+    make[1].spawn()
+    proxy = Proxy([daemon.url, make[1].url])
+    async with proxy.serving(), chromium.page() as page:
+        await page.goto(proxy.url)
+        # Rows and stream may come from one of them by chance. The rows of a change then do not.
+        await store.put(report("n1", faulty(4, T0 + 1)))
+        notice = page.get_by_role("status").get_by_text("different aggregators")
+        await expect(notice).to_be_visible()
+        streams = proxy.streams
+        await store.put(report("n2", healthy(T0 + 2)))
+        await expect(page.get_by_role("option", name="n2, not known")).to_be_visible()
+        await expect(page.get_by_role("option", name="n1, out of use")).to_be_visible()
+        assert proxy.streams == streams <= 12
+
+
+async def test_a_stream_that_ends_three_times_is_given_up_for_polling(
+    chromium: Chromium, daemon: Daemon, store: Store
+) -> None:
+    proxy = Proxy([daemon.url], ends_streams=True)
+    async with proxy.serving(), chromium.page() as page:
+        await page.goto(proxy.url)
+        notice = page.get_by_role("status").get_by_text("too many pages are open")
+        await expect(notice).to_be_visible()
+        assert proxy.streams == 3
+        await store.put(report("n1", faulty(4, T0 + 1)))
+        await expect(page.get_by_role("option", name="n1, out of use")).to_be_visible()
+
+
+async def test_an_aggregator_that_is_away_and_comes_back_is_no_reason_to_reload(
+    chromium: Chromium, make: list[Daemon], store: Store, tmp_path: Path
+) -> None:
+    await store.put(report("n2", faulty(3)))
+    make[0].start()
+    port = make[0].url.rpartition(":")[2]
+    make[0].stop()
+    stays = Daemon(
+        tmp_path / "c", "--store", f"directory:{tmp_path / 'store'}", listen=f"127.0.0.1:{port}"
+    )
+    make.append(stays)
+    stays.start()
+    async with chromium.page() as page:
+        await page.goto(stays.url)
+        await expect(page.get_by_role("option", name="n2, out of use")).to_be_visible()
+        stays.kill()
+        await expect(page.get_by_role("status").get_by_text("does not answer")).to_be_visible()
+        await expect(page.get_by_role("option", name="n2, out of use")).to_be_visible()
+        await store.put(report("n2", healthy(T0 + 1)))
+        stays.start()
+        await expect(page.get_by_role("option", name="n2, not known")).to_be_visible()
+        await expect(page.get_by_role("status")).to_have_text("")
+
+
+async def test_the_page_of_an_agent_shows_rules_and_publication(
+    chromium: Chromium, folder_node: Node
+) -> None:
+    folder_node.options += ["--listen", "127.0.0.1:0"]
+    folder_node.start()
+    folder_node.up()
+    folder_node.ready()
+    folder_node.emulator.occur(3, CODE)
+    async with chromium.page() as page:
+        await page.goto(node_url(folder_node))
+        await expect(page.get_by_role("heading", name="NPU Vigil: node")).to_be_visible()
+        await expect(page.get_by_role("link", name=CODE)).to_be_visible()
+        await page.get_by_role("link", name=CODE).click()
+        timeline = page.get_by_role("region", name="Timeline").get_by_role("row")
+        await expect(timeline.filter(has_text=CODE).first).to_be_visible()
+        await expect(page.get_by_text("levels.json, SeparateNPU").first).to_be_visible()
+        results = await Axe().run(page)
+        assert results.violations_count == 0, results.generate_report()

@@ -1,0 +1,63 @@
+"""A real Chromium without a window. It is started once; each test opens a context of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any
+
+from playwright.async_api import async_playwright
+
+from tests.parts.processes import Running, program
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from playwright.async_api import Page
+
+_START_SECONDS = 30.0
+
+
+class Chromium:
+    """The running browser; ``directory`` is its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self._port = directory / "profile" / "DevToolsActivePort"
+        command = [
+            str(program("chromium")),
+            "--headless=new",
+            "--remote-debugging-port=0",
+            f"--user-data-dir={directory / 'profile'}",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+            # Nothing is asked for but what a test opens.
+            "--disable-background-networking",
+            "--disable-component-update",
+        ]
+        if os.getuid() == 0:
+            # Chromium refuses to run its sandbox as root.
+            command.append("--no-sandbox")
+        self._running = Running(command, directory / "chromium.log", dict(os.environ))
+        self._running.wait_until(self._port.exists, _START_SECONDS)
+
+    @contextlib.asynccontextmanager
+    async def page(self, **options: Any) -> AsyncIterator[Page]:
+        """Yield an empty page in a context of its own; an error of its scripts fails the test."""
+        port = self._port.read_text(encoding="ascii").splitlines()[0]
+        async with async_playwright() as playwright:
+            browser = await playwright.chromium.connect_over_cdp(f"http://127.0.0.1:{port}")
+            context = await browser.new_context(**options)
+            page = await context.new_page()
+            errors: list[str] = []
+            page.on("pageerror", lambda error: errors.append(str(error)))
+            try:
+                yield page
+            finally:
+                await context.close()
+            assert errors == []
+
+    def close(self) -> None:
+        """End the browser."""
+        self._running.stop()
