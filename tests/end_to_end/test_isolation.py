@@ -37,7 +37,7 @@ def test_isolation_outlives_all_but_an_operator(node: Node) -> None:
     node.emulator.occur(CHIP, TWICE_A_DAY)
     node.until(lambda now: now.codes(CHIP) == {TWICE_A_DAY}, "the fault is shown")
     node.emulator.occur(CHIP, TWICE_A_DAY)
-    node.wait(lambda: listed(node), "the driver's list has it, 50 ms after its occurrence")
+    node.wait(lambda: bool(listed(node)), "the driver's list has it, 50 ms after its occurrence")
     node.emulator.recover(CHIP, TWICE_A_DAY)
     node.until(lambda now: not now.faults, "a second event of it was no second occurrence")
     # An agent that starts meanwhile would find it there: it has returned then, and not occurred.
@@ -55,7 +55,7 @@ def test_isolation_outlives_all_but_an_operator(node: Node) -> None:
     assert reason["upgrade_type"] == "FaultFrequency"
     isolated = keys(node)
 
-    node.wait(lambda: listed(node), "the driver's list has it again")
+    node.wait(lambda: bool(listed(node)), "the driver's list has it again")
     node.emulator.recover(CHIP, TWICE_A_DAY)
     node.wait(lambda: not node.status()["faults"], "the fault is over")
     node.wait(lambda: not listed(node), "the driver's list lacks it")
