@@ -18,6 +18,9 @@ export PYTHONUTF8 := 1
 help:
 	@echo "make demo          the whole system on this machine, with emulated hardware"
 	@echo "make lint          format, style, types, layers of imports and names"
+	@echo "make types         the types of make lint alone"
+	@echo "make style         the checks of make lint but for types"
+	@echo "make servers       what make test needs beside Python packages: installed or built, once"
 	@echo "make unit          three quarters of the tests in a minute: no server, no network, only gcc"
 	@echo "make test          all checks and tests, on real parts (kube-apiserver, etcd, Prometheus)"
 	@echo "make slow          lists the fifty tests that took longest when they were run last"
