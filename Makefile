@@ -13,11 +13,14 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit slow affected coverage mutants test-node test-volcano test-brokers lint bench lock wire clean
+.PHONY: help demo test unit slow affected coverage mutants test-node test-volcano test-brokers lint types style servers bench lock wire clean
 
 help:
 	@echo "make demo          the whole system on this machine, with emulated hardware"
 	@echo "make lint          format, style, types, layers of imports and names"
+	@echo "make types         the types of make lint alone"
+	@echo "make style         the checks of make lint but for types"
+	@echo "make servers       what make test needs beside Python packages: installed or built, once"
 	@echo "make unit          three quarters of the tests in a minute: no server, no network, only gcc"
 	@echo "make test          all checks and tests, on real parts (kube-apiserver, etcd, Prometheus)"
 	@echo "make slow          lists the fifty tests that took longest when they were run last"
@@ -46,13 +49,26 @@ $(VENV)/installed-dev: $(VENV)/installed requirements-dev.lock
 demo: $(VENV)/installed
 	$(BIN)/vigil demo --speed 2.5
 
+# Without its cache mypy takes a processor more than all other checks, so they run beside it. Below
+# 4 GiB of memory neither they nor a build run beside it.
+JOBS := $(shell awk '/^MemTotal/ { print $$2 < 4000000 ? 1 : 3 }' /proc/meminfo)
+BESIDE := --no-print-directory -j $(JOBS)
 lint: $(VENV)/installed-dev
+	$(MAKE) $(BESIDE) types style
+
+types: $(VENV)/installed-dev
+	$(BIN)/mypy
+
+style: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.retired_words
 	$(BIN)/python -m tests.private_names
+
+# What it has to build gives way to the checks.
+servers:
+	nice tests/setup.sh
 
 # Tests wait for each other's programs more than for processors. What judges how quick something is
 # comes behind the others, with the machine for itself. VIGIL_TEST_PATIENCE multiplies all deadlines
@@ -60,8 +76,8 @@ lint: $(VENV)/installed-dev
 # last dozen of tests would take a processor 12 s. Until six runs in a row pass (decision 55), a test
 # that fails is run once more by itself, with its name: one that fails twice is an error.
 AGAIN = [ $$? -eq 1 ] && $(BIN)/pytest -v --maxfail 3 --last-failed --last-failed-no-failures none
-test: lint
-	tests/setup.sh
+test: $(VENV)/installed-dev
+	$(MAKE) $(BESIDE) types style servers
 	VIGIL_TEST_PATIENCE=$${VIGIL_TEST_PATIENCE:-3} $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not alone" || { $(AGAIN) -m "not alone"; }
 	$(BIN)/pytest -m alone $$(grep -rl --include='test_*.py' mark.alone tests) || { $(AGAIN) -m alone; }
 

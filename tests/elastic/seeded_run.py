@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -49,6 +49,11 @@ _STOPPED = 0.02
 _GAPS_STEPS = (0, 0, 1, 3, 10, 60)
 """After so many steps it is there again."""
 _CAUSELESS = ("no-cause", "cause-not-known")
+
+
+# A watch shows an object when it changes, and not once a step. What is read is frozen.
+_job = lru_cache(maxsize=256)(read_job)
+_pod = lru_cache(maxsize=1024)(read_pod)
 
 
 class Killed(Exception):
@@ -96,11 +101,9 @@ class Process:
         bench, observe = self.bench, self.controller.cache.update
         for kind in kinds:
             if kind == "jobs":
-                items: dict[str, Any] = {
-                    uid_of(j): read_job(raw_of(j)) for j in bench.jobs.values()
-                }
+                items: dict[str, Any] = {uid_of(j): _job(raw_of(j)) for j in bench.jobs.values()}
             elif kind == "pods":
-                items = {uid: read_pod(raw) for uid, raw in bench.raw_pods().items()}
+                items = {uid: _pod(raw) for uid, raw in bench.raw_pods().items()}
             elif kind == "groups":
                 items = {uid: read_group(raw_group(uid)) for uid in bench.groups}
             elif kind == QUEUES:
