@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-WORKERS ?= 3
+WORKERS ?= 4
 
 # Where the environment forbids to keep bytecode, each process compiles the product, and each worker
 # rewrites the asserts of all tests, which takes it 10 s.

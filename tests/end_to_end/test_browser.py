@@ -94,7 +94,7 @@ async def test_the_worst_comes_first_and_a_change_is_shown_without_asking(
         await page.goto(daemon.url)
         await expect(page.get_by_role("option", name="n2, out of use, RestartNPU")).to_be_visible()
         assert await names_in_map(page) == ["n2", "n1"]
-        rows = page.get_by_role("region", name="Nodes that are not well: 2").get_by_role("row")
+        rows = page.get_by_role("region", name="Nodes that are not healthy: 2").get_by_role("row")
         await expect(rows).to_have_count(3)
         began = time.monotonic()
         await store.put(report("n1", faulty(4, T0 + 1)))
@@ -235,7 +235,7 @@ async def test_a_list_is_copied_and_without_a_clipboard_selected(
             "Object.defineProperty(navigator, 'clipboard', {value: undefined})"
         )
         await page.goto(daemon.url)
-        await page.get_by_role("button", name="Copy as text: Nodes that are not well: 2").click()
+        await page.get_by_role("button", name="Copy as text: Nodes that are not healthy: 2").click()
         field = page.get_by_role("textbox", name="Text to copy; it is selected")
         text = await field.input_value()
         assert text.splitlines()[1].startswith("n2\t✕ out of use\tRestartNPU")
@@ -275,7 +275,7 @@ async def test_the_timeline_shows_what_was_published_at_a_time(
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_axe_finds_nothing(chromium: Chromium, daemon: Daemon, scheme: str) -> None:
     views = {
-        "#/fleet": "Nodes that are not well",
+        "#/fleet": "Nodes that are not healthy",
         "#/node/n2": "Not known here",
         f"#/fault/n2/Ascend910-3/{CODE}": "What to do",
         "#/jobs": "What the scheduler will do",

@@ -5,7 +5,7 @@ import { currentLanguage, el, facts, hasText, link, section, t, table } from "./
 const MAX_ROWS = 100;
 const MAX_GROUPED_BY_PREFIX = 200;
 const MAX_CODES = 4;
-const SIGNS = { lost: "⊘", out: "✕", no_new_pods: "▲", silent: "…", sub_health: "◆", blind: "?", unknown: "–", none: "•", well: "" };
+const SIGNS = { lost: "⊘", out: "✕", no_new_pods: "▲", silent: "…", sub_health: "◆", blind: "?", unknown: "–", none: "•", healthy: "" };
 const STATES = Object.keys(SIGNS);
 const WORSE = new Map(STATES.map((state, place) => [state, place]));
 const OF_WEIGHT = { 3: "out", 2: "no_new_pods", 1: "sub_health", 0: "none" };
@@ -14,14 +14,14 @@ const KINDS = ["chip", "switch", "host", "storage", "dpu"];
 /** Return the state of a node that its sign shows; `weights` are by level. */
 export function stateOf(node, weights) {
   if (node.heartbeat === "lost") return "lost";
-  const level = node.level ? OF_WEIGHT[weights.get(node.level) ?? 2] : "well";
+  const level = node.level ? OF_WEIGHT[weights.get(node.level) ?? 2] : "healthy";
   const others = [
     node.heartbeat === "silent" ? "silent" : null,
     node.blind ? "blind" : null,
     node.heartbeat === "unknown" || node.blind === null ? "unknown" : null,
     level,
   ].filter(Boolean);
-  return others.reduce((worst, state) => (WORSE.get(state) < WORSE.get(worst) ? state : worst), "well");
+  return others.reduce((worst, state) => (WORSE.get(state) < WORSE.get(worst) ? state : worst), "healthy");
 }
 
 /** Return the name of a state or a word of the daemon, as it is where the catalogue lacks it. */
@@ -279,8 +279,8 @@ export class FleetView {
 
   #showList(rows) {
     const heads = ["node", "state", "level", "chips", "codes", "blind", "heartbeat", "super_pod", "rack"].map((name) => t(`head.${name}`));
-    const unwell = rows.filter((row) => row.state !== "well");
-    const shown = unwell.slice(0, this.#shown).map(({ node, state }) => [
+    const unhealthy = rows.filter((row) => row.state !== "healthy");
+    const shown = unhealthy.slice(0, this.#shown).map(({ node, state }) => [
       el("a", { href: link(["node", node.node]) }, node.node),
       `${SIGNS[state]} ${t(`state.${state}`)}`,
       node.level ?? "",
@@ -291,13 +291,13 @@ export class FleetView {
       String(node.super_pod ?? ""),
       String(node.rack ?? ""),
     ]);
-    const title = t("list", { count: unwell.length, language: currentLanguage() });
+    const title = t("list", { count: unhealthy.length, language: currentLanguage() });
     const parts = [table(title, heads, shown, "list.empty")];
-    if (unwell.length > this.#shown) {
+    if (unhealthy.length > this.#shown) {
       parts.push(el("button", { type: "button", click: () => {
         this.#shown += MAX_ROWS;
         this.update(new Set());
-      } }, t("list.more", { count: unwell.length - this.#shown })));
+      } }, t("list.more", { count: unhealthy.length - this.#shown })));
     }
     // What a reader has the focus in is not taken away by a change elsewhere.
     if (this.list.contains(document.activeElement) && this.list.childElementCount > 0 && document.activeElement.tagName === "TEXTAREA") return;
