@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 
 from elastic.decision import REFUSED, VcjobState
@@ -22,18 +21,14 @@ STATES = (*(state.value for state in VcjobState), REFUSED)
 _REFUSALS = ("conflict", "refused", "unavailable")
 
 
-def exposition(controller: ElasticController) -> bytes:
-    """Return the metrics as text."""
-    registry = CollectorRegistry()
-    registry.register(_ElasticMetrics(controller))
-    return generate_latest(registry)
+class ElasticMetrics(Collector):
+    """The metrics of a controller."""
 
-
-class _ElasticMetrics(Collector):
     def __init__(self, controller: ElasticController) -> None:
         self._controller = controller
 
     def collect(self) -> Iterator[Metric]:
+        """Yield the metrics."""
         states = Counter(job.state for job in self._controller.jobs)
         yield gauge(
             "npu_vigil_elastic_jobs",

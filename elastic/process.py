@@ -11,7 +11,7 @@ from contract.documents.elastic_job import LEASE
 from elastic.aggregator_client import Aggregators
 from elastic.controller import ElasticController
 from elastic.job_events import JobEvents
-from elastic.metrics import exposition
+from elastic.metrics import ElasticMetrics
 from service.clock import system_clock
 from service.election.identity import Identity
 from service.election.leadership import LeaseElection
@@ -61,7 +61,7 @@ async def _run(configuration: ElasticConfiguration) -> None:
     pages = application(
         stalls.stalled,
         lambda: controller.cache.unread,
-        lambda: exposition(controller),
+        lambda encode: encode(ElasticMetrics(controller)),
         {"/api/v1/elastic": controller.status},
         lambda: controller.blocked_reasons,
     )

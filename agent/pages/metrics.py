@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from prometheus_client import generate_latest
 from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily
 from prometheus_client.registry import Collector
 
@@ -36,15 +35,21 @@ if TYPE_CHECKING:
 _BOUNDS = [*map(str, BUCKETS_SECONDS), "+Inf"]
 
 
-class _AgentMetrics(Collector):
+class AgentMetrics(Collector):
+    """The metrics of one status. ``records`` are by kind of document.
+
+    With ``cards`` also under NPU exporter's names.
+    """
+
     def __init__(
-        self, status: AgentStatus, records: Mapping[str, Publication], cards: Cards | None
+        self, status: AgentStatus, records: Mapping[str, Publication], cards: Cards | None = None
     ) -> None:
         self._status = status
         self._records = records
         self._cards = cards
 
     def collect(self) -> Iterator[Metric]:
+        """Yield the metrics."""
         status = self._status
         build = InfoMetricFamily("npu_vigil_build", "Version of NPU Vigil.")
         build.add_metric([], {"version": status.version, "node": status.node})
@@ -473,13 +478,3 @@ def _shadow(shadow: ShadowStatus) -> Iterator[Metric]:
         ["field"],
         (([field.value], count) for field, count in shadow.differences.items()),
     )
-
-
-def exposition(
-    status: AgentStatus, records: Mapping[str, Publication], cards: Cards | None = None
-) -> bytes:
-    """Return the text that Prometheus reads. ``records`` are by kind of document.
-
-    With ``cards`` also under NPU exporter's names.
-    """
-    return generate_latest(_AgentMetrics(status, records, cards))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.pages import metrics
+from agent.pages.metrics import AgentMetrics
 from agent.pages.status import fault_row, isolation_rows
 from contract.pages.agent_status import AgentStatus
 from contract.pages.changes import BlindChange, FaultChange
@@ -96,7 +96,7 @@ def application(
     application = daemon_pages.application(
         stalled=lambda: status().stalled,
         not_ready=lambda: status().not_ready,
-        exposition=lambda: metrics.exposition(status(), records, cards and cards()),
+        exposition=lambda encode: encode(AgentMetrics(status(), records, cards and cards())),
         api={"/api/v1/status": status_page},
     )
     version = status().version

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from prometheus_client import generate_latest
 from prometheus_client.registry import Collector
 
 from aggregator.api.feature_metrics import metrics_of_parts
@@ -30,16 +29,14 @@ OLDEST_HEARTBEATS = 1000
 """Most nodes with a series of their own, those silent for longest first."""
 
 
-def exposition(status: AggregatorStatus) -> bytes:
-    """Return the metrics of ``status`` as text."""
-    return generate_latest(_StatusMetrics(status))
+class AggregatorMetrics(Collector):
+    """The metrics of one status."""
 
-
-class _StatusMetrics(Collector):
     def __init__(self, status: AggregatorStatus) -> None:
         self._status = status
 
     def collect(self) -> Iterator[Metric]:
+        """Yield the metrics."""
         yield from _cluster(self._status)
         yield from _liveness(self._status)
         yield from _blind(self._status)

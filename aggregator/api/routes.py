@@ -10,8 +10,8 @@ import asyncio
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from aggregator.api import metrics
 from aggregator.api.fleet import FleetPages
+from aggregator.api.metrics import AggregatorMetrics
 from aggregator.api.operations import (
     ADVICE_JOB_PATH,
     ADVICE_OUTCOMES_PATH,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from aggregator.api.collect_status import StatusQueries
     from contract.pages.aggregator_status import HitJob, NodeStatus
+    from service.http.counts import Encode
 
 _NODE_ROWS: PageRows[NodeStatus] = PageRows(
     "nodes",
@@ -152,9 +153,9 @@ def application(queries: StatusQueries) -> web.Application:
     """Return the pages of an aggregator; what they show is read anew for each request."""
     probe = queries.readiness.health
 
-    async def exposition() -> bytes:
+    async def exposition(encode: Encode) -> bytes:
         # Of ten thousand nodes it takes long, and must not delay other tasks.
-        return await asyncio.to_thread(metrics.exposition, await queries.status())
+        return await asyncio.to_thread(encode, AggregatorMetrics(await queries.status()))
 
     application = daemon_pages.application(
         stalled=lambda: probe().stalled,

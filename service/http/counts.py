@@ -8,15 +8,20 @@ from collections import Counter
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from prometheus_client import generate_latest
+from prometheus_client.exposition import choose_encoder, generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
 from service.metric_families import counter, single_counter, single_gauge
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
+    from typing import TypeAlias
 
     from prometheus_client import Metric
+
+    Encode: TypeAlias = Callable[[Collector], bytes]
+    Render: TypeAlias = Callable[[Encode], bytes | Awaitable[bytes]]
 
 _TRACEBACK_SECONDS = 60.0
 
@@ -100,27 +105,66 @@ class Counts(Collector):
 _FRESH_SECONDS = 1.0
 
 
-class Exposition:
-    """What ``render`` makes, followed by the metrics of ``counts``."""
+class ExpositionForm(Enum):
+    """A form of metrics, by its content type."""
 
-    def __init__(self, render: Callable[[], bytes | Awaitable[bytes]], counts: Counts) -> None:
+    TEXT = "text/plain; version=0.0.4; charset=utf-8"
+    OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+    @classmethod
+    def of(cls, accept: str) -> ExpositionForm:
+        """Return the form for the header ``Accept`` of a request; the text where it is unclear."""
+        # The library answers with the version and the escaping that a client names. These are
+        # unlimited, and names of ours need no escaping, so each family has one form and one cache.
+        try:
+            _, content_type = choose_encoder(accept)
+        except (TypeError, ValueError):  # the version in the header is not a number
+            return cls.TEXT
+        is_open = content_type.startswith("application/openmetrics-text")
+        return cls.OPEN_METRICS if is_open else cls.TEXT
+
+
+class _Joined(Collector):
+    """The families of several collectors, in one text."""
+
+    def __init__(self, *collectors: Collector) -> None:
+        self._collectors = collectors
+
+    def collect(self) -> Iterator[Metric]:
+        for collector in self._collectors:
+            yield from collector.collect()
+
+
+class Exposition:
+    """What ``render`` makes, with the metrics of ``counts``.
+
+    ``render`` calls the function that it gets with the metrics of one snapshot, and returns what
+    that returned.
+    """
+
+    def __init__(self, render: Render, counts: Counts) -> None:
         self._render = render
         self._counts = counts
-        self._task: asyncio.Task[bytes] | None = None
-        self._good_until = 0.0
+        self._tasks: dict[ExpositionForm, asyncio.Task[bytes]] = {}
+        self._good_until: dict[ExpositionForm, float] = {}
 
-    async def get(self) -> bytes:
-        """Return an exposition that was rendered at most a second ago."""
-        if self._task is None or (self._task.done() and self._now() >= self._good_until):
-            self._task = asyncio.create_task(self._rendered(), name="exposition")
-        return await asyncio.shield(self._task)
+    async def get(self, form: ExpositionForm) -> bytes:
+        """Return an exposition of ``form`` that was rendered at most a second ago."""
+        task = self._tasks.get(form)
+        if task is None or (task.done() and self._now() >= self._good_until[form]):
+            self._good_until[form] = 0.0
+            task = asyncio.create_task(self._rendered(form), name="exposition")
+            self._tasks[form] = task
+        return await asyncio.shield(task)
 
-    async def _rendered(self) -> bytes:
-        self._good_until = 0.0
-        shown = self._render()
-        body = shown if isinstance(shown, bytes) else await shown
-        self._good_until = self._now() + _FRESH_SECONDS
-        return body + generate_latest(self._counts)
+    async def _rendered(self, form: ExpositionForm) -> bytes:
+        is_open = form is ExpositionForm.OPEN_METRICS
+        generate = openmetrics.generate_latest if is_open else generate_latest
+        # The counts are in the same text: OpenMetrics ends with one mark.
+        rendered = self._render(lambda collector: generate(_Joined(collector, self._counts)))
+        body = rendered if isinstance(rendered, bytes) else await rendered
+        self._good_until[form] = self._now() + _FRESH_SECONDS
+        return body
 
     @staticmethod
     def _now() -> float:

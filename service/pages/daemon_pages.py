@@ -18,7 +18,7 @@ from contract.pages.readiness import ReadinessPage
 from service.http.address import ListenAddress, is_of_this_host
 from service.http.connection import SENT_WITH_ALL, free_place
 from service.http.connections import SOCKET_LIMITS, ListenerLimits
-from service.http.counts import Counts, Exposition
+from service.http.counts import Counts, Exposition, ExpositionForm
 from service.http.server import BACKLOG, HttpServer
 
 if TYPE_CHECKING:
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 
     from aiohttp.typedefs import Handler, Middleware
 
+    from service.http.counts import Render
+
 log = logging.getLogger("service.pages")
 
 LISTEN_NAME = "listen"
 """The file in the state directory with the address where the daemon listens."""
 
-_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SHUTDOWN_SECONDS = 0.5
 _COUNTS: web.AppKey[Counts] = web.AppKey("counts", Counts)
 HOST_NAMES: web.AppKey[frozenset[str]] = web.AppKey("host names", frozenset)
@@ -42,7 +43,7 @@ HOST_NAMES: web.AppKey[frozenset[str]] = web.AppKey("host names", frozenset)
 def application(
     stalled: Callable[[], Mapping[str, float]],
     not_ready: Callable[[], Sequence[str]],
-    exposition: Callable[[], bytes | Awaitable[bytes]],
+    exposition: Render,
     api: Mapping[str, Callable[[], object]],
     warnings: Callable[[], Sequence[str]] = tuple,
 ) -> web.Application:
@@ -50,9 +51,9 @@ def application(
 
     One exposition is good for a second; the metrics of the pages themselves are added to it.
     ``/healthz`` is 503 while a task stalls and shows for how many seconds, ``/readyz`` is 503 while
-    there are reasons against it, ``/metrics`` is Prometheus' text format. ``api`` holds paths and
-    what is shown there as JSON. What takes long is awaited. ``warnings`` are shown by ``/readyz``
-    and make nothing unready.
+    there are reasons against it, ``/metrics`` is OpenMetrics for who asks for it, else Prometheus'
+    text format. ``api`` holds paths and what is shown there as JSON. What takes long is awaited.
+    ``warnings`` are shown by ``/readyz`` and make nothing unready.
     """
 
     async def health(_: web.Request) -> web.Response:
@@ -67,7 +68,8 @@ def application(
     async def metrics(request: web.Request) -> web.Response:
         # A request that waits for another one's page keeps no page from being computed.
         free_place(request)
-        return web.Response(body=await shared.get(), headers={"Content-Type": _METRICS_TYPE})
+        form = ExpositionForm.of(",".join(request.headers.getall("Accept", ())))
+        return web.Response(body=await shared.get(form), headers={"Content-Type": form.value})
 
     counts = Counts()
     shared = Exposition(exposition, counts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import http.server
 import json
 import subprocess
 import sys
@@ -16,9 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from typing_extensions import override
 
 from contract.documents.node_info import FaultDevice
 from contract.names import CLUSTER_NAMESPACE
+from service.http.counts import ExpositionForm
 from stores.address import open_store
 from stores.base import Beat
 from stores.directory.beats import DirectoryHeartbeats
@@ -188,9 +191,53 @@ def checked(what: str, *arguments: str, stdin: str = "") -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def test_a_real_prometheus_finds_every_listed_metric(troubled: Troubled, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", [ExpositionForm.OPEN_METRICS, ExpositionForm.TEXT])
+def test_a_real_prometheus_finds_every_listed_metric(
+    troubled: Troubled, tmp_path: Path, form: ExpositionForm
+) -> None:
     agent = (troubled.node.state_dir / "listen").read_text().strip()
     aggregator = troubled.aggregator.url
+    with relay(agent, form) as agent, relay(aggregator, form) as aggregator:
+        assert_scraped(agent, aggregator, tmp_path)
+
+
+@contextlib.contextmanager
+def relay(url: str, form: ExpositionForm) -> Iterator[str]:
+    """Serve the metrics of ``url``, and return the address.
+
+    Prometheus itself asks for OpenMetrics: its request is passed on as it is, or without its
+    ``Accept``.
+    """
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            accept = self.headers["Accept"] if form is ExpositionForm.OPEN_METRICS else "text/plain"
+            request = urllib.request.Request(url + self.path, headers={"Accept": accept})
+            with urllib.request.urlopen(request, timeout=patience(5)) as response:
+                body, content_type = response.read(), response.headers["Content-Type"]
+            assert content_type == form.value
+            self.send_response(200)
+            self.send_header("Content-Type", content_type)
+            self.end_headers()
+            self.wfile.write(body)
+
+        @override
+        def log_message(self, *_: object) -> None:
+            """Log nothing."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def assert_scraped(agent: str, aggregator: str, tmp_path: Path) -> None:
+    """Assert that Prometheus stores exactly the listed metrics of both addresses."""
     text = SHIPPED.read_text()
     for shipped, real in (("localhost:9820", agent), ("localhost:9821", aggregator)):
         assert text.count(shipped) == 1

@@ -5,11 +5,21 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as open_metrics_families,
+)
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
+from service.metric_families import single_gauge
 from tests.vectors import VECTORS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client import Metric
 
 RECORDED: dict[str, Any] = json.loads((VECTORS / "npu-exporter" / "a2.json").read_text())
 """Two scrapes of a real NPU exporter: what its metrics are, and values by metric and chip."""
@@ -33,6 +43,34 @@ _WORDS = {
     "card, with `name` for `model_name`": (_CARD - {"model_name"}) | {"name"},
 }
 _MADE_BY_HISTOGRAMS = ("le",)
+
+
+OPEN_METRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
+"""The header ``Accept`` of a client that prefers OpenMetrics, as Prometheus does."""
+
+
+class OneGauge(Collector):
+    """A collector with the gauge ``up``, whose value is ``value``."""
+
+    def __init__(self, value: float = 1) -> None:
+        self.value = value
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauge."""
+        yield single_gauge("up", "Whether it is up.", self.value)
+
+
+def series_of(text: str) -> set[tuple[str, ...]]:
+    """Return all series of a scrape in either form; each may occur once."""
+    is_open = text.endswith("# EOF\n")
+    parse = open_metrics_families if is_open else text_string_to_metric_families
+    samples = [sample for family in parse(text) for sample in family.samples]
+    series = {
+        (sample.name, *(f"{name}={value}" for name, value in sorted(sample.labels.items())))
+        for sample in samples
+    }
+    assert len(series) == len(samples), "a series occurs twice"
+    return series
 
 
 class Kind(NamedTuple):

@@ -19,12 +19,15 @@ from service.http.address import is_of_this_host
 from service.http.connections import ListenerLimits
 from service.pages.daemon_pages import application, serving
 from tests.parts.deadlines import patience, stand_in_waits, stays, until
+from tests.parts.exposition import OPEN_METRICS, OneGauge
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
     from aiohttp import web
+
+    from service.http.counts import Encode
 
 HELLO = b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n"
 QUICK = ListenerLimits(whole_seconds=0.3, idle_seconds=0.6, unsent_seconds=0.3)
@@ -113,7 +116,7 @@ def some_pages() -> web.Application:
         raise RuntimeError("no page")
 
     api = {"/hello": lambda: "hello", "/large": lambda: LARGE, "/broken": broken}
-    return application(dict, tuple, lambda: b"up 1\n", api)
+    return application(dict, tuple, lambda encode: encode(OneGauge()), api)
 
 
 @contextlib.asynccontextmanager
@@ -291,30 +294,35 @@ async def test_a_page_that_cannot_be_made_is_logged_once(
 
 
 @pytest.mark.slow
-async def test_an_exposition_is_rendered_once_for_all_requests_within_a_second(
-    tmp_path: Path,
-) -> None:
+async def test_each_form_is_rendered_once_for_all_requests_within_a_second(tmp_path: Path) -> None:
     rendered = 0
 
-    async def render() -> bytes:
+    async def render(encode: Encode) -> bytes:
         nonlocal rendered
         rendered += 1
+        shown = OneGauge(rendered)
         await stand_in_waits(0.05)
-        return b"rendered %d\n" % rendered
+        return encode(shown)
 
-    shown = application(dict, tuple, render, {})
-    async with serving(shown, "127.0.0.1:0", tmp_path), aiohttp.ClientSession() as session:
+    pages = application(dict, tuple, render, {})
+    async with serving(pages, "127.0.0.1:0", tmp_path), aiohttp.ClientSession() as session:
         url = (tmp_path / "listen").read_text().strip()
 
-        async def ask() -> str:
-            async with session.get(f"{url}/metrics") as answer:
-                return (await answer.text()).partition("\n")[0]
+        async def ask(accept: str) -> str:
+            async with session.get(f"{url}/metrics", headers={"Accept": accept}) as answer:
+                up = next(line for line in (await answer.text()).splitlines() if line[:3] == "up ")
+                return f"{answer.content_type} {up}"
 
-        assert set(await asyncio.gather(*(ask() for _ in range(12)))) == {"rendered 1"}
+        # A version that a client makes up is no form of its own.
+        open_forms = (OPEN_METRICS, *(OPEN_METRICS.replace("1.0.0", f"1.{n}.0") for n in range(9)))
+        asked = await asyncio.gather(*map(ask, ("", "text/plain", *open_forms) * 3))
+        renderings = {text.rpartition(" ")[2] for text in asked}
+        assert renderings == {"1.0", "2.0"}
+        assert len(set(asked)) == 2
         begun = time.monotonic()
-        while await ask() == "rendered 1":
+        while (await ask("")).rpartition(" ")[2] in renderings:
             assert time.monotonic() - begun < patience(PATIENCE_SECONDS)
-        assert rendered == 2
+        assert rendered == 3
 
 
 @pytest.fixture

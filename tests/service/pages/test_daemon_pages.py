@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 
 from service.pages.daemon_pages import application, serving
+from tests.parts.exposition import OPEN_METRICS, OneGauge, series_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def one_page() -> web.Application:
-    return application(dict, tuple, bytes, {"/hello": lambda: {"hello": [1]}})
+    return application(
+        dict, tuple, lambda encode: encode(OneGauge()), {"/hello": lambda: {"hello": [1]}}
+    )
 
 
 async def test_the_address_is_noted_and_answers(tmp_path: Path) -> None:
@@ -77,7 +80,7 @@ async def test_an_address_that_cannot_be_had_ends_nothing(
 async def test_probes_report_what_is_wrong(tmp_path: Path) -> None:
     stalled: dict[str, float] = {}
     reasons: list[str] = []
-    pages = application(lambda: stalled, lambda: reasons, lambda: b"up 1\n", {})
+    pages = application(lambda: stalled, lambda: reasons, lambda encode: encode(OneGauge()), {})
     async with serving(pages, "127.0.0.1:0", tmp_path), aiohttp.ClientSession() as session:
         url = (tmp_path / "listen").read_text().strip()
 
@@ -92,5 +95,27 @@ async def test_probes_report_what_is_wrong(tmp_path: Path) -> None:
         assert await ask("/healthz") == (503, '{"healthy":false,"stalled":{"driver":61.5}}\n')
         assert await ask("/readyz") == (503, '{"ready":false,"reasons":["no store"]}\n')
         status, metrics = await ask("/metrics")
-        assert (status, metrics.partition("\n")[0]) == (200, "up 1")
+        assert status == 200
+        assert "\nup 1.0\n" in metrics
         assert "npu_vigil_http_listening 1.0" in metrics
+
+
+async def test_open_metrics_has_the_samples_of_the_text_and_one_end(tmp_path: Path) -> None:
+    async with serving(one_page(), "127.0.0.1:0", tmp_path), aiohttp.ClientSession() as session:
+        url = (tmp_path / "listen").read_text().strip()
+
+        async def ask(accept: str) -> tuple[str, str]:
+            async with session.get(f"{url}/metrics", headers={"Accept": accept}) as response:
+                assert response.status == 200
+                return response.headers["Content-Type"], await response.text()
+
+        content_type, text = await ask("text/plain")
+        open_content_type, open_text = await ask(OPEN_METRICS)
+        for unclear in ("", "*/*", "application/openmetrics-text;version=new", "text/html"):
+            assert (await ask(unclear))[0] == content_type
+    assert content_type == "text/plain; version=0.0.4; charset=utf-8"
+    assert open_content_type == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    assert open_text.count("# EOF") == 1
+    assert open_text.endswith("\n# EOF\n")
+    assert "_created" not in open_text
+    assert series_of(open_text) == series_of(text)
