@@ -34,6 +34,8 @@ limit of its own.
 """
 _FOLLOWS_SECONDS = 5.0
 """For what follows at once what is seen already, in no order that anybody can rely on."""
+_STEP_SECONDS = 0.05
+"""Between two looks: each asks the store, which takes the API server and the test 2 ms and more."""
 WITHIN_A_SECOND = 1.3
 """What must be repaired within a second, with 0.3 s for the looks of a test and their requests."""
 
@@ -231,7 +233,7 @@ class Node:
     ) -> float:
         """Wait until ``happened``; the seconds it took."""
         begin = time.monotonic()
-        wait_until(happened, lambda: f"{what}\n{self.logged()[-4000:]}", seconds, 0.01)
+        wait_until(happened, lambda: f"{what}\n{self.logged()[-4000:]}", seconds, _STEP_SECONDS)
         return time.monotonic() - begin
 
     def healthy(self, seconds: float = _UP_SECONDS) -> float:
