@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.monitoring.files import RULES, all_rules
+from tests.alerts.files import RULES, all_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tests.monitoring.rule import Rule
+    from tests.alerts.rule import Rule
 
 _STEP_SECONDS = 15
 _AFTER_SECONDS = 1200

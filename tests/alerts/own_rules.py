@@ -7,7 +7,7 @@ One cause raises one alert. Where a cause has effects that other rules watch, th
 from __future__ import annotations
 
 from elastic.decision import VcjobState
-from tests.monitoring.rule import (
+from tests.alerts.rule import (
     AGENT,
     AGGREGATOR,
     CRITICAL,

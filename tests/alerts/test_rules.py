@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from contract.codes.reference import CodeKind, level_texts
-from tests.monitoring.cases import CASES, promtool_file, promtool_test, scenario
-from tests.monitoring.fault_rules import HARMLESS
-from tests.monitoring.files import (
+from tests.alerts.cases import CASES, promtool_file, promtool_test, scenario
+from tests.alerts.fault_rules import HARMLESS
+from tests.alerts.files import (
     PROMETHEUS_RULE,
     RULES,
     RUNBOOKS,
@@ -26,7 +26,7 @@ from tests.monitoring.files import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.monitoring.cases import Case
+    from tests.alerts.cases import Case
 
 _MAX_BYTES = 100_000
 
@@ -37,7 +37,7 @@ def test_all_files_are_made_of_the_table() -> None:
         (PROMETHEUS_RULE, prometheus_rule()),
         (RUNBOOKS, runbooks()),
     ):
-        assert file.read_text(encoding="utf-8") == made, "run python -m tests.monitoring.files"
+        assert file.read_text(encoding="utf-8") == made, "run python -m tests.alerts.files"
 
 
 def test_both_forms_have_the_same_rules_and_are_small() -> None:

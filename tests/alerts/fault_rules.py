@@ -5,7 +5,7 @@ from __future__ import annotations
 from contract.codes.chip_codes import NETWORK_FAULT_CODES
 from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
 from contract.codes.reference import CodeKind, all_codes, level_texts, text_of_level
-from tests.monitoring.rule import CRITICAL, WARNING, Rule, of_cluster, with_names
+from tests.alerts.rule import CRITICAL, WARNING, Rule, of_cluster, with_names
 
 HARMLESS = {ChipLevel.NOT_HANDLE_FAULT, SwitchLevel.NOT_HANDLE, NodeLevel.NOT_HANDLE_FAULT}
 """Levels without an effect on jobs, so without an alert."""
