@@ -1,4 +1,4 @@
-"""Twenty defects in rules, each of which the cases of ``promtool`` find; 5 to 10 s."""
+"""Twenty defects in rules, each of which the cases of ``promtool`` find, and no sound rule; 17 s."""
 
 from __future__ import annotations
 
@@ -61,8 +61,9 @@ def _rule(text: dict[str, Any], name: str) -> dict[str, Any]:
 def test_each_of_twenty_defects_is_noticed(tmp_path: Path) -> None:
     mutants = _mutants()
     assert len(mutants) == 20
-    unnoticed = []
-    for name, text in mutants:
+    sound = [(name, yaml.safe_load(rules())) for name in sorted({name for name, _ in mutants})]
+    wrong = []
+    for number, (name, text) in enumerate([*mutants, *sound]):
         group = text["groups"][0]
         # Only the rule itself and what it reads: the others would take a minute.
         group["rules"] = [r for r in group["rules"] if "record" in r or r == _rule(text, name)]
@@ -73,6 +74,7 @@ def test_each_of_twenty_defects_is_noticed(tmp_path: Path) -> None:
         command = ["promtool", "test", "rules", case_file]
         done = subprocess.run(command, text=True, capture_output=True, check=False)
         output = done.stdout + done.stderr
-        if done.returncode == 0 or "FAILED" not in output or "parse error" in output:
-            unnoticed.append((name, output))
-    assert unnoticed == []
+        noticed = done.returncode != 0 and "FAILED" in output and "parse error" not in output
+        if noticed != (number < len(mutants)):
+            wrong.append((name, output))
+    assert wrong == []
