@@ -1,4 +1,4 @@
-"""Twenty defects in rules, each of which the cases of ``promtool`` find, and no sound rule; 17 s."""
+"""Twenty defects in rules: the cases of ``promtool`` find each, and pass sound rules; 17 s."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_each_of_twenty_defects_is_noticed(tmp_path: Path) -> None:
         rule_file.write_text(json.dumps(text))
         tests = [promtool_test(case) for case in CASES if case.alert == f"NpuVigil{name}"]
         case_file.write_text(json.dumps(promtool_file(tests, str(rule_file))))
-        command = ["promtool", "test", "rules", case_file]
+        command = ["promtool", "test", "rules", str(case_file)]
         done = subprocess.run(command, text=True, capture_output=True, check=False)
         output = done.stdout + done.stderr
         noticed = done.returncode != 0 and "FAILED" in output and "parse error" not in output
