@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 # The driver is built and much has to go wrong before the first of them.
 pytestmark = pytest.mark.timeout(120)
 
-SHIPPED = Path(__file__).parents[2] / "systemd" / "prometheus.yml"
+SHIPPED = Path(__file__).parents[2] / "monitoring" / "prometheus.yml"
 CODES = (
     *("80E01801", "80C98008", "80E18402", "80CD8809", "8C204E00"),
     *("80F38008", "80F3A008", "8C1F8609", "81078603", "80E3A201"),

@@ -1,0 +1,1 @@
+"""The alert rules of ``monitoring``: their source, and tests with real programs."""
