@@ -197,6 +197,7 @@ class Agent:
             history,
             parts.stream,
             lambda: parts.fault_configuration.judged,
+            parts.fault_state.episodes,
             shown,
         )
         try:

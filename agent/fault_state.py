@@ -19,6 +19,7 @@ from agent.journal.rows import RowKind, body_of, decoded, inputs_of, state_of, t
 from agent.policy.state import (
     SETTLE_MS,
     Acknowledged,
+    ChangeKind,
     ClockSetBack,
     Configured,
     PolicyState,
@@ -26,12 +27,14 @@ from agent.policy.state import (
     times_capped,
 )
 from agent.policy.step import Input, PolicyCall, next_deadline_ms, step
+from agent.policy.transaction import level_of
+from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
 from contract.errors import ConfigurationError, JournalError
 from contract.observation import Observation
 from contract.operator_rules.fault_configuration import FaultTexts, catalogue_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import TypeAlias
 
     from agent.journal.file import RestoredJournal
@@ -105,6 +108,38 @@ def restore(
     return msgspec.structs.replace(state, machine=machine) if machine else state
 
 
+class EpisodeCounts:
+    """Count the fault episodes that began since the start of the process, by level.
+
+    A fault that is over before the next scrape has no sample of its own: it is seen here.
+    """
+
+    def __init__(self) -> None:
+        levels = (*ChipLevel, *SwitchLevel, *NodeLevel)
+        # All from the start: a rate needs the value before the first episode.
+        self.by_level: dict[str, int] = dict.fromkeys(map(str, levels), 0)
+        del self.by_level[ChipLevel.NORMAL_NPU]
+        self.last_at_ms: dict[str, int] = {}
+        """When the last episode of a level began; none for a level without an episode."""
+
+    def count_held(self, state: PolicyState) -> None:
+        """Record when the faults that hold at a start began, without counting them again."""
+        for _, subject_state in state.subjects():
+            for code, fault in subject_state.faults.items():
+                self._record(level_of(subject_state, code), fault.first_seen_ms)
+
+    def count(self, changes: Iterable[Change]) -> None:
+        """Count those of ``changes`` that began an episode."""
+        for change in changes:
+            if change.kind is ChangeKind.BEGAN and change.new_level in self.by_level:
+                self.by_level[change.new_level] += 1
+                self._record(change.new_level, change.at_ms)
+
+    def _record(self, level: str | None, at_ms: int) -> None:
+        if level in self.by_level:
+            self.last_at_ms[level] = max(at_ms, self.last_at_ms.get(level, 0))
+
+
 class FaultState:
     """Hold the state of the policy and the fault configuration by which it is judged.
 
@@ -131,6 +166,7 @@ class FaultState:
         self._timer: asyncio.TimerHandle | None = None
         self._listener: ChangeCallback | None = None
         self._log = ChangeLog()
+        self.episodes = EpisodeCounts()
 
     def listen(self, listener: ChangeCallback) -> None:
         """Call ``listener`` after each call of the policy."""
@@ -139,6 +175,7 @@ class FaultState:
     def begin(self, journal: Journal) -> None:
         """Journal from here on, beginning with a snapshot, and judge by the tables of today."""
         self._journal = journal
+        self.episodes.count_held(self.state)
         now_ms = self._wall_clock()
         settled_at_ms = now_ms + SETTLE_MS
         self.state = msgspec.structs.replace(self.state, settled_at_ms=settled_at_ms)
@@ -177,6 +214,7 @@ class FaultState:
                 event_ms = min(seen, default=now_ms)
             self._on_change(event_ms)
         self._log.log_changes(changes)
+        self.episodes.count(changes)
 
     def configure(self, texts: FaultTexts, tables: Catalogue) -> None:
         """Judge by ``tables``, which are those of ``texts``, from now on.

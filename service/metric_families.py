@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from contract.codes.reference import describe_code
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -30,6 +32,21 @@ def counter(
     for values, value in rows:
         family.add_metric(values, value)
     return family
+
+
+def fault_info(codes: Iterable[str]) -> Metric:
+    """Return the names of each of ``codes``, for a join in a rule; a series a code."""
+    rows = []
+    for code in sorted(set(codes)):
+        reference = describe_code(code)
+        names = ("", "") if reference is None else (reference.name("en"), reference.name("zh"))
+        rows.append(((code, *names), 1))
+    return gauge(
+        "npu_vigil_fault_info",
+        "Names of a code that holds now (1); empty for a code without a name.",
+        ["code", "name_en", "name_zh"],
+        rows,
+    )
 
 
 def single_gauge(name: str, about: str, value: float) -> Metric:

@@ -12,13 +12,14 @@ from agent.pages import npu_exporter
 from agent.publishing.publication import BUCKETS_SECONDS
 from collectors.registry import GAUGES
 from service.log.setup import dropped_lines
-from service.metric_families import counter, gauge, single_counter, single_gauge
+from service.metric_families import counter, fault_info, gauge, single_counter, single_gauge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from prometheus_client import Metric
 
+    from agent.fault_state import EpisodeCounts
     from agent.pages.npu_exporter import Cards
     from agent.publishing.publication import Publication
     from contract.pages.agent_status import (
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         ShadowStatus,
     )
 
+_FAULT_LABELS = ["chip", "subject", "part", "code", "level", "severity", "device_fault"]
 _BOUNDS = [*map(str, BUCKETS_SECONDS), "+Inf"]
 
 
@@ -42,10 +44,15 @@ class AgentMetrics(Collector):
     """
 
     def __init__(
-        self, status: AgentStatus, records: Mapping[str, Publication], cards: Cards | None = None
+        self,
+        status: AgentStatus,
+        records: Mapping[str, Publication],
+        episodes: EpisodeCounts,
+        cards: Cards | None = None,
     ) -> None:
         self._status = status
         self._records = records
+        self._episodes = episodes
         self._cards = cards
 
     def collect(self) -> Iterator[Metric]:
@@ -55,6 +62,7 @@ class AgentMetrics(Collector):
         build.add_metric([], {"version": status.version, "node": status.node})
         yield build
         yield from _chips(status)
+        yield from _fault_episodes(self._episodes)
         if status.usage is not None:
             devices = {chip.device for chip in status.chips}
             used = len(devices.intersection(status.usage.used))
@@ -112,9 +120,16 @@ def _chips(status: AgentStatus) -> Iterator[Metric]:
     yield gauge(
         "npu_vigil_faults",
         "A fault code that holds now on a chip, a switch port or a part of the server (1).",
-        ["chip", "subject", "part", "code", "level", "severity", "device_fault"],
+        _FAULT_LABELS,
         ((_labels(fault), 1) for fault in status.faults),
     )
+    yield gauge(
+        "npu_vigil_fault_since_timestamp_seconds",
+        "Since when the fault holds (Unix time).",
+        _FAULT_LABELS,
+        ((_labels(fault), fault.since_ms / 1000) for fault in status.faults),
+    )
+    yield fault_info(fault.code for fault in status.faults)
     yield gauge(
         "npu_vigil_upgrades",
         "A rule that raises a code of a chip to a level, also after the code is gone (1).",
@@ -163,6 +178,21 @@ def _chips(status: AgentStatus) -> Iterator[Metric]:
             "Lists of the BMC that were not given, incomplete or inconsistent.",
             status.bmc_failed_readings,
         )
+
+
+def _fault_episodes(episodes: EpisodeCounts) -> Iterator[Metric]:
+    yield counter(
+        "npu_vigil_fault_episodes",
+        "Faults that began since the start of the agent, by level.",
+        ["level"],
+        (([level], count) for level, count in episodes.by_level.items()),
+    )
+    yield gauge(
+        "npu_vigil_last_fault_episode_timestamp_seconds",
+        "When the last fault of a level began (Unix time).",
+        ["level"],
+        (([level], at_ms / 1000) for level, at_ms in sorted(episodes.last_at_ms.items())),
+    )
 
 
 def _labels(fault: HeldFaultStatus) -> list[str]:

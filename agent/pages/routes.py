@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from agent.fault_state import EpisodeCounts
     from agent.pages.history import JournalHistory
     from agent.pages.npu_exporter import Cards
     from agent.publishing.publication import Publication
@@ -74,6 +75,7 @@ def application(
     history: JournalHistory,
     stream: Stream,
     judged: Callable[[], Judged],
+    episodes: EpisodeCounts,
     cards: Callable[[], Cards] | None = None,
 ) -> web.Application:
     """Return the pages. ``status`` and ``cards`` are collected anew for each request.
@@ -96,7 +98,9 @@ def application(
     application = daemon_pages.application(
         stalled=lambda: status().stalled,
         not_ready=lambda: status().not_ready,
-        exposition=lambda encode: encode(AgentMetrics(status(), records, cards and cards())),
+        exposition=lambda encode: encode(
+            AgentMetrics(status(), records, episodes, cards and cards())
+        ),
         api={"/api/v1/status": status_page},
     )
     version = status().version

@@ -11,7 +11,7 @@ from aggregator.api.feature_metrics import metrics_of_parts
 from aggregator.merge.stale_documents import DEVICE_INFO, NODE_INFO
 from contract.pages.aggregator_status import HEARTBEATS, STATES
 from service.log.setup import dropped_lines
-from service.metric_families import counter, gauge, single_counter, single_gauge
+from service.metric_families import counter, fault_info, gauge, single_counter, single_gauge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,6 +71,7 @@ def _cluster(status: AggregatorStatus) -> Iterator[Metric]:
         ["code", "level", "severity", "device_fault", "severity_source"],
         ((labels, count) for labels, count in sorted(faults.items())),
     )
+    yield fault_info(fault.code for fault in status.faults)
     yield single_gauge(
         "npu_vigil_ready",
         "1 after everything known was published once.",

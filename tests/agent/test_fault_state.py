@@ -115,6 +115,29 @@ async def test_every_restart_continues_the_same_state(tmp_path: Path, lives: int
     assert but_for_the_start(again) == but_for_the_start(restarted(whole, "boot"))
 
 
+async def test_an_episode_that_is_over_is_counted_by_its_level(tmp_path: Path) -> None:
+    clock = Clock()
+    life = Life(tmp_path, clock)
+    assert set(life.fault_state.episodes.by_level.values()) == {0}
+    await life.take(seen(clock, Assertion.OCCUR))
+    clock.now_ms += 1000
+    await life.take(seen(clock, Assertion.RECOVER))
+    await life.take(seen(clock, Assertion.OCCUR, 4))
+    began_at_ms = clock.now_ms
+    clock.now_ms += 1000
+    await life.take(seen(clock, Assertion.OCCUR, 4))  # the same episode
+    assert list(life.fault_state.state.chips) == [3, 4]
+    assert not life.fault_state.state.chips[3].faults
+    counts = life.fault_state.episodes
+    level = life.fault_state.state.chips[4].faults["80E01801"].level
+    assert {level: count for level, count in counts.by_level.items() if count} == {level: 2}
+    assert counts.last_at_ms == {level: began_at_ms}
+    # A counter begins again, but not the time: an alert would report an old fault as a new one.
+    again = Life(tmp_path, clock).fault_state.episodes
+    assert set(again.by_level.values()) == {0}
+    assert again.last_at_ms == {level: began_at_ms}
+
+
 async def test_a_restart_remembers_alarms_but_not_that_the_bmc_answered(tmp_path: Path) -> None:
     clock, fan = Clock(), host_subject("Fan", 3)
     alarm = Observation("bmc", fan, "06000025", Assertion.PRESENT, clock())

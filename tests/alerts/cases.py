@@ -86,7 +86,6 @@ _DOCUMENT = {"store": "kubernetes", "document": "cluster-info-device"}
 _PUBLIC = {"code": "220001001", "level": "SeparateNPU"}
 _DPU = {"code": "0100", "level": "SubHealthFault"}
 _OF_STORE = {"store": "kubernetes", "document": "device-info"}
-_CERTIFICATE = "npu_vigil_certificate_expiry_timestamp_seconds"
 _ROWS = "npu_vigil_journal"
 
 CASES = [
@@ -283,13 +282,6 @@ CASES = [
         {"node": "n1"},
         "The clock of node n1 is off by 6 s",
         "-6",
-    ),
-    _agent(
-        "NpuVigilCertificateExpires",
-        _CERTIFICATE,
-        {"file": "f"},
-        "The certificate f of node n1 expires in 1d 0h 0m 0s",
-        str(3600 + 60 + 86400),
     ),
     Case(
         "NpuVigilElasticStandingStill",

@@ -367,7 +367,6 @@ def _settings() -> list[Rule]:
         "max by (node, document) (npu_vigil_fault_configuration_problems > 0\n"
         '  or ignoring (source) npu_vigil_fault_configuration_source{source="kept"})'
     )
-    expiry = "npu_vigil_certificate_expiry_timestamp_seconds"
     return [
         Rule(
             "NpuVigilFaultConfigurationRefused",
@@ -395,22 +394,6 @@ def _settings() -> list[Rule]:
             _STATUS,
             "None at once. Times of faults are wrong, and rules over time may be late.",
             "Check time synchronisation on the node; where many nodes differ, on the aggregator.",
-        ),
-        Rule(
-            "NpuVigilCertificateExpires",
-            "agent",
-            WARNING,
-            "1h",
-            single_or_many(f"min by (node, file) ({expiry}{{{AGENT}}}) - time() < 14 * 86400")
-            + f"\nor min by (instance, file) ({expiry}{{{AGGREGATOR}}}) - time() < 14 * 86400",
-            "{{ if $labels.file }}The certificate {{ $labels.file }} of "
-            "{{ with $labels.node }}node {{ . }}{{ else }}the aggregator{{ end }} expires in "
-            "{{ humanizeDuration $value }}{{ else }}{{ $value }} nodes have a certificate that "
-            "expires in 14 days{{ end }}",
-            "A certificate that a daemon uses ends within 14 days, or has ended.",
-            _STATUS,
-            "None until it ends. Then the daemon and its store or clients cannot connect.",
-            "Renew the certificate, and restart the daemon unless it reads new files by itself.",
         ),
     ]
 

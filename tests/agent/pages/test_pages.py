@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from agent.fault_state import EpisodeCounts
 from agent.pages import status
 from agent.pages.history import JournalHistory
 from agent.pages.routes import application
@@ -145,6 +146,7 @@ class Pages:
             JournalHistory(Path("/nowhere"), "node-1"),
             Stream("run"),
             lambda: judge_texts({}, {}, InForce()),
+            EpisodeCounts(),
         )
 
 
@@ -181,6 +183,11 @@ async def test_metrics_are_what_prometheus_reads(tmp_path: Path) -> None:
         "device_fault": "true",
     }
     assert samples["npu_vigil_faults", *sorted(fault.items())] == 1
+    since = samples["npu_vigil_fault_since_timestamp_seconds", *sorted(fault.items())]
+    assert since == pytest.approx(NOW_MS / 1000, abs=3600)
+    names = {name: labels for name, *labels in samples if name == "npu_vigil_fault_info"}
+    assert ("name_zh", "HBM用户内存空间内存颗粒访问多bit ECC错误") in names["npu_vigil_fault_info"]
+    assert samples["npu_vigil_fault_episodes_total", ("level", "RestartBusiness")] == 0
     blind = {"source": "chip-faults", "chip": "4"}
     assert samples["npu_vigil_blind", *sorted(blind.items())] == 1
     assert samples["npu_vigil_blind", ("chip", ""), ("source", "bmc")] == 1

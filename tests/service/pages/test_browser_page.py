@@ -50,7 +50,7 @@ class Site:
 
 @contextlib.asynccontextmanager
 async def served(state_dir: Path) -> AsyncIterator[Site]:
-    pages = application(dict, tuple, lambda: b"up 1\n", {"/api/v1/x": lambda: "x"})
+    pages = application(dict, tuple, lambda _: b"up 1\n", {"/api/v1/x": lambda: "x"})
     page = BrowserPage("aggregator", '1"<2', "run")
     serve(pages, "Test", "1", (), page)
     async with (
