@@ -105,14 +105,14 @@ class Counts(Collector):
 _FRESH_SECONDS = 1.0
 
 
-class ExpositionForm(Enum):
+class ExpositionFormat(Enum):
     """A form of metrics, by its content type."""
 
     TEXT = "text/plain; version=0.0.4; charset=utf-8"
     OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
     @classmethod
-    def of(cls, accept: str) -> ExpositionForm:
+    def of(cls, accept: str) -> ExpositionFormat:
         """Return the form for the header ``Accept`` of a request; the text where it is unclear."""
         # The library answers with the version and the escaping that a client names. These are
         # unlimited, and names of ours need no escaping, so each family has one form and one cache.
@@ -145,10 +145,10 @@ class Exposition:
     def __init__(self, render: Render, counts: Counts) -> None:
         self._render = render
         self._counts = counts
-        self._tasks: dict[ExpositionForm, asyncio.Task[bytes]] = {}
-        self._good_until: dict[ExpositionForm, float] = {}
+        self._tasks: dict[ExpositionFormat, asyncio.Task[bytes]] = {}
+        self._good_until: dict[ExpositionFormat, float] = {}
 
-    async def get(self, form: ExpositionForm) -> bytes:
+    async def get(self, form: ExpositionFormat) -> bytes:
         """Return an exposition of ``form`` that was rendered at most a second ago."""
         task = self._tasks.get(form)
         if task is None or (task.done() and self._now() >= self._good_until[form]):
@@ -157,8 +157,8 @@ class Exposition:
             self._tasks[form] = task
         return await asyncio.shield(task)
 
-    async def _rendered(self, form: ExpositionForm) -> bytes:
-        is_open = form is ExpositionForm.OPEN_METRICS
+    async def _rendered(self, form: ExpositionFormat) -> bytes:
+        is_open = form is ExpositionFormat.OPEN_METRICS
         generate = openmetrics.generate_latest if is_open else generate_latest
         # The counts are in the same text: OpenMetrics ends with one mark.
         rendered = self._render(lambda collector: generate(_Joined(collector, self._counts)))

@@ -18,7 +18,7 @@ from contract.pages.readiness import ReadinessPage
 from service.http.address import ListenAddress, is_of_this_host
 from service.http.connection import SENT_WITH_ALL, free_place
 from service.http.connections import SOCKET_LIMITS, ListenerLimits
-from service.http.counts import Counts, Exposition, ExpositionForm
+from service.http.counts import Counts, Exposition, ExpositionFormat
 from service.http.server import BACKLOG, HttpServer
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def application(
     async def metrics(request: web.Request) -> web.Response:
         # A request that waits for another one's page keeps no page from being computed.
         free_place(request)
-        form = ExpositionForm.of(",".join(request.headers.getall("Accept", ())))
+        form = ExpositionFormat.of(",".join(request.headers.getall("Accept", ())))
         return web.Response(body=await shared.get(form), headers={"Content-Type": form.value})
 
     counts = Counts()

@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from contract.documents.node_info import FaultDevice
 from contract.names import CLUSTER_NAMESPACE
-from service.http.counts import ExpositionForm
+from service.http.counts import ExpositionFormat
 from stores.address import open_store
 from stores.base import Beat
 from stores.directory.beats import DirectoryHeartbeats
@@ -191,9 +191,9 @@ def checked(what: str, *arguments: str, stdin: str = "") -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-@pytest.mark.parametrize("form", [ExpositionForm.OPEN_METRICS, ExpositionForm.TEXT])
+@pytest.mark.parametrize("form", [ExpositionFormat.OPEN_METRICS, ExpositionFormat.TEXT])
 def test_a_real_prometheus_finds_every_listed_metric(
-    troubled: Troubled, tmp_path: Path, form: ExpositionForm
+    troubled: Troubled, tmp_path: Path, form: ExpositionFormat
 ) -> None:
     agent = (troubled.node.state_dir / "listen").read_text().strip()
     aggregator = troubled.aggregator.url
@@ -202,7 +202,7 @@ def test_a_real_prometheus_finds_every_listed_metric(
 
 
 @contextlib.contextmanager
-def relay(url: str, form: ExpositionForm) -> Iterator[str]:
+def relay(url: str, form: ExpositionFormat) -> Iterator[str]:
     """Serve the metrics of ``url``, and return the address.
 
     Prometheus itself asks for OpenMetrics: its request is passed on as it is, or without its
@@ -211,7 +211,9 @@ def relay(url: str, form: ExpositionForm) -> Iterator[str]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            accept = self.headers["Accept"] if form is ExpositionForm.OPEN_METRICS else "text/plain"
+            accept = (
+                self.headers["Accept"] if form is ExpositionFormat.OPEN_METRICS else "text/plain"
+            )
             request = urllib.request.Request(url + self.path, headers={"Accept": accept})
             with urllib.request.urlopen(request, timeout=patience(5)) as response:
                 body, content_type = response.read(), response.headers["Content-Type"]
