@@ -38,7 +38,7 @@ class ChangeLog:
         """Log these."""
         for change in changes:
             lines = self._warnings if _is_warning(change) else self._others
-            lines.add((_text(change),))
+            lines.add((_text(change),), _fields(change))
 
     def begin(self, state: PolicyState) -> None:
         """Log the faults that hold when the process starts."""
@@ -61,6 +61,14 @@ def _is_warning(change: Change) -> bool:
     if change.kind in _TAKES_NOTHING:
         return False
     return takes_out(change.new_level, is_network=is_network(change.code))
+
+
+def _fields(change: Change) -> dict[str, object]:
+    """Return the fields of a line about ``change`` (``service.log.setup.FAULT_FIELDS``)."""
+    level = change.new_level or change.old_level
+    chip = change.subject.id if change.subject.kind == "chip" else None
+    fields = {"chip": chip, "code": change.code, "fault_level": level}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _text(change: Change) -> str:

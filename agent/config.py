@@ -14,6 +14,7 @@ from collectors.registry import COLLECTORS
 from contract.names import node_name_problem
 from contract.settings import HostName, ListenAddress, Section, StoreAddress
 from service.configuration import load, load_daemon
+from service.log.setup import LogFormat
 from stores.directory.settings import Directory
 from stores.mqtt.settings import Mqtt
 
@@ -112,6 +113,7 @@ class AgentConfiguration(_CollectorSections):
     state_dir: Path = Path("/var/lib/npu-vigil")
     fault_config_dir: Path | None = None
     listen: ListenAddress | None = None
+    log_format: LogFormat = LogFormat.TEXT
     documents: Annotated[tuple[DocumentKind, ...], Field(min_length=1)] = (
         "device-info",
         "node-info",

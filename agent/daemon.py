@@ -83,7 +83,7 @@ def run(configuration: AgentConfiguration) -> int:
 
     Raises ``ConfigurationError`` or ``DriverError`` when it cannot start.
     """
-    set_up_logging()
+    set_up_logging(configuration.log_format, configuration.node_name)
     raise_soft_limit()
     with claimed(configuration.state_dir):
         leaving = ExitDeadline()

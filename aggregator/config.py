@@ -11,6 +11,7 @@ from aggregator.accepted_namespaces import ALL
 from contract.documents.public_fault import LAST_DEVICE
 from contract.settings import HostName, ListenAddress, Section, StoreAddress
 from service.configuration import load, load_daemon
+from service.log.setup import LogFormat
 from stores.directory.settings import Directory
 from stores.document_names import is_namespace
 from stores.mqtt.settings import Mqtt
@@ -151,6 +152,7 @@ class AggregatorConfiguration(Section):
     directory: Directory = Directory()
     state_dir: Path = Path("/var/lib/npu-vigil-aggregator")
     listen: ListenAddress | None = None
+    log_format: LogFormat = LogFormat.TEXT
     grpc: GrpcSection = GrpcSection()
     touch_period_seconds: float = Field(default=45.0, gt=0, le=55)
     """Below the 60 s after which a reader takes a silent document for a broken watch."""

@@ -36,7 +36,7 @@ _CLOSE_SECONDS = 2.0
 
 def run(configuration: AggregatorConfiguration, plugins: Iterable[Plugin] = ()) -> None:
     """Run the daemon until SIGTERM or SIGINT. Raises ``VigilError``."""
-    set_up_logging()
+    set_up_logging(configuration.log_format)
     raise_soft_limit()
     try:
         asyncio.run(_run(configuration, plugins))

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 
 from contract.settings import ListenAddress, Section
 from service.configuration import load_daemon
+from service.log.setup import LogFormat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +36,7 @@ class ElasticConfiguration(Section):
     )
     state_dir: Path = Path("/var/lib/npu-vigil-elastic")
     listen: ListenAddress | None = None
+    log_format: LogFormat = LogFormat.TEXT
     lease_seconds: int = Field(default=10, ge=2, le=300)
 
 

@@ -32,7 +32,7 @@ _CLOSE_SECONDS = 2.0
 
 def run(configuration: ElasticConfiguration) -> None:
     """Run the daemon until SIGTERM or SIGINT. Raises ``VigilError``."""
-    set_up_logging()
+    set_up_logging(configuration.log_format)
     try:
         asyncio.run(_run(configuration))
     finally:

@@ -16,6 +16,7 @@ def agent(
     state_dir: options.StateDir = None,
     fault_config_dir: options.FaultConfigDir = None,
     listen: options.Listen = None,
+    log_format: options.LogFormatOption = None,
     documents: options.Documents = None,
     shadow: options.Shadow = None,
     heartbeat_interval_seconds: options.HeartbeatIntervalSeconds = None,
@@ -23,7 +24,7 @@ def agent(
     config: options.Config = None,
 ) -> None:
     """Watch the NPUs of this node and publish what is wrong with them."""
-    given = options.agent_settings(locals())
+    given = {**options.agent_settings(locals()), "log_format": log_format}
     import os
 
     from vigil.daemon_process import daemon_process

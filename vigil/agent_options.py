@@ -71,6 +71,14 @@ HeartbeatGeneration = Annotated[
         help="Readers of old releases: lease (none), annotation, cm-v5 or cm-v6rc.",
     ),
 ]
+LogFormatOption = Annotated[
+    str | None,
+    typer.Option(
+        "--log-format",
+        metavar="FORMAT",
+        help="Form of the log: text (default) or json, an object on each line.",
+    ),
+]
 Config = Annotated[
     Path | None,
     typer.Option(

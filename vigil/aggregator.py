@@ -31,6 +31,7 @@ def aggregator(
         ),
     ] = None,
     listen: options.Listen = None,
+    log_format: options.LogFormatOption = None,
     grpc_listen: Annotated[
         str | None,
         typer.Option(
@@ -63,6 +64,7 @@ def aggregator(
         "kubeconfig": kubeconfig,
         "state_dir": state_dir,
         "listen": listen,
+        "log_format": log_format,
         "grpc.listen": grpc_listen,
         "grpc.plaintext": grpc_plaintext,
         "touch_period_seconds": touch_period_seconds,

@@ -14,7 +14,7 @@ from service.log.shortened import shortened
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 PERIOD_SECONDS = 60.0
 NAMED = 8
@@ -37,9 +37,15 @@ class PacedLines:
         self._count = 0
         self._first: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._fields: Mapping[str, object] | None = None
 
-    def add(self, texts: Sequence[str]) -> None:
-        """Log these, together in one line, or let them wait for the next one."""
+    def add(self, texts: Sequence[str], fields: Mapping[str, object] | None = None) -> None:
+        """Log these, together in one line, or let them wait for the next one.
+
+        ``fields`` are attributes of the record of a line that has one text only.
+        """
+        if texts:
+            self._fields = fields
         self._count += len(texts)
         self._first += texts[: NAMED - len(self._first)]
         if self._count and self._timer is None:
@@ -57,7 +63,7 @@ class PacedLines:
         if not self._count:
             return
         if self._count == 1:
-            self._log.log(self._level, self._one, self._first[0])
+            self._log.log(self._level, self._one, self._first[0], extra=self._fields)
         else:
             self._log.log(self._level, self._many, self._count, self._texts())
         self._count = 0

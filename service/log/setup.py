@@ -5,14 +5,18 @@ should get are ``?``, as in the output of the verbs.
 
 In the journal of systemd each line has its priority in front (``sd-daemon(3)``) and no time, which
 the journal has itself; a message of several lines stays one that can be read. Elsewhere a message
-is one line with time and level. Logging does not wait for the reader (``LogWriter``).
+is one line with time and level. In the format ``json`` each message is an object on one line, also
+in the journal. Logging does not wait for the reader (``LogWriter``).
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
+from datetime import UTC, datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from contract.errors import printable
@@ -33,6 +37,17 @@ _PRIORITIES = {
 }
 
 
+class LogFormat(StrEnum):
+    """The form of the log: lines for people, or JSON for programs."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+FAULT_FIELDS = ("chip", "code", "fault_level")
+"""Attributes of a record about one fault, given as ``extra``: the format ``json`` shows them."""
+
+
 class _OneLine(logging.Formatter):
     converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
@@ -45,6 +60,29 @@ class _OneLine(logging.Formatter):
 class _ForJournal(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return _prefixed(super().format(record), _PRIORITIES.get(record.levelno, _ERROR))
+
+
+class _Json(logging.Formatter):
+    def __init__(self, node: str) -> None:
+        super().__init__()
+        self._node = node
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC)
+        line: dict[str, object] = {
+            "time": f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z",
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            "node": self._node,
+        }
+        for name in FAULT_FIELDS:
+            if (value := getattr(record, name, None)) is not None:
+                line[name] = value
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        # Escaped: no byte that a text holds can end the line or change a terminal.
+        return json.dumps(line)
 
 
 def _prefixed(text: str, priority: int) -> str:
@@ -70,11 +108,14 @@ def last_words(text: str) -> str:
     return _prefixed(text, _ERROR) if is_journal(STANDARD_ERROR, os.environ) else text
 
 
-def set_up_logging() -> None:
-    """Send everything from INFO on to standard error."""
-    handler = _Handler()
-    handler.setFormatter(_formatter())
-    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+def set_up_logging(log_format: LogFormat = LogFormat.TEXT, node: str = "") -> None:
+    """Send everything from INFO on to standard error.
+
+    ``node`` is the name of this node in the format ``json``; by default that of the host.
+    """
+    is_json = log_format is LogFormat.JSON
+    _handler.setFormatter(_Json(node or os.uname().nodename) if is_json else _text_formatter())
+    logging.basicConfig(level=logging.INFO, handlers=[_handler], force=True)
     # One line per request has nothing that the metrics do not have.
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
 
@@ -106,7 +147,7 @@ class _Handler(logging.Handler):
             _writer.put(f"{text}\n".encode(errors="backslashreplace"))
 
 
-def _formatter() -> logging.Formatter:
+def _text_formatter() -> logging.Formatter:
     if is_journal(STANDARD_ERROR, os.environ):
         return _ForJournal("%(name)s: %(message)s")
     return _OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -118,8 +159,10 @@ def _notice(lines: int) -> bytes:
     lost = (plural(lines, "line"),)
     # Made by hand: through the logger it would wait behind the lines that it is about.
     record = logging.LogRecord("service.log", logging.WARNING, "", 0, text, lost, None)
-    return f"{_formatter().format(record)}\n".encode()
+    return f"{_handler.format(record)}\n".encode()
 
 
+_handler = _Handler()
+_handler.setFormatter(_text_formatter())
 _writer = LogWriter(STANDARD_ERROR, _notice)
 """A process has one standard error."""

@@ -10,6 +10,7 @@ import pytest
 
 from contract.codes.levels import NodeLevel, SwitchLevel, takes_out
 from contract.observation import Assertion, Observation, SourceAnswered, chip_subject, host_subject
+from service.log.setup import FAULT_FIELDS
 from tests.agent.test_fault_state import Clock, Life, seen
 from tests.parts.log_lines import lines_of
 
@@ -44,6 +45,12 @@ async def test_a_chip_that_is_taken_out_is_a_warning(
     assert "-> RestartBusiness" in begin[1]
     assert end[0] == "INFO"
     assert end[1].startswith("chip 3 80E01801 ")
+    for record in log.records:  # what the format json shows beside the text
+        assert [getattr(record, name) for name in FAULT_FIELDS] == [
+            3,
+            "80E01801",
+            "RestartBusiness",
+        ]
 
 
 async def test_change_that_takes_no_chip_out_is_no_warning(

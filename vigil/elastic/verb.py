@@ -49,6 +49,7 @@ def elastic(
         typer.Option(metavar="DIR", help="Its name; default /var/lib/npu-vigil-elastic."),
     ] = None,
     listen: options.Listen = None,
+    log_format: options.LogFormatOption = None,
     config: options.Config = None,
 ) -> None:
     """Run the daemon, unless a command follows."""
@@ -66,6 +67,7 @@ def elastic(
         "kubeconfig": kubeconfig,
         "state_dir": state_dir,
         "listen": listen,
+        "log_format": log_format,
     }
     with daemon_process():
         from elastic.config import load_elastic

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,6 +82,38 @@ def test_elsewhere_each_message_is_one_line_with_its_time() -> None:
     assert len(lines) == 3
     assert all(STAMPED.match(line) for line in lines)
     assert "Traceback" in lines[2]
+
+
+JSON_PROGRAM = r"""
+import logging
+from service.log.setup import LogFormat, set_up_logging
+set_up_logging(LogFormat.JSON, "node-1")
+log = logging.getLogger("agent.faults")
+log.warning('a\x1b[31m\udcff "b"\nc %s', "\u4e2d", extra={"chip": 3, "code": "80E01801"})
+try:
+    raise ValueError("why")
+except ValueError:
+    log.exception("ends")
+"""
+
+
+@pytest.mark.daemon
+@pytest.mark.parametrize("names_it", [False, True], ids=["terminal", "journal"])
+def test_json_is_one_object_a_line_whatever_the_text_holds(names_it: bool) -> None:
+    lines = written("pipe", names_it=names_it, program=("-c", JSON_PROGRAM))
+    first, second = map(json.loads, lines)
+    assert datetime.fromisoformat(first.pop("time")).tzinfo is not None
+    assert first == {
+        "level": "WARNING",
+        "logger": "agent.faults",
+        "message": 'a\x1b[31m\udcff "b"\nc \u4e2d',
+        "node": "node-1",
+        "chip": 3,
+        "code": "80E01801",
+    }
+    assert "ValueError: why" in second["exception"]
+    assert "chip" not in second
+    assert "\x1b" not in "".join(lines)
 
 
 @pytest.mark.daemon
