@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import urllib.parse
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +114,7 @@ class Cluster:
             return {"result": [], "alerts": []}
 
     def _count(self, query: str) -> int:
-        return len(self._ask(f"/api/v1/query?query={urllib.request.quote(query)}")["result"])
+        return len(self._ask(f"/api/v1/query?query={urllib.parse.quote(query)}")["result"])
 
     def alerts(self, *states: str) -> dict[str, dict[str, Any]]:
         """Return the alerts in one of ``states``, by name."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import sqlite3
 from contextlib import closing
@@ -22,10 +23,15 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def _signals_end_the_tests_again() -> Iterator[None]:
-    """Restore the signal handlers, because a daemon keeps its own until its process ends."""
+def _process_is_as_before() -> Iterator[None]:
+    """Restore signal handlers and logging: a daemon keeps its own until its process ends.
+
+    With the log of a daemon, later tests of this process saw messages below ``WARNING``.
+    """
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    handlers, level = list(logging.root.handlers), logging.root.level
     yield
+    logging.basicConfig(level=level, handlers=handlers, force=True)
     for number, handler in before.items():
         signal.signal(number, handler)
 
