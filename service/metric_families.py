@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from contract.codes.reference import describe_code
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -37,7 +35,11 @@ def counter(
 def fault_info(codes: Iterable[str]) -> Metric:
     """Return the names of each of ``codes``, for a join in a rule; a series a code."""
     rows = []
-    for code in sorted(set(codes)):
+    held = sorted(set(codes))
+    if held:
+        # The tables of names are large: an agent without a fault never loads them.
+        from contract.codes.reference import describe_code
+    for code in held:
         reference = describe_code(code)
         names = ("", "") if reference is None else (reference.name("en"), reference.name("zh"))
         rows.append(((code, *names), 1))
