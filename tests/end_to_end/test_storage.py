@@ -137,7 +137,11 @@ def test_faults_go_through_the_store(node: Node, clients: Clients) -> None:
         "description": "",
     }
     assert shown(node) == {("storage DPC", PROCESS, "SubHealthFault")}
-    (sample,) = (line for line in node.ask("/metrics")[1].splitlines() if PROCESS in line)
+    (sample,) = (
+        line
+        for line in node.ask("/metrics")[1].splitlines()
+        if PROCESS in line and line.startswith("npu_vigil_faults{")
+    )
     assert 'part="DPC"' in sample
     assert node.node_info() is None
     clients.write_status(process=-1, link=-1)
