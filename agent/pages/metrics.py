@@ -302,16 +302,16 @@ def _publications(status: AgentStatus, records: Mapping[str, Publication]) -> It
         ["document"],
         ((kind, publication.foreign_writes) for _, publication, kind in shown),
     )
-    stages = HistogramMetricFamily(
+    durations = HistogramMetricFamily(
         "npu_vigil_publication_seconds",
-        "Time from an event to the acknowledgement of its document, by stage.",
-        labels=["document", "stage"],
+        "Time from an event to the acknowledgement of its document.",
+        labels=["document"],
     )
     for record, _, kind in shown:
-        for stage, histogram in record.stages.items():
-            buckets = list(zip(_BOUNDS, accumulate(histogram.counts), strict=True))
-            stages.add_metric([*kind, stage.value], buckets, histogram.sum_seconds)
-    yield stages
+        histogram = record.durations
+        buckets = list(zip(_BOUNDS, accumulate(histogram.counts), strict=True))
+        durations.add_metric(kind, buckets, histogram.sum_seconds)
+    yield durations
 
 
 def _age_seconds(since_ms: int | None, now_ms: int) -> float:

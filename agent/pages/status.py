@@ -231,7 +231,7 @@ def publication_status(
         acknowledged_at_ms=record.acknowledged_at_ms,
         acknowledged_stamp=record.acknowledged_stamp,
         acknowledged_revision=record.acknowledged_revision,
-        waiting_since_ms=None if record.waiting is None else record.waiting.event_ms,
+        waiting_since_ms=record.waiting_since_ms,
         trouble=record.trouble,
         trouble_since_ms=record.trouble_since_ms,
         conflict_since_ms=record.conflict_since_ms,

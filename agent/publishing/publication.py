@@ -4,24 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from enum import StrEnum
 from typing import TYPE_CHECKING
-
-import msgspec
 
 if TYPE_CHECKING:
     from service.owned_documents.foreign_writes import ForeignWrites
 
-BUCKETS_SECONDS = (0.005, 0.01, 0.02, 0.03, 0.06, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
-
-
-class Stage(StrEnum):
-    """The stages of the time between an event and its acknowledgement."""
-
-    EVENT_TO_WAKE = "event_to_wake"
-    WAKE_TO_WRITE = "wake_to_write"
-    WRITE = "write"
-    TOTAL = "total"
+BUCKETS_SECONDS = (0.03, 0.1, 0.5, 1.0, 5.0, 60.0)
 
 
 class Histogram:
@@ -37,20 +25,14 @@ class Histogram:
         self.sum_seconds += seconds
 
 
-class Lag(msgspec.Struct):
-    """One change on its way out. Times are epoch milliseconds."""
-
-    event_ms: int
-    wake_ms: int
-
-
 class Publication:
     """The record of one document's publishing; written by the publisher, read by metrics."""
 
     def __init__(self, foreign: ForeignWrites) -> None:
         self.writes: Counter[tuple[str, str]] = Counter()
         """Attempts by reason (first, change, repair, refresh) and result."""
-        self.stages = {stage: Histogram() for stage in Stage}
+        self.durations = Histogram()
+        """From a change to its acknowledgement."""
         self.foreign = foreign
         """The changes of the document by other programs."""
         self.acknowledged_at_ms: int | None = None
@@ -61,8 +43,8 @@ class Publication:
         self.conflict_since_ms: int | None = None
         self.watch_trouble: str | None = None
         self.watch_trouble_since_ms: int | None = None
-        self.waiting: Lag | None = None
-        """The oldest change that is not acknowledged."""
+        self.waiting_since_ms: int | None = None
+        """When the oldest change was seen that is not acknowledged (epoch milliseconds)."""
 
     def begin_watch_trouble(self, reason: str, now_ms: int) -> None:
         """Record that the watch of the document fails since ``now_ms`` or earlier."""
@@ -74,14 +56,10 @@ class Publication:
         """Record that the watch shows the document again."""
         self.watch_trouble = self.watch_trouble_since_ms = None
 
-    def record_event(self, event_ms: int, now_ms: int) -> None:
-        """Record that a change seen at ``event_ms`` waits to be published."""
-        self.requeue(Lag(event_ms, now_ms))
-
-    def requeue(self, lag: Lag) -> None:
-        """Record that the write that carried ``lag`` failed."""
-        if self.waiting is None or lag.event_ms < self.waiting.event_ms:
-            self.waiting = lag
+    def record_event(self, event_ms: int) -> None:
+        """Record that a change seen at ``event_ms`` waits to be published, or waits again."""
+        if self.waiting_since_ms is None or event_ms < self.waiting_since_ms:
+            self.waiting_since_ms = event_ms
 
     def record_agreement(self, now_ms: int, stamp: int | None, revision: int) -> None:
         """Record that the store has the desired document; ``stamp`` is ``None`` for no document."""
@@ -89,16 +67,8 @@ class Publication:
         self.acknowledged_stamp = stamp
         self.acknowledged_revision = revision
 
-    def record_write(self, reason: str, lag: Lag | None, begun_ms: int, now_ms: int) -> None:
-        """Record that the write begun at ``begun_ms``, which carried the change ``lag``, was
-        acknowledged.
-        """
+    def record_write(self, reason: str, event_ms: int | None, now_ms: int) -> None:
+        """Record that a write was acknowledged, which carried the change seen at ``event_ms``."""
         self.writes[reason, "acknowledged"] += 1
-        self.stages[Stage.WRITE].observe(max(0, now_ms - begun_ms) / 1000)
-        if lag is not None:
-            for stage, begin, end in (
-                (Stage.EVENT_TO_WAKE, lag.event_ms, lag.wake_ms),
-                (Stage.WAKE_TO_WRITE, lag.wake_ms, begun_ms),
-                (Stage.TOTAL, lag.event_ms, now_ms),
-            ):
-                self.stages[stage].observe(max(0, end - begin) / 1000)
+        if event_ms is not None:
+            self.durations.observe(max(0, now_ms - event_ms) / 1000)

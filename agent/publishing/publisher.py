@@ -26,7 +26,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from agent.publishing.publication import Lag, Publication
+from agent.publishing.publication import Publication
 from agent.publishing.update_times import Stamps
 from contract.errors import DocumentError, StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
@@ -152,8 +152,8 @@ class _Write:
     revision: int
     stamp: int
     reason: str
-    begun_ms: int
-    lag: Lag | None
+    event_ms: int | None
+    """When the oldest change was seen that it carries."""
     remains: Document | None = None
 
 
@@ -215,7 +215,7 @@ class DocumentPublisher:
     @property
     def is_settled(self) -> bool:
         """Whether no change waits to be published or is on its way."""
-        return self.record.waiting is None and self._in_flight is None
+        return self.record.waiting_since_ms is None and self._in_flight is None
 
     @property
     def number(self) -> int | None:
@@ -234,7 +234,7 @@ class DocumentPublisher:
 
     def wake(self, event_ms: int) -> None:
         """Compare again, because of an event seen at ``event_ms`` (epoch milliseconds)."""
-        self.record.record_event(event_ms, self._wall_clock())
+        self.record.record_event(event_ms)
         self._woken.set()
 
     def record_store_failure(self, error: StoreError) -> None:
@@ -269,7 +269,7 @@ class DocumentPublisher:
         desired = self._published.desired()
         if desired is None:
             # The event is not for this document, or it must wait for an answer.
-            self.record.waiting = None
+            self.record.waiting_since_ms = None
             self._works_again()
             if self._foreign.is_conflict:
                 self._foreign.forget("it is not ours to write")
@@ -278,7 +278,7 @@ class DocumentPublisher:
         reason, due_seconds = self._next_write(desired)
         if due_seconds > 0:
             if reason == "refresh":
-                self.record.waiting = None
+                self.record.waiting_since_ms = None
                 self._works_again()
                 self._published.on_shown()
             watch_seconds = self._seconds_for_watch()
@@ -298,9 +298,9 @@ class DocumentPublisher:
         desired = committed
         document = None if desired.stamped is None else desired.stamped(stamp)
         remains = None if desired.remains is None else desired.remains(stamp)
-        lag = self.record.waiting
+        event_ms = self.record.waiting_since_ms
         return await self._write(
-            _Write(document, desired.content, desired.revision, stamp, reason, now_ms, lag, remains)
+            _Write(document, desired.content, desired.revision, stamp, reason, event_ms, remains)
         )
 
     def _is_edited(self, shown: Document) -> bool:
@@ -376,7 +376,7 @@ class DocumentPublisher:
 
     async def _write(self, write: _Write) -> _Pause | None:
         if write.document is None and self._document.stored is None:
-            self.record.waiting = None
+            self.record.waiting_since_ms = None
             self._works_again()
             self._agree(write)
             return None
@@ -392,7 +392,7 @@ class DocumentPublisher:
             newest = self._published.desired() if write.reason == "refresh" else None
             return newest is not None and newest.content != write.content
 
-        self.record.waiting = None
+        self.record.waiting_since_ms = None
         self._in_flight = write
         self._foreign.record_write(now_seconds())
         try:
@@ -406,8 +406,8 @@ class DocumentPublisher:
         except StoreError as error:
             self._unanswered.append(write)
             self._must_read = True
-            if write.lag is not None:
-                self.record.requeue(write.lag)
+            if write.event_ms is not None:
+                self.record.record_event(write.event_ms)
             if isinstance(error, StoreConflict):
                 self.record.writes[write.reason, "conflict"] += 1
                 return None
@@ -518,7 +518,7 @@ class DocumentPublisher:
         self._unanswered.clear()
         self._awaits_watch = version != self._watched_version
         self._works_again()
-        self.record.record_write(write.reason, write.lag, write.begun_ms, self._wall_clock())
+        self.record.record_write(write.reason, write.event_ms, self._wall_clock())
         self._agree(write)
 
     def _observe_same(self, watched: Document | None, written: Document | None) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.registry import Collector
 
 from aggregator.api.feature_metrics import metrics_of_parts
+from aggregator.liveness.clock_skew import WARNING_MS
 from aggregator.merge.stale_documents import DEVICE_INFO, NODE_INFO
 from contract.pages.aggregator_status import HEARTBEATS, STATES
 from service.log.setup import dropped_lines
@@ -25,7 +26,7 @@ BLIND_STATES = ("blind", "none", "unknown")
 MAX_BLIND = 2000
 """Most blind sources with series of their own; all are counted."""
 
-OLDEST_HEARTBEATS = 1000
+OLDEST_HEARTBEATS = 20
 """Most nodes with a series of their own, those silent for longest first."""
 
 
@@ -117,12 +118,14 @@ def _liveness(status: AggregatorStatus) -> Iterator[Metric]:
     )
     yield gauge(
         "npu_vigil_node_clock_skew_seconds",
-        "By how much a node's clock is ahead of the aggregator's, at least; behind where negative.",
+        "By how much a node's clock is ahead of the aggregator's, at least; behind where negative. "
+        "Only clocks that are more than 2 s off.",
         ["node"],
         (
             ([node.node], node.clock_skew_seconds)
             for node in status.nodes
             if node.clock_skew_seconds is not None
+            and abs(node.clock_skew_seconds) * 1000 > WARNING_MS
         ),
     )
     yield single_gauge(

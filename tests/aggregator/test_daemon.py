@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
 from stores.base import Beat, Changed, Document
+from stores.directory.beats import DirectoryHeartbeats
+from stores.directory.owner import OwnerCheck
 from tests.aggregator.daemon import OUTPUTS, Daemon, entries, values
 from tests.aggregator.nodes import T0, faulty, healthy, published, report, unhealthy
 from tests.contract.documents.test_cluster_device import config
@@ -352,3 +354,36 @@ async def test_a_node_that_falls_silent_is_published_unless_configured_otherwise
     published = await aside.get(CLUSTER_NAMESPACE, CLUSTER_NODE_NAME)
     assert published is not None
     assert published.data == {CLUSTER_NODE_NAME: ""}
+
+
+def test_of_many_nodes_only_the_oldest_heartbeats_and_wrong_clocks_have_series(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "store"
+    beats = DirectoryHeartbeats(root, OwnerCheck(root, others_may_write=False))
+    nodes = [f"n{number:02}" for number in range(30)]
+    ahead = dict.fromkeys(nodes, 0) | {"n07": 3_600_000, "n08": 1_000}
+
+    def beat() -> None:
+        for node, ahead_ms in ahead.items():
+            beats.beat(Beat(node, "host", 1.0, int(time.time() * 1000) + ahead_ms))
+
+    daemon = Daemon(tmp_path / "aggregator", "--store", f"directory:{root}")
+    daemon.start()
+    try:
+        beat()
+
+        def is_shown() -> bool:
+            beat()
+            return daemon.metric("npu_vigil_node_clock_skew_seconds{") > 3500
+
+        daemon.process.wait_until(is_shown, seconds=20)
+        lines = daemon.ask("/metrics")[1].splitlines()
+    finally:
+        daemon.stop()
+    ages = [line for line in lines if line.startswith("npu_vigil_heartbeat_age_seconds{")]
+    skews = [line for line in lines if line.startswith("npu_vigil_node_clock_skew_seconds{")]
+    assert len(ages) == 20
+    assert [line.partition(" ")[0] for line in skews] == [
+        'npu_vigil_node_clock_skew_seconds{node="n07"}'
+    ]

@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 import urllib.parse
 import urllib.request
 from functools import partial
@@ -112,8 +113,13 @@ class Troubled:
         self.node.wait(lambda: "npu_vigil_node_lost{" in self.cluster(), "it is lost", 20)
 
     def _overwrite(self) -> None:
-        """Overwrite a document of each of the two, again and again."""
+        """Overwrite a document of each of the two, and send heartbeats of a clock that is an hour
+        ahead, again and again.
+        """
+        beats = DirectoryHeartbeats(self._root, OwnerCheck(self._root, others_may_write=False))
         while not self._ended.wait(0.5):
+            ahead_ms = int(time.time() * 1000) + 3_600_000
+            beats.beat(Beat("ahead", "its host", _INTERVAL_SECONDS, ahead_ms))
             self.node.place.write(self.node.document, {"DeviceInfoCfg": "{}"})
             self.node.place.write("cluster-info-node-cm", {"cluster-info-node-cm": "{}"})
 

@@ -260,7 +260,7 @@ async def test_it_is_written_every_interval_and_each_beat_differs(tmp_path: Path
         assert None not in this.seen[1:], "it is never blank"
         record = this.documents.records["node-info"]
         assert record.foreign.total == 0
-        assert record.waiting is None
+        assert record.waiting_since_ms is None
         # Beats are no history.
         reported = this.kinds.count(RowKind.PUBLICATION)
         assert reported <= 2, this.kinds

@@ -203,7 +203,7 @@ async def test_desired_document_is_written_once_and_acknowledged(tmp_path: Path)
         bench.publisher.wake(0)
         await stays(0.2, because="what is woken writes at once")
         assert len(bench.store.written) == 1, "an unchanged document was written again"
-        assert bench.record.waiting is None
+        assert bench.record.waiting_since_ms is None
         bench.render("faulty")
         await until(lambda: bench.acknowledged[-1:] == [("faulty", 2)], "the change")
         assert bench.before_writes == 2
@@ -228,7 +228,7 @@ async def test_nothing_is_written_before_there_is_something_to_report(tmp_path: 
         bench.publisher.wake(0)
         await stays(0.2, because="what is woken writes at once")
         assert bench.store.tries == 0
-        assert bench.record.waiting is None, "nothing waits to be published"
+        assert bench.record.waiting_since_ms is None, "nothing waits to be published"
         bench.render("healthy")
         await bench.shows("healthy")
 
@@ -290,7 +290,7 @@ async def test_an_outage_is_waited_for_and_logged_once(
         await stays(1.2, because="the pauses between tries begin with 0.1 s and double")
         bench.render("very faulty")
         assert bench.record.trouble == "no route to host"
-        assert bench.record.waiting is not None
+        assert bench.record.waiting_since_ms is not None
         tries = bench.store.tries
         assert tries < 10, "the store is asked without a pause"
         bench.store.error = None

@@ -44,7 +44,7 @@ async def test_absence_is_acknowledged_without_a_request_where_nothing_is(tmp_pa
     bench.render("")
     await stays(0.2, because="what is woken writes at once")
     assert bench.store.tries == 0
-    assert bench.record.waiting is None
+    assert bench.record.waiting_since_ms is None
     assert bench.record.acknowledged_at_ms is not None
     assert bench.record.acknowledged_stamp is None
     assert not bench.record.writes
@@ -126,7 +126,7 @@ async def test_a_deletion_during_an_outage_is_made_when_it_is_over(tmp_path: Pat
         bench.render("")
         await until(lambda: bench.record.trouble is not None, "the outage is said")
         await stays(0.6, because="the pauses between tries begin with 0.1 s and double")
-        assert bench.record.waiting is not None
+        assert bench.record.waiting_since_ms is not None
         assert (await bench.stored())["content"] == "healthy"
         bench.store.error = None
         await until(lambda: bench.acknowledged[-1:] == [("", 2)], "the deletion")
