@@ -17,11 +17,13 @@ from agent.node_documents import NodeDocuments
 from agent.own_documents import DocumentsContext
 from agent.policy.state import CHIP_SOURCE, PolicyState
 from agent.publishing.device_info import DeviceInfoDocument
+from agent.publishing.ownership import other_program, owned_by
 from contract.codes import catalogue
 from contract.codes.chip_codes import LINK_DOWN
 from contract.codes.levels import ChipLevel
 from contract.observation import Assertion, SourceAnswered, chip_subject
 from service.watchdog import Watchdog
+from stores.base import LastWriter
 from tests.agent.held_claim import held_claim
 from tests.agent.policy.builders import NODE, after, answered, healthy, inventory, seen
 from tests.agent.publishing.test_publisher import TroubledStore
@@ -129,6 +131,31 @@ async def test_restored_times_are_not_in_the_future(tmp_path: Path) -> None:
         (upgrade,) = chip.upgrades
         assert chip.faults[LINK_DOWN].first_seen_ms <= now_ms()
         assert upgrade.upgraded_at_ms <= now_ms()
+
+
+@pytest.mark.parametrize("owner", [None, "device-plugin"])
+async def test_a_one_off_fault_waits_for_the_store_unless_another_program_writes(
+    tmp_path: Path, owner: str | None
+) -> None:
+    """While the API server was away at a start, it counted as published, and ended unseen."""
+    root = tmp_path / "store"
+    store = TroubledStore(f"directory:{root}", root)
+    this = Life(tmp_path, store)
+    (ownership,) = this.documents.ownership.values()
+    if owner is not None:
+        writer = LastWriter(owner, now_ms())
+        ownership.other = other_program(owned_by(NODE, ["device-info"])[0], writer, now_ms())
+        ownership.decided.set()
+    this.fault_state.begin(this.journal)
+    this.fault_state.apply(answered(0, at=now_ms()))
+    this.fault_state.apply([seen(Assertion.ONCE, "80E3A201", at=now_ms())], now_ms())
+    await asyncio.sleep(0)
+    (fault,) = this.fault_state.state.chips[0].faults.values()
+    assert fault.once
+    assert (fault.acknowledged_at_ms is None) == (owner is None)
+    this.fault_state.end()
+    await this.journal.close()
+    await store.close()
 
 
 @pytest.mark.parametrize("stamp", [2**62, -(2**62), 0])
