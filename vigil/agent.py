@@ -24,7 +24,7 @@ def agent(
     config: options.Config = None,
 ) -> None:
     """Watch the NPUs of this node and publish what is wrong with them."""
-    given = {**options.agent_settings(locals()), "log_format": log_format}
+    given = options.agent_settings(locals())
     import os
 
     from vigil.daemon_process import daemon_process

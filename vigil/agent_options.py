@@ -90,7 +90,7 @@ Config = Annotated[
 
 _SETTINGS = (
     *("node_name", "store", "kubeconfig", "driver_root", "trust_driver", "state_dir"),
-    *("fault_config_dir", "listen", "documents", "shadow"),
+    *("fault_config_dir", "listen", "log_format", "documents", "shadow"),
     *("heartbeat_interval_seconds", "heartbeat_generation"),
 )
 """Parameters of a verb that set something of the configuration."""

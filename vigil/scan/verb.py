@@ -19,6 +19,7 @@ def scan(
     state_dir: options.StateDir = None,
     fault_config_dir: options.FaultConfigDir = None,
     listen: options.Listen = None,
+    log_format: options.LogFormatOption = None,
     documents: options.Documents = None,
     shadow: options.Shadow = None,
     heartbeat_interval_seconds: options.HeartbeatIntervalSeconds = None,
