@@ -190,10 +190,7 @@ class NodeDocuments:
         if self.shadow is not None:
             self.shadow.wake()
         for document in self._documents.values():
-            # Not ``is_left``: until the store has answered, its writer is not known.
-            ownership = document.ownership
-            is_others = ownership is not None and ownership.other is not None
-            is_published = document.publisher is not None and not is_others
+            is_published = document.publisher is not None and not document.is_left
             if not is_published and is_one_off_waiting(self._state(), document.name):
                 # No store will ever acknowledge it: it is over as if it had been published now.
                 # Not within the change that is being reported.

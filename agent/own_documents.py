@@ -206,8 +206,8 @@ class OwnDocument:
 
     @property
     def is_left(self) -> bool:
-        """Whether another program writes this document."""
-        return self.ownership is not None and not self.ownership.is_ours
+        """Whether another program writes this document; not known until the store has answered."""
+        return self.ownership is not None and self.ownership.other is not None
 
     @property
     def has_rival(self) -> bool:
@@ -216,7 +216,8 @@ class OwnDocument:
 
     def desired(self) -> DesiredDocument | None:
         """Return the document to publish; ``None`` while it is not this agent's to write."""
-        may_publish = self._context.claim.may_publish and not self.is_left
+        is_ours = self.ownership is None or self.ownership.is_ours
+        may_publish = self._context.claim.may_publish and is_ours
         return self.made.desired() if may_publish else None
 
     def stamp_of(self, document: Document) -> int | None:

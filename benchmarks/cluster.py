@@ -86,7 +86,10 @@ class Cluster:
         here = node.directory
         options = ("--node-name", node.name, "--driver-root", here / "driver", "--trust-driver")
         tools = here / "driver" / IPMITOOL.parent
-        variables = {"PATH": f"{tools}{os.pathsep}{_path()}", **(variables or {})}
+        variables = {
+            "PATH": f"{tools}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            **(variables or {}),
+        }
         return self._start(
             here / "log",
             "agent",
@@ -121,10 +124,6 @@ class Cluster:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("VIGIL_")}
         self._running.append(Running(command, log, {**environment, **(variables or {})}))
         return self._running[-1]
-
-
-def _path() -> str:
-    return os.environ.get("PATH", os.defpath)
 
 
 def _made(directory: Path) -> Path:
