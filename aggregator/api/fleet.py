@@ -8,6 +8,7 @@ that asks again with ``If-None-Match`` makes no rows ([decision
 from __future__ import annotations
 
 import asyncio
+import heapq
 import zlib
 from importlib.metadata import version
 from itertools import groupby
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from aiohttp import hdrs, web
 
+from contract.pages.aggregator_status import NodeStatus
+from contract.pages.faults import FaultStatus
 from contract.pages.fleet import LEVEL_WEIGHTS, FleetNode, FleetPage, StoreAway, rank
 from pacing.cooperative import all_of
 from service.http.connection import free_place
@@ -28,8 +31,6 @@ if TYPE_CHECKING:
 
     from aggregator.api.collect_status import StatusQueries
     from contract.documents.cluster_device import DeviceRecord
-    from contract.pages.aggregator_status import NodeStatus
-    from contract.pages.faults import FaultStatus
 
 _FRESH_SECONDS = 1.0
 _ID_MS = 60_000
@@ -45,23 +46,18 @@ def fleet_rows(
 
     ``records`` are the published records of chips.
     """
-    by_node = groupby(
-        (fault for fault in faults if fault.hidden is None), key=lambda fault: fault.node
-    )
-    node_with_faults, group = next(by_node, (None, iter(())))
-    for status in nodes:
-        while node_with_faults is not None and node_with_faults < status.node:
-            # Only the plugin of its NICs reports this node.
-            yield _row(node_with_faults, None, tuple(group), records)
-            node_with_faults, group = next(by_node, (None, iter(())))
-        held: tuple[FaultStatus, ...] = ()
-        if node_with_faults == status.node:
-            held = tuple(group)
-            node_with_faults, group = next(by_node, (None, iter(())))
-        yield _row(status.node, status, held, records)
-    while node_with_faults is not None:
-        yield _row(node_with_faults, None, tuple(group), records)
-        node_with_faults, group = next(by_node, (None, iter(())))
+    published = (fault for fault in faults if fault.hidden is None)
+    sorted_parts: tuple[Iterable[NodeStatus | FaultStatus], ...] = (nodes, published)
+    for node, group in groupby(heapq.merge(*sorted_parts, key=_node_of), key=_node_of):
+        parts = tuple(group)
+        # Of a node that only the plugin of its NICs reports there are faults alone.
+        status = next((part for part in parts if isinstance(part, NodeStatus)), None)
+        held = tuple(part for part in parts if isinstance(part, FaultStatus))
+        yield _row(node, status, held, records)
+
+
+def _node_of(part: NodeStatus | FaultStatus) -> str:
+    return part.node
 
 
 def _row(
