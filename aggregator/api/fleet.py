@@ -22,8 +22,9 @@ from contract.pages.faults import FaultStatus
 from contract.pages.fleet import LEVEL_WEIGHTS, FleetNode, FleetPage, StoreAway, rank
 from pacing.cooperative import all_of
 from service.http.connection import free_place
-from service.pages.compression import accepts_gzip, packed
-from service.pages.daemon_pages import json_response
+from service.http.shared_rendering import SharedRendering
+from service.pages.compression import packed, packed_answer
+from service.pages.daemon_pages import is_kept, json_response
 from service.pages.page_rows import SLICE_ROWS
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from aggregator.api.collect_status import StatusQueries
     from contract.documents.cluster_device import DeviceRecord
 
-_FRESH_SECONDS = 1.0
 _ID_MS = 60_000
 """What no event shows, such as a new chip without a fault, is in an answer after this time."""
 
@@ -110,27 +110,26 @@ class FleetPages:
     def __init__(self, queries: StatusQueries) -> None:
         self._queries = queries
         self._version = version("npu-vigil")
-        self._task: asyncio.Task[Rendering] | None = None
-        self._good_until = 0.0
+        self._shared = SharedRendering(
+            "fleet", self._rendered, lambda rendering: rendering.tag == self.tag
+        )
 
     async def show(self, request: web.Request) -> web.Response:
         """Answer with all nodes, or with those that are asked for."""
         if "node" in request.query:
             return json_response(await self._page(set(request.query.getall("node"))))
-        if any(tag.value in (self.tag, "*") for tag in request.if_none_match or ()):
-            return web.Response(status=304, headers={hdrs.ETAG: f'W/"{self.tag}"'})
+        tag = self.tag
+        if is_kept(request, tag):
+            return web.Response(status=304, headers={hdrs.ETAG: f'W/"{tag}"'})
         # A request that waits for another one's rendering keeps no page from being computed.
         free_place(request)
-        rendering = await self._rendering()
-        headers = {
+        rendering = await self._shared.get()
+        headers: dict[str, str] = {
             hdrs.ETAG: f'W/"{rendering.tag}"',
             hdrs.CONTENT_TYPE: "application/json",
             hdrs.VARY: hdrs.ACCEPT_ENCODING,
         }
-        body = rendering.plain
-        if accepts_gzip(request.headers.get(hdrs.ACCEPT_ENCODING, "")):
-            body, headers[hdrs.CONTENT_ENCODING] = rendering.packed, "gzip"
-        return web.Response(body=body, headers=headers)
+        return packed_answer(request, rendering.plain, rendering.packed, headers)
 
     @property
     def tag(self) -> str:
@@ -149,26 +148,12 @@ class FleetPages:
         )
         return f"{queries.stream.last_id}-{zlib.crc32(repr(standing).encode()):x}"
 
-    async def _rendering(self) -> Rendering:
-        if self._task is None or (self._task.done() and not self._is_good(self._task)):
-            self._task = asyncio.create_task(self._rendered(), name="fleet")
-        return await asyncio.shield(self._task)
-
-    def _is_good(self, task: asyncio.Task[Rendering]) -> bool:
-        """Return whether what was rendered last is at most a second old, or still as it is now."""
-        if task.cancelled() or task.exception() is not None:
-            return False
-        return self._now() < self._good_until or task.result().tag == self.tag
-
     async def _rendered(self) -> Rendering:
-        self._good_until = 0.0
         # Before the rows: a change while they are made gives the next answer another id.
         tag = self.tag
         page = await self._page(None)
         plain = await asyncio.to_thread(lambda: msgspec.json.encode(page) + b"\n")
-        rendering = Rendering(tag, plain, await asyncio.to_thread(packed, plain))
-        self._good_until = self._now() + _FRESH_SECONDS
-        return rendering
+        return Rendering(tag, plain, await asyncio.to_thread(packed, plain))
 
     async def _page(self, nodes: Collection[str] | None) -> FleetPage:
         queries = self._queries
@@ -198,7 +183,3 @@ class FleetPages:
             levels=LEVEL_WEIGHTS,
             nodes=shown,
         )
-
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()

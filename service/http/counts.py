@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from prometheus_client.exposition import choose_encoder, generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
+from service.http.shared_rendering import SharedRendering
 from service.metric_families import counter, single_counter, single_gauge
 
 if TYPE_CHECKING:
@@ -102,9 +103,6 @@ class Counts(Collector):
         )
 
 
-_FRESH_SECONDS = 1.0
-
-
 class ExpositionFormat(Enum):
     """A form of metrics, by its content type."""
 
@@ -145,27 +143,18 @@ class Exposition:
     def __init__(self, render: Render, counts: Counts) -> None:
         self._render = render
         self._counts = counts
-        self._tasks: dict[ExpositionFormat, asyncio.Task[bytes]] = {}
-        self._good_until: dict[ExpositionFormat, float] = {}
+        self._shared = {
+            form: SharedRendering("exposition", partial(self._rendered, form))
+            for form in ExpositionFormat
+        }
 
     async def get(self, form: ExpositionFormat) -> bytes:
         """Return an exposition of ``form`` that was rendered at most a second ago."""
-        task = self._tasks.get(form)
-        if task is None or (task.done() and self._now() >= self._good_until[form]):
-            self._good_until[form] = 0.0
-            task = asyncio.create_task(self._rendered(form), name="exposition")
-            self._tasks[form] = task
-        return await asyncio.shield(task)
+        return await self._shared[form].get()
 
     async def _rendered(self, form: ExpositionFormat) -> bytes:
         is_open = form is ExpositionFormat.OPEN_METRICS
         generate = openmetrics.generate_latest if is_open else generate_latest
         # The counts are in the same text: OpenMetrics ends with one mark.
         rendered = self._render(lambda collector: generate(_Joined(collector, self._counts)))
-        body = rendered if isinstance(rendered, bytes) else await rendered
-        self._good_until[form] = self._now() + _FRESH_SECONDS
-        return body
-
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
+        return rendered if isinstance(rendered, bytes) else await rendered

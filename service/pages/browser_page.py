@@ -21,8 +21,8 @@ import msgspec
 from aiohttp import hdrs, web
 
 from service.http.address import is_own_name
-from service.pages.compression import accepts_gzip, packed
-from service.pages.daemon_pages import HOST_NAMES, json_response
+from service.pages.compression import packed, packed_answer
+from service.pages.daemon_pages import HOST_NAMES, is_kept, json_response
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,7 +102,7 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 
 def _file(name: str, content: bytes) -> _File:
     kind = _TYPES[name.rpartition(".")[2]]
-    tag = f'"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
+    tag = hashlib.blake2b(content, digest_size=12).hexdigest()
     return _File(content, packed(content, _BEST_LEVEL), f"{kind}; charset=utf-8", tag)
 
 
@@ -112,17 +112,14 @@ def _answer(request: web.Request, file: _File, keep: str, *vary: str) -> web.Res
         return refusal
     headers = {
         **HEADERS,
-        hdrs.ETAG: file.tag,
+        hdrs.ETAG: f'"{file.tag}"',
         hdrs.CACHE_CONTROL: keep,
         hdrs.VARY: ", ".join((hdrs.ACCEPT_ENCODING, *vary)),
     }
-    if any(f'"{tag.value}"' == file.tag or tag.value == "*" for tag in request.if_none_match or ()):
+    if is_kept(request, file.tag):
         return web.Response(status=304, headers=headers)
     headers[hdrs.CONTENT_TYPE] = file.content_type
-    body = file.plain
-    if accepts_gzip(request.headers.get(hdrs.ACCEPT_ENCODING, "")):
-        body, headers[hdrs.CONTENT_ENCODING] = file.packed, "gzip"
-    return web.Response(body=body, headers=headers)
+    return packed_answer(request, file.plain, file.packed, headers)
 
 
 def _refusal(request: web.Request) -> web.Response | None:

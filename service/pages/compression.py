@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from aiohttp import hdrs, web
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aiohttp.typedefs import Handler, Middleware
 
 _MIN_BYTES = 1024
@@ -58,6 +60,16 @@ def accepts_gzip(header: str) -> bool:
         coding, _, weight = part.partition(";")
         codings[coding.strip()] = _NOT_AT_ALL.fullmatch(weight) is None
     return codings.get("gzip", codings.get("*", False))
+
+
+def packed_answer(
+    request: web.Request, plain: bytes, packed_body: bytes, headers: Mapping[str, str]
+) -> web.Response:
+    """Answer with ``headers`` and the form of a body, kept in both, that the client takes."""
+    if accepts_gzip(request.headers.get(hdrs.ACCEPT_ENCODING, "")):
+        headers = {**headers, hdrs.CONTENT_ENCODING: "gzip"}
+        return web.Response(body=packed_body, headers=headers)
+    return web.Response(body=plain, headers=headers)
 
 
 def packed(body: bytes, level: int = _LEVEL) -> bytes:

@@ -91,6 +91,14 @@ def _showing(value: Callable[[], object]) -> Callable[[web.Request], Awaitable[w
     return show
 
 
+def is_kept(request: web.Request, tag: str) -> bool:
+    """Return whether the client has the answer with ``tag``, the ``ETag`` without its quotes.
+
+    Tags are compared weakly (RFC 9110, 13.1.2).
+    """
+    return any(kept.value in (tag, "*") for kept in request.if_none_match or ())
+
+
 def json_response(value: object, status: int = 200) -> web.Response:
     """Return ``value`` as the answer to a request."""
     return web.Response(

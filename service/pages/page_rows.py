@@ -17,6 +17,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from contract.validation_texts import decode_text
+from service.pages.daemon_pages import is_kept
 from service.pages.parameters import Parameter, refused
 
 if TYPE_CHECKING:
@@ -107,8 +108,7 @@ async def snapshot(
         parts.append(text)
     digest.update(more)
     tag = f'W/"{digest.hexdigest()}"'
-    # Tags are compared weakly (RFC 9110, 13.1.2).
-    if any(tag.value in (digest.hexdigest(), "*") for tag in request.if_none_match or ()):
+    if is_kept(request, digest.hexdigest()):
         return web.Response(status=304, headers={hdrs.ETAG: tag})
     body = b'%s,"%s":[%s],"continue":%s}\n' % (
         start[:-1],
