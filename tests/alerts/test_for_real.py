@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import urllib.parse
-import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,8 +17,8 @@ from tests.aggregator.daemon import Daemon
 from tests.alerts.files import RULES
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
-from tests.parts.deadlines import nothing_happens_for, patience, wait_until
-from tests.parts.processes import Running, free_ports
+from tests.parts.deadlines import nothing_happens_for, wait_until
+from tests.parts.prometheus import Prometheus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,8 +62,7 @@ class Cluster:
             directory / "aggregator", "--store", f"directory:{directory}/store"
         )
         self._directory = directory
-        (self._port,) = free_ports(1)
-        self._prometheus: Running | None = None
+        self._prometheus: Prometheus | None = None
 
     def start(self) -> None:
         """Start all three."""
@@ -78,7 +75,11 @@ class Cluster:
         agent = (self.node.state_dir / "listen").read_text().strip().removeprefix("http://")
         aggregator = self.aggregator.url.removeprefix("http://")
         configuration = {
-            "global": {"scrape_interval": "500ms", "scrape_timeout": "400ms"},
+            "global": {
+                "scrape_interval": "500ms",
+                "scrape_timeout": "400ms",
+                "evaluation_interval": "500ms",
+            },
             "rule_files": ["rules.yml"],
             "scrape_configs": [
                 {
@@ -91,34 +92,20 @@ class Cluster:
                 },
             ],
         }
-        configuration["global"]["evaluation_interval"] = "500ms"  # type: ignore[index]
-        file = self._directory / "prometheus.yml"
-        file.write_text(json.dumps(configuration))
-        self._prometheus = Running(
-            [
-                *("prometheus", f"--config.file={file}", "--log.level=warn"),
-                f"--storage.tsdb.path={self._directory / 'data'}",
-                f"--web.listen-address=127.0.0.1:{self._port}",
-            ],
-            self._directory / "prometheus.log",
-        )
-        wait_until(lambda: self._count("up == 1") == 2, "Prometheus scrapes both", 30, 0.2)
+        self._prometheus = Prometheus(self._directory, json.dumps(configuration))
+        wait_until(lambda: self._scraped() == 2, "Prometheus scrapes both", 30, 0.2)
 
-    def _ask(self, path: str) -> Any:
-        try:
-            with urllib.request.urlopen(
-                f"http://127.0.0.1:{self._port}{path}", timeout=patience(5)
-            ) as answer:
-                return json.load(answer)["data"]
-        except OSError:
-            return {"result": [], "alerts": []}
-
-    def _count(self, query: str) -> int:
-        return len(self._ask(f"/api/v1/query?query={urllib.parse.quote(query)}")["result"])
+    def _scraped(self) -> int:
+        assert self._prometheus is not None
+        answer = self._prometheus.ask("query", query="up == 1")
+        return 0 if answer is None else len(answer["result"])
 
     def alerts(self, *states: str) -> dict[str, dict[str, Any]]:
         """Return the alerts in one of ``states``, by name."""
-        alerts = self._ask("/api/v1/alerts")["alerts"]
+        assert self._prometheus is not None
+        answer = self._prometheus.ask("alerts")
+        assert answer is not None, "Prometheus must answer, or no alert would mean nothing"
+        alerts = answer["alerts"]
         return {alert["labels"]["alertname"]: alert for alert in alerts if alert["state"] in states}
 
     def fire(self, *names: str) -> dict[str, dict[str, Any]]:

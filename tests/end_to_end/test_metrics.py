@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import fcntl
 import http.server
-import json
 import subprocess
 import sys
 import threading
@@ -36,7 +35,7 @@ from tests.end_to_end.places import Folder
 from tests.parts.deadlines import patience, wait_until
 from tests.parts.exposition import AGENT, AGGREGATOR, EXPORTER, EXPORTER_TOOL, Kind, listed, scraped
 from tests.parts.fault_config import link_rule
-from tests.parts.processes import Running, free_ports
+from tests.parts.prometheus import Prometheus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -250,25 +249,18 @@ def assert_scraped(agent: str, aggregator: str, tmp_path: Path) -> None:
     for shipped, real in (("localhost:9820", agent), ("localhost:9821", aggregator)):
         assert text.count(shipped) == 1
         text = text.replace(shipped, real.removeprefix("http://"))
-    configuration = tmp_path / "prometheus.yml"
-    configuration.write_text(f"global: {{scrape_interval: 500ms, scrape_timeout: 400ms}}\n{text}")
-    (port,) = free_ports(1)
-    prometheus = Running(
-        [
-            *("prometheus", f"--config.file={configuration}"),
-            *(f"--storage.tsdb.path={tmp_path / 'data'}", "--log.level=warn"),
-            f"--web.listen-address=127.0.0.1:{port}",
-        ],
-        tmp_path / "prometheus.log",
+    prometheus = Prometheus(
+        tmp_path, f"global: {{scrape_interval: 500ms, scrape_timeout: 400ms}}\n{text}"
     )
     expected = {
         "npu-vigil-agent": in_prometheus(all_of_the_agent()),
         "npu-vigil-aggregator": in_prometheus(listed(AGGREGATOR)),
     }
     try:
-        prometheus.wait_until(lambda: names_in(port, "npu-vigil-agent") != set(), 20)
+        running = prometheus.running
+        running.wait_until(lambda: names_in(prometheus, "npu-vigil-agent") != set(), 20)
         for job, names in expected.items():
-            prometheus.wait_until(partial(has, port, job, names), 20)
+            running.wait_until(partial(has, prometheus, job, names), 20)
     finally:
         prometheus.stop()
 
@@ -282,18 +274,12 @@ def in_prometheus(metrics: dict[str, Kind]) -> set[str]:
     return names
 
 
-def has(port: int, job: str, names: set[str]) -> bool:
+def has(prometheus: Prometheus, job: str, names: set[str]) -> bool:
     """Return whether Prometheus has exactly these metrics from a job."""
-    return names_in(port, job) == names
+    return names_in(prometheus, job) == names
 
 
-def names_in(port: int, job: str) -> set[str]:
+def names_in(prometheus: Prometheus, job: str) -> set[str]:
     """Return the names of a job's metrics in Prometheus, except its own about the scrape."""
-    query = urllib.parse.urlencode({"match[]": f'{{job="{job}"}}'})
-    url = f"http://127.0.0.1:{port}/api/v1/label/__name__/values?{query}"
-    try:
-        with urllib.request.urlopen(url, timeout=patience(5)) as response:
-            found = json.load(response)["data"]
-    except OSError:
-        return set()
-    return {name for name in found if not name.startswith(("scrape_", "up"))}
+    names = prometheus.ask("label/__name__/values", **{"match[]": f'{{job="{job}"}}'})
+    return {name for name in names or () if not name.startswith(("scrape_", "up"))}

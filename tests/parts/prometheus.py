@@ -1,0 +1,44 @@
+"""A real Prometheus for tests, with its configuration in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import urllib.parse
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+from tests.parts.deadlines import patience
+from tests.parts.processes import Running, free_ports
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Prometheus:
+    """Runs from its creation until ``stop``; ``configuration`` is the text of its file."""
+
+    def __init__(self, directory: Path, configuration: str) -> None:
+        file = directory / "prometheus.yml"
+        file.write_text(configuration)
+        (self._port,) = free_ports(1)
+        self.running = Running(
+            [
+                *("prometheus", f"--config.file={file}", "--log.level=warn"),
+                f"--storage.tsdb.path={directory / 'data'}",
+                f"--web.listen-address=127.0.0.1:{self._port}",
+            ],
+            directory / "prometheus.log",
+        )
+
+    def ask(self, path: str, **query: str) -> Any:
+        """Return the data of an answer of its API; ``None`` where it gives none yet."""
+        url = f"http://127.0.0.1:{self._port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
+        try:
+            with urllib.request.urlopen(url, timeout=patience(5)) as answer:
+                return json.load(answer)["data"]
+        except OSError:
+            return None
+
+    def stop(self) -> None:
+        """End it."""
+        self.running.stop()
