@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit slow affected coverage mutants test-node test-volcano test-brokers lint types style servers bench lock wire clean
+.PHONY: help demo test collected together unit slow affected coverage mutants test-node test-volcano test-brokers lint types style servers bench lock wire clean
 
 help:
 	@echo "make demo          the whole system on this machine, with emulated hardware"
@@ -21,6 +21,8 @@ help:
 	@echo "make types         the types of make lint alone"
 	@echo "make style         the checks of make lint but for types"
 	@echo "make servers       what make test needs beside Python packages: installed or built, once"
+	@echo "make collected     the bytecode of all tests, which make test makes once for all its workers"
+	@echo "make together      the tests of make test that run beside each other"
 	@echo "make unit          three quarters of the tests in a minute: no server, no network, only gcc"
 	@echo "make test          all checks and tests, on real parts (kube-apiserver, etcd, Prometheus)"
 	@echo "make slow          lists the fifty tests that took longest when they were run last"
@@ -49,15 +51,15 @@ $(VENV)/installed-dev: $(VENV)/installed requirements-dev.lock
 demo: $(VENV)/installed
 	$(BIN)/vigil demo --speed 2.5
 
-# Without its cache mypy takes a processor more than all other checks, so they run beside it. Below
-# 4 GiB of memory neither they nor a build run beside it.
+# Without its cache mypy takes a processor more than all other checks, so others run beside it. Below
+# 4 GiB of memory nothing does.
 JOBS := $(shell awk '/^MemTotal/ { print $$2 < 4000000 ? 1 : 3 }' /proc/meminfo)
 BESIDE := --no-print-directory -j $(JOBS)
 lint: $(VENV)/installed-dev
 	$(MAKE) $(BESIDE) types style
 
 types: $(VENV)/installed-dev
-	$(BIN)/mypy
+	nice $(BIN)/mypy
 
 style: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
@@ -70,15 +72,25 @@ style: $(VENV)/installed-dev
 servers:
 	nice tests/setup.sh
 
-# Tests wait for each other's programs more than for processors. What judges how quick something is
-# comes behind the others, with the machine for itself. VIGIL_TEST_PATIENCE multiplies all deadlines
-# where the machine does other work, as the other workers are. To read all files a second time for the
-# last dozen of tests would take a processor 12 s. Until six runs in a row pass (decision 55), a test
-# that fails is run once more by itself, with its name: one that fails twice is an error.
+# pytest compiles each test file and rewrites its asserts: 35 s of a processor in a fresh clone. Workers
+# that start together would each do it.
+collected: $(VENV)/installed-dev
+	$(BIN)/pytest -q --collect-only > $(VENV)/collected || { cat $(VENV)/collected; exit 1; }
+
+# Tests wait for each other's programs more than for processors. VIGIL_TEST_PATIENCE multiplies all
+# deadlines where the machine does other work, as the other workers are. Until six runs in a row pass
+# (decision 55), a test that fails is run once more by itself, with its name: one that fails twice is
+# an error.
 AGAIN = [ $$? -eq 1 ] && $(BIN)/pytest -v --maxfail 3 --last-failed --last-failed-no-failures none
-test: $(VENV)/installed-dev
-	$(MAKE) $(BESIDE) types style servers
+together: $(VENV)/installed-dev
 	VIGIL_TEST_PATIENCE=$${VIGIL_TEST_PATIENCE:-3} $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not alone" || { $(AGAIN) -m "not alone"; }
+
+# Types are checked beside the tests, which leave a part of the processors idle. What judges how quick
+# something is comes behind them, with the machine for itself. To read all files a second time for the
+# last dozen of tests would take a processor 12 s.
+test: $(VENV)/installed-dev
+	$(MAKE) $(BESIDE) style servers collected
+	$(MAKE) $(BESIDE) types together
 	$(BIN)/pytest -m alone $$(grep -rl --include='test_*.py' mark.alone tests) || { $(AGAIN) -m alone; }
 
 # The slowest fifty tests of the last runs.
