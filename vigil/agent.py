@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from vigil import agent_options as options
+from vigil import options
 
 
 def agent(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from vigil import agent_options as options  # noqa: TC001  (typer reads it)
+from vigil import options  # noqa: TC001  (typer reads it)
 
 
 def aggregator(

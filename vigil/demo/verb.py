@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from vigil import options  # noqa: TC001  (typer reads it)
+
 
 def demo(
     nodes: Annotated[
@@ -21,9 +23,7 @@ def demo(
             help="Divides pauses, timeouts and the heartbeat interval of the scenario.",
         ),
     ] = 1.0,
-    as_json: Annotated[
-        bool, typer.Option("--json", envvar="VIGIL_JSON", help="Print one JSON document.")
-    ] = False,
+    as_json: options.Json = False,
     keep: Annotated[
         bool,
         typer.Option(

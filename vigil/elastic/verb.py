@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from vigil import agent_options as options  # noqa: TC001  (typer reads it)
+from vigil import options  # noqa: TC001  (typer reads it)
 
 app = typer.Typer(
     help="Start elastic vcjobs again after a fault, at the size there is room for.",

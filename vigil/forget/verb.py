@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from vigil import agent_options as options  # noqa: TC001  (typer reads it)
+from vigil import options  # noqa: TC001  (typer reads it)
 
 
 def forget(
@@ -29,18 +29,11 @@ def forget(
         typer.Option(metavar="URL", help="Of nodes, or of the mark; as for the aggregator."),
     ] = None,
     kubeconfig: options.Kubeconfig = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", envvar="VIGIL_CONFIG", help="TOML of the aggregator: stores, MQTT."
-        ),
-    ] = None,
+    config: options.AggregatorConfig = None,
     state_dir: Annotated[
         Path, typer.Option(metavar="DIR", envvar="VIGIL_STATE_DIR", help="Of the agent.")
     ] = Path("/var/lib/npu-vigil"),
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do it. Without it, only show what would be done.")
-    ] = False,
+    yes: options.Confirmed = False,
     driver_root: options.DriverRoot = None,
     trust_driver: options.TrustDriver = None,
 ) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeAlias
 
 import typer
 
-from vigil import agent_options as options  # noqa: TC001  (typer reads it)
-from vigil.sources.options import Json  # noqa: TC001  (typer reads it)
+from vigil import options  # noqa: TC001  (typer reads it)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from vigil.isolation.change import Consent, Isolation
 
@@ -21,12 +20,6 @@ _Chip: TypeAlias = Annotated[
 ]
 _Stores: TypeAlias = Annotated[
     list[str] | None, typer.Option("--store", metavar="URL", help="As for the aggregator.")
-]
-_Config: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", envvar="VIGIL_CONFIG", help="TOML of the aggregator: stores, MQTT."
-    ),
 ]
 _Yes: TypeAlias = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
 _DryRun: TypeAlias = Annotated[
@@ -40,10 +33,10 @@ def isolate(
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; kept with the chip.")],
     store: _Stores = None,
     kubeconfig: options.Kubeconfig = None,
-    config: _Config = None,
+    config: options.AggregatorConfig = None,
     yes: _Yes = False,
     dry_run: _DryRun = False,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Isolate a chip until an operator releases it; with your own rights on the store.
 
@@ -62,10 +55,10 @@ def release(
     chip: _Chip,
     store: _Stores = None,
     kubeconfig: options.Kubeconfig = None,
-    config: _Config = None,
+    config: options.AggregatorConfig = None,
     yes: _Yes = False,
     dry_run: _DryRun = False,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Release a chip, whoever isolated it: a rule, a person or the policy of the cluster.
 

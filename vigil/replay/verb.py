@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from vigil import options  # noqa: TC001  (typer reads it)
 from vigil.exit_status import ExitStatus
 
 _TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
@@ -41,9 +42,7 @@ def replay(
     until: Annotated[
         datetime | None, typer.Option(formats=_TIMES, help="Leave out what was from then on; UTC.")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", envvar="VIGIL_JSON", help="Print one JSON document.")
-    ] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Play a journal again and show what other rules would have done, per chip and day.
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from vigil import agent_options as options
+from vigil import options
 
 
 def scan(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vigil import agent_options as options  # noqa: TC001  (typer reads it)
+from vigil import options  # noqa: TC001  (typer reads it)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

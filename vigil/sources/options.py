@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from vigil.options import Json as Json
+
 if TYPE_CHECKING:
     from vigil.sources.sources import AnswerSources
 
@@ -65,9 +67,6 @@ Lang: TypeAlias = Annotated[
     ),
 ]
 Utc: TypeAlias = Annotated[bool, typer.Option("--utc", help="Show times in UTC.")]
-Json: TypeAlias = Annotated[
-    bool, typer.Option("--json", envvar="VIGIL_JSON", help="Print one JSON document.")
-]
 Watch: TypeAlias = Annotated[
     bool, typer.Option("--watch", help="Keep running and print each change, until Ctrl-C.")
 ]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003  (typer reads it)
 from typing import Annotated
 
 import typer
 
-from vigil import agent_options as options  # noqa: TC001  (typer reads it)
+from vigil import options  # noqa: TC001  (typer reads it)
 
 
 def uninstall(
@@ -15,13 +14,8 @@ def uninstall(
         list[str] | None, typer.Option(metavar="URL", help="As for the aggregator; repeatable.")
     ] = None,
     kubeconfig: options.Kubeconfig = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", envvar="VIGIL_CONFIG", help="TOML of the aggregator."),
-    ] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do it. Without it, only show what would be done.")
-    ] = False,
+    config: options.AggregatorConfig = None,
+    yes: options.Confirmed = False,
 ) -> None:
     """Clean what NPU Vigil wrote, after its agents and aggregators are stopped.
 

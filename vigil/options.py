@@ -1,9 +1,9 @@
-"""The options of ``vigil agent``. Other verbs take some or, as ``vigil scan``, all of them."""
+"""Options that several verbs take; above all those of ``vigil agent``."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -86,6 +86,18 @@ Config = Annotated[
         envvar="VIGIL_CONFIG",
         help="Configuration file (TOML); options take precedence.",
     ),
+]
+AggregatorConfig: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", envvar="VIGIL_CONFIG", help="TOML of the aggregator: stores, MQTT."
+    ),
+]
+Confirmed: TypeAlias = Annotated[
+    bool, typer.Option("--yes", help="Do it. Without it, only show what would be done.")
+]
+Json: TypeAlias = Annotated[
+    bool, typer.Option("--json", envvar="VIGIL_JSON", help="Print one JSON document.")
 ]
 
 _SETTINGS = (
