@@ -41,4 +41,5 @@ class ExitDeadline:
     def _leave(self) -> None:
         log.error("the shutdown takes longer than its deadline; the process ends without it")
         flush_log()
+        # An ordinary exit would wait for the thread that is blocked.
         os._exit(self._status)
