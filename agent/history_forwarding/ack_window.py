@@ -60,6 +60,7 @@ class AckWindow:
         self.sent_upto = None
         self.sent.clear()
         self._asked = None
+        # Spread, because all agents lose the same broker in the same instant.
         self._due = now + _POLL_SECONDS * random.uniform(0.5, 1)
 
     def acknowledge(self, sequence: int, now: float) -> int:
