@@ -46,6 +46,7 @@ _RIGHTS_SECONDS = 5.0
 """For how long a server that has just started may not know our rights."""
 _DOCUMENT_FIRST_SECONDS = 0.05
 """How long Events wait for the document of the same change: schedulers wait for that one."""
+# A start reads the inputs behind the last mark.
 _INPUTS_PER_MARK = 256
 
 
@@ -208,6 +209,7 @@ class EventSender:
 
 def _calls(rows: Sequence[JournalRow], tables: Catalogue) -> Iterator[PolicyCall]:
     """Yield the calls of the policy that ``rows`` are about."""
+    # The changes of a call, if any, are in the row behind its inputs.
     for row, behind in zip_longest(rows, rows[1:]):
         if row.kind != RowKind.CHANGES:
             has_changes = behind is not None and behind.kind == RowKind.CHANGES
