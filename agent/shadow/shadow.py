@@ -186,9 +186,9 @@ class Shadow:
             return
         else:
             self._document.record_owner_write(
+                shown,
                 # Of the writes that were missed in an interruption, one may have been an
                 # operator's.
-                shown,
                 self._comparison.is_interrupted or is_edit(before, shown),
             )
         self._comparison.observe_write(now_ms, shown)
