@@ -231,6 +231,7 @@ class KernelLogCollector(Collector[KernelLogSection]):
                 data = os.read(log, _READ_BYTES)
             except BlockingIOError:
                 return
+            # The kernel's answer for records that it overwrote before they were read.
             except BrokenPipeError:
                 self._position.record_overrun()
             else:
