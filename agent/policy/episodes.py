@@ -352,6 +352,7 @@ def _update(
         unconfirmed_at_ms=None,
         sources=_stored_sources(active, reported_by),
     )
+    # The same object shows callers that nothing changed, so no document is compared.
     if fault == active:
         return state
     if fault.severity != active.severity:

@@ -135,6 +135,7 @@ class ReplayComparison:
 
     def apply(self, recorded: Sequence[Change], replayed: Sequence[Change], until_ms: int) -> None:
         """Apply the changes of both runs up to ``until_ms``."""
+        # By time, so that what changes at one time in both runs is compared once.
         both = heapq.merge(
             self._timed(recorded, until_ms, self.recorded),
             self._timed(replayed, until_ms, self.replayed),
