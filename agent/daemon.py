@@ -350,8 +350,8 @@ class Agent:
     async def _end(self) -> None:
         """Journal the end and release everything, without waiting for the driver."""
         parts, context = self._parts, self._parts.context
-        self._leaving.begin()
         # The deadline begins with the signal, or here for an end without one.
+        self._leaving.begin()
         context.driver.close()
         if self._was_stopped:
             # Only for a planned stop: an agent that fails is started again at once.

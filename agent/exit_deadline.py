@@ -41,5 +41,5 @@ class ExitDeadline:
     def _leave(self) -> None:
         log.error("the shutdown takes longer than its deadline; the process ends without it")
         flush_log()
-        # An ordinary exit would wait for the thread that is blocked.
+        # ``sys.exit`` would end the thread of this timer alone.
         os._exit(self._status)

@@ -166,7 +166,7 @@ class JournalFile:
         """Commit all ``rows`` or none."""
         with transaction(self._connection):
             self._connection.executemany(
-                # Rows of a commit that failed come again, also where it had arrived.
+                # A commit with an error may have been made all the same: its rows come again.
                 "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)",
                 ((row.sequence, row.at_ms, row.kind, row.body) for row in rows),
             )

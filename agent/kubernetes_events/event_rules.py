@@ -145,7 +145,7 @@ class EventRules:
         new = _LastEvent(
             reason == OCCUR, reason == NOTICE, item.serial, item.driver_raised_at_ms, severity
         )
-        # Without serials a repetition looks like a new event, and an Event too many is better.
+        # Without serials a repetition looks like a new event, so rather one Event too many.
         if last_event == new and item.serial is not None:
             return None
         if not (reason == NOTICE and last_event is not None and last_event.holds):

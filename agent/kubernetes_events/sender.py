@@ -104,6 +104,7 @@ class EventSender:
                 self._add(call)
         except JournalError as error:
             log.error("Events that waited before the start are lost: %s", error)
+        # After the calls of the journal, which have more of each code than the state.
         self._rules.restore(state)
         if self._correlator:
             log.warning("%d Events of before the start are sent now", len(self._correlator))
@@ -202,6 +203,7 @@ class EventSender:
     def _mark(self) -> None:
         """Journal the Events that wait: every earlier one was sent or is in this row."""
         self._inputs_since_mark = 0
+        # It may not arrive before this process ends.
         under_way = () if self._under_way is None else (self._under_way,)
         waiting = (*under_way, *self._correlator.items())
         self._journal.append([(RowKind.EVENTS, body_of(waiting))], self._wall_clock())

@@ -67,8 +67,8 @@ def listed(
             chips[comparison.moved.get(subject.id, subject.id)] = state
     for chip_id, chip in now.items():
         state = chips.get(chip_id, _NEW)
-        # It was blind because there was no driver, which proves nothing about the chip (decision
-        # 18).
+        # It was blind because there was no driver, which proves nothing about the chip
+        # (decision 18).
         if item.is_first and state.silent:
             state = replace(state, blind=without(state.blind, CHIP_SOURCE))
         chips[chip_id] = replace(state, place=chip)

@@ -206,8 +206,8 @@ def _present(
         seen = (
             active
             if observation.subject.kind != "host"
-            # For a part of the host, it is the place in the BMC's list, by which documents order
-            # codes.
+            # The serial of a part of the host is its place in the BMC's list, by which documents
+            # order codes.
             else replace(active, serial=observation.serial)
         )
         return _update(state, active, seen, observation, f"is {_found_by(observation)}", context)

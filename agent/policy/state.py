@@ -381,8 +381,8 @@ def _silent(chip: ChipState) -> ChipState:
     # Blindness of a silent chip means that a call of this process failed, and the chip is not free
     # then (decision 18).
     blind = {source: blindness for source, blindness in chip.blind.items() if source != CHIP_SOURCE}
-    # Only chips that ever answered are remembered, so the others have nothing to keep (decision
-    # 18).
+    # Only chips that ever answered are remembered, so the others have nothing to keep
+    # (decision 18).
     return replace(chip, silent=chip.was_read, blind=blind)
 
 

@@ -294,7 +294,7 @@ class StateMachine(Transaction):
             if not isinstance(current, ChipState) and current != _EMPTY
         }
         old = self.state
-        # Acknowledgements and deadlines change subjects without a new revision.
+        # Acknowledgements and most deadlines change subjects without a new revision.
         if self.revision == old.revision and chips == old.chips and others == old.others:
             return old
         return replace(old, revision=self.revision, chips=chips, others=others)

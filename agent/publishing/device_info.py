@@ -183,8 +183,8 @@ class DeviceInfoDocument:
 
         So lists are complete. After ``FIRST_DOCUMENT_SECONDS`` one answering chip is enough.
         """
-        # Without any answer the driver may hang as a whole: the stored document stays (decision
-        # 18).
+        # Without any answer the driver may hang as a whole: the stored document stays
+        # (decision 18).
         if not any(chip.was_read for chip in state.chips.values()):
             return False
         chip_states = [state.chips.get(chip.physical_id) for chip in inventory.chips]
@@ -333,8 +333,8 @@ def restored_chips(info: DeviceInfo) -> tuple[Input, ...]:
                     code,
                     Assertion.PRESENT,
                     entry.fault_time,
-                    # No document has severities; only this level of an unknown code follows from
-                    # one (device-plugin#2.7).
+                    # Documents have no severities. Where no table has the code, this level follows
+                    # from a mild one (device-plugin#2.7).
                     Severity.MINOR if entry.fault_level == _MILD else None,
                 )
                 for code, entry in (fault.fault_time_and_level_map or {}).items()

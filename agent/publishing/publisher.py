@@ -402,8 +402,8 @@ class DocumentPublisher:
             newest = self._published.desired() if write.reason == "refresh" else None
             return newest is not None and newest.content != write.content
 
+        # From here on it is about what this write does not carry.
         self.record.waiting_since_ms = None
-        # From here on ``waiting_since_ms`` is about what this write does not carry.
         self._in_flight = write
         self._foreign.record_write(now_seconds())
         try:

@@ -196,6 +196,7 @@ class _Playing:
         if self._expected is None:
             return
         (row, replayed), self._expected = self._expected, None
+        # After lost rows, the replayed state is another one until the next snapshot.
         if not self._sure:
             return
         self._findings.checked += 1

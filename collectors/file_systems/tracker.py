@@ -138,8 +138,7 @@ class FileSystemTracker:
                 (subject, READ_ONLY), self._became_read_only(mounted), mounted.mount_point, now_ms
             )
             if mounted.read_only:
-                # Nothing can be written, so it cannot be the cause of a failed write for lack of
-                # space.
+                # It cannot fill any more: what was reported of its space is over.
                 usage = FileSystemUsage(None, None)
             elif device in usages:
                 usage = usages[device]

@@ -297,7 +297,7 @@ class KernelLogCollector(Collector[KernelLogSection]):
         """
         if match.code in self._held.get(match.device, ()):
             return []
-        # Each volume of a pod logs its mount; the mounts are read only where one may end a fault.
+        # Volumes of pods log their mounts, too: the mounts are read only where one may end a fault.
         if not match.code and not any(self._failing.values()):
             return []
         if self._unmounted.get(match.device, 0.0) > now.steady:
