@@ -125,6 +125,7 @@ class StoreAllocation:
             case Update(uid):
                 self._pods.pop(uid, None)
         changed = not isinstance(event, Interrupted) and self._recompute()
+        # The first document waits for this answer, also where it changes nothing.
         if changed or not was_answered:
             for on_change in self._on_change:
                 on_change(self._wall_clock())

@@ -87,6 +87,7 @@ class ChipList:
             )
         for chip in sorted(changes.replaced):
             log.warning("%s was replaced by another chip", family.device_name(chip))
+        # Before the input: that wakes the publisher, which renders with the inventory.
         self._document.identify(inventory)
         self._fault_state.apply([item])
         if changes.moved or changes.replaced:

@@ -68,6 +68,7 @@ class ChipRemoval:
     async def run(self) -> NoReturn:
         """Read and decide requests every ``POLL_SECONDS`` until cancelled."""
         while True:
+            # Before the first list, each chip looks as if it had been taken out.
             if self._document.inventory is not None:
                 for name in await asyncio.to_thread(self._requests):
                     self._decide(name)
@@ -90,6 +91,7 @@ class ChipRemoval:
         state = None if chip is None else self._fault_state.state.chips.get(chip)
         if chip is None or state is None or name != f"{self._document.device_type}-{chip}":
             log.warning("%s is not forgotten: no such chip is known", name)
+        # With its next answer it would be remembered again.
         elif is_answering(state):
             log.warning("%s is not forgotten: the chip answers the driver's calls", name)
         else:

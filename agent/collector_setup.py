@@ -88,6 +88,7 @@ class SavedStates:
         self._unwritten: dict[str, bytes] = {}
         self._to_write = asyncio.Event()
         self._troubled: set[str] = set()
+        # The thread of ``run`` may still write when the end calls ``write_pending``.
         self._one_by_one = threading.Lock()
 
     def of(self, source: str) -> SavedState:
@@ -116,6 +117,7 @@ class SavedStates:
                     self._troubled.discard(source)
 
     def _read(self, source: str) -> bytes | None:
+        # A collector that starts again reads the state that its run before has just written.
         waiting = self._unwritten.get(source)
         if waiting is not None:
             return waiting

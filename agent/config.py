@@ -83,6 +83,7 @@ class NodeLabelsSection(Section):
     enabled: bool = True
 
 
+# mypy refuses a base class that is made at run time.
 if TYPE_CHECKING:
     _CollectorSections = Section
 else:

@@ -173,6 +173,7 @@ class Agent:
     async def run(self) -> int:
         """Run until a signal or until a root task ends; return the exit status."""
         parts, context = self._parts, self._parts.context
+        # With known chips the agent stays, whatever is wrong with the library (decision 18).
         if parts.fault_state.state.chips:
             context.driver.wait_for_library()
         stop = asyncio.Event()
@@ -182,6 +183,7 @@ class Agent:
             parts.cluster.events.begin(
                 parts.restored, parts.fault_state.state, parts.fault_state.tables
             )
+            # Before ``fault_state.begin``, whose inputs may already change faults.
             parts.fault_state.listen(parts.cluster.events.record_changes)
         parts.fault_state.begin(parts.journal)
         parts.fault_configuration.begin()
@@ -228,6 +230,7 @@ class Agent:
                         tasks.create_task(self._leave_out(name), name=f"without {name}")
         except BaseExceptionGroup as group:
             causes = list(leaves(group))
+            # Other tasks may fail while they are cancelled; the end is a stop all the same.
             stopped = next((cause for cause in causes if isinstance(cause, Stopped)), None)
             cause = stopped or causes[0]
             self._end_reason = f"{type(cause).__name__}: {cause}"
@@ -297,9 +300,11 @@ class Agent:
 
     async def _collect(self, kind: type[Collector[Any]]) -> NoReturn:
         parts = self._parts
+        # A collector tracks what the state has at its start, so documents and rules come before it.
         await asyncio.gather(parts.documents.wait_until_read(), parts.fault_configuration.known())
         collecting = parts.collecting
         while kind.about_chips:
+            # Taken before the collector is made, so that no change in between is missed.
             other_chips = collecting.other_chips
             async with asyncio.TaskGroup() as tasks:
                 running = tasks.create_task(
@@ -345,9 +350,11 @@ class Agent:
     async def _end(self) -> None:
         """Journal the end and release everything, without waiting for the driver."""
         parts, context = self._parts, self._parts.context
+        # The deadline begins with the signal, or here for an end without one.
         self._leaving.begin()
         context.driver.close()
         if self._was_stopped:
+            # Only for a planned stop: an agent that fails is started again at once.
             with contextlib.suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(_LAST_BEAT_SECONDS):
                     await parts.heartbeat.leave(context.configuration.heartbeat.absence_seconds)
@@ -359,6 +366,7 @@ class Agent:
         if not await parts.journal.close():
             log.error("not everything is in the journal: %s", parts.journal.status().trouble)
         if self._was_stopped:
+            # All data is written: only the connection of the store may still take too long.
             self._leaving.note_complete()
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(1):

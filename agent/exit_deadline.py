@@ -41,4 +41,5 @@ class ExitDeadline:
     def _leave(self) -> None:
         log.error("the shutdown takes longer than its deadline; the process ends without it")
         flush_log()
+        # ``sys.exit`` would end the thread of this timer alone.
         os._exit(self._status)

@@ -49,6 +49,7 @@ log = logging.getLogger("agent.fault_state")
 SHIPPED = FaultTexts()
 """The fault configuration before an operator's was read."""
 
+# A restart replays the inputs since the last snapshot.
 _INPUTS_PER_SNAPSHOT = 256
 _SET_BACK_MS = 1_000
 """A clock that goes back by less is only being corrected (milliseconds)."""
@@ -179,6 +180,7 @@ class FaultState:
         now_ms = self._wall_clock()
         settled_at_ms = now_ms + SETTLE_MS
         self.state = msgspec.structs.replace(self.state, settled_at_ms=settled_at_ms)
+        # The settled time is in no input, so a replay takes it from this snapshot.
         self.snapshot()
         # The tables may differ from those of the last process, for instance in another release.
         inputs: list[Input] = [Configured(self.texts.digest, now_ms)]
@@ -199,10 +201,12 @@ class FaultState:
         now_ms = self._wall_clock()
         if now_ms < self._taken_at_ms - _SET_BACK_MS:
             log.warning("the host's clock was set back by %d ms", self._taken_at_ms - now_ms)
+            # First, because it caps the stored times with which the other inputs are compared.
             inputs = (ClockSetBack(now_ms), *inputs)
         self._taken_at_ms = now_ms
         before = self.state
         self.state, changes = step(before, inputs, now_ms, self.tables)
+        # Deadlines change the state without an input; the journal needs their changes, too.
         if inputs or self.state is not before:
             sequence = self._record(inputs, changes, now_ms)
             if self._listener is not None:
@@ -213,6 +217,7 @@ class FaultState:
                 seen = [item.seen_at_ms for item in inputs if isinstance(item, Observation)]
                 event_ms = min(seen, default=now_ms)
             self._on_change(event_ms)
+        # After ``_on_change``: readers wait for the documents, not for the log.
         self._log.log_changes(changes)
         self.episodes.count(changes)
 
@@ -226,6 +231,7 @@ class FaultState:
         self.apply(())  # deadlines that passed are judged by the old rules
         self.texts, self.tables = texts, tables
         self._journal_texts()
+        # Behind the texts in the journal, so that a replay judges this input by them.
         self.apply([Configured(texts.digest, self._wall_clock())])
 
     def complete_journal(self) -> None:

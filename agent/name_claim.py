@@ -94,15 +94,18 @@ def claim_after_read(
     match claim.state:
         case ClaimState.UNKNOWN:
             if other is None or now_ms - other.beaten_at_ms > duration_seconds(other) * 1000:
+                # With that beat: only one that was not there now is a rival (decision 5, rule 3).
                 return Claim(ClaimState.OURS, other)
             return Claim(ClaimState.WAITING, other, steady_seconds)
         case ClaimState.OURS:
             if other is None or other == claim.other:
                 return claim
+            # Both agents compare the same two hashes, so they cannot both give way (decision 5).
             if beats and identity(holder) < identity(other.holder):
                 return replace(claim, other=other)
             return Claim(ClaimState.CONFLICT, other, steady_seconds)
         case _:
+            # Any change shows that its agent is alive: clocks of hosts may differ by anything.
             if other is not None and other != claim.other:
                 return Claim(ClaimState.CONFLICT, other, steady_seconds)
             assert claim.other is not None
@@ -229,6 +232,7 @@ class NameClaim:
         self._log_change(before)
         had_rival = self.has_rival
         other = self._claim.other
+        # The beat found at the start may be of an agent that ended long ago.
         if before.state is not ClaimState.UNKNOWN and other is not None and other != before.other:
             self._rival_until = now_seconds() + duration_seconds(other)
         if self.may_publish and (not could or (self.has_rival and not had_rival)):

@@ -118,6 +118,7 @@ class NodeDocuments:
             for client in RESOURCES
             if self.owns_storage and not over_grpc
         }
+        # With a journal, its row has the storage faults, and no document must be awaited.
         if not self._memory.has_journal:
             self._memory.await_also(self.storage.keys())
         self.shadow = None

@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from service.watchdog import Watchdog
     from stores.base import Document, Store
 
+# A publication waits for its commit, but no longer (decision 2).
 _COMMIT_SECONDS = 0.020
+# The collectors begin without a store that gives no answer.
 _MEMORY_SECONDS = 1.0
 _STALL_SECONDS = 30.0
 
@@ -99,6 +101,7 @@ class StoredMemory:
 
     def __init__(self, context: DocumentsContext, kinds: Collection[str]) -> None:
         state = context.state
+        # A journal without any state has less than the stored documents.
         self.has_journal = bool(state.chips or state.others or state.server)
         self._context = context
         self._unread = set(kinds)
@@ -241,6 +244,7 @@ class OwnDocument:
         """Find out whether another program owns the document, or another agent has our name."""
         if self.ownership is not None:
             await self.ownership.ask_after_change()
+        # A write of another program shows nothing about agents with our node name.
         if not self.is_left:
             await self._context.claim.check()
 
@@ -254,6 +258,7 @@ class OwnDocument:
             if any(isinstance(item, ChipsRemembered) for item in inputs):
                 self._context.on_chips_restored()
         self._observe_owner(existing)
+        # Last, because the collectors begin with the state that is restored by then.
         self._memory.record_read(self.kind)
 
     def on_foreign_write(self, foreign: Document) -> bool:  # noqa: ARG002
@@ -393,6 +398,7 @@ class OwnDeviceInfo(OwnDocument):
             return
         now_ms = self._context.wall_clock()
         isolation = self._device_info.restore_isolation(shown, now_ms, has_journal=True)
+        # A name that only the plugin leaves out is no release (decision 16).
         added = [item for item in isolation if not isinstance(item, Released)]
         if added:
             self._context.fault_state.apply(added, now_ms)

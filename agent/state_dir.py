@@ -30,8 +30,10 @@ log = logging.getLogger("agent.state_dir")
 LOCK_NAME = "lock"
 SOCKET_NAME = "agent.sock"
 """The socket on which the pages are served for this host."""
+# An agent that ends holds its lock for 4 s at most (``agent/exit_deadline.py``).
 _LOCK_SECONDS = 6.0
 _STEP_SECONDS = 0.05
+# Far more rows than an agent commits in the second that a power cut may lose (decision 2).
 _ROWS_LOST_WITH_POWER = 1 << 20
 
 
@@ -99,6 +101,7 @@ def restore_journal(directory: Path, now_ms: int) -> RestoredJournal:
         if moved_aside(path, error, now_ms):
             return RestoredJournal(gap=error.gap if isinstance(error, OutdatedJournal) else None)
         log.error("journal %s cannot be read (%s); starting from audits alone", path, error)
+        # A journal has fewer rows than there are milliseconds since 1970.
         return RestoredJournal(last_sequence=now_ms)
 
 

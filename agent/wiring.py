@@ -172,6 +172,7 @@ class AgentParts:
             configuration, driver, self.fault_state, agent.stalls, wall_clock
         )
         self.old_readers = old_readers(
+            # In shadow nothing is written, so old readers get no heartbeat either.
             "lease" if configuration.shadow else configuration.heartbeat.generation,
             configuration.heartbeat.interval_seconds,
             store,

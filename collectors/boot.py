@@ -23,6 +23,7 @@ def machine_id() -> str:
 def machine_digest() -> str:
     """Return a digest of the secret id of this machine; empty where there is none."""
     machine = machine_id()
+    # The id itself is confidential (machine-id(5)), and the digest goes into the journal.
     return machine and hashlib.blake2b(machine.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 

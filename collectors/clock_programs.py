@@ -32,7 +32,9 @@ _CHRONY_VERSION = 6
 _CHRONY_BYTES = 104
 """A request is as long as its reply, so that no program can be flooded with its help."""
 _CHRONY_REPLY = struct.Struct(">BBxxHHH")
+# Behind the head of the reply, the reference id and the address.
 _STRATUM_AT = 28 + 4 + 20
+# Version 4, mode 3 (client); all other fields may be 0 in a request.
 _NTP_CLIENT = bytes([0x23]) + bytes(47)
 _NTP_SERVER_MODE = 4
 
@@ -97,6 +99,7 @@ def ntp_answer(reply: bytes) -> ClockAnswer | None:
     stratum = reply[1]
     return ClockAnswer(
         "the NTP server of this host",
+        # Stratum 0 is unspecified or invalid, 16 is unsynchronised (RFC 5905).
         reply[0] >> 6 != _UNSYNCHRONISED and 0 < stratum < 16,
         stratum,
     )

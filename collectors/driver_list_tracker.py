@@ -101,6 +101,7 @@ class ListTracker:
         self.expect(key, at)
         state = self.states[key]
         if state.held is not None:
+            # The recovery that is held back happened before this occurrence.
             reports.append(state.held)
             state.held = None
             state.present = False
@@ -157,6 +158,7 @@ class ListTracker:
                     self._end_audit(key, state)
             elif state.comparable(asked_at):
                 entry = listed.get(key) or _NOTHING
+                # The last complete list lacked it, so it did end in between.
                 anew = is_new and self._was_complete
                 reports += self._compare(key, state, key in listed, entry, now_ms, anew=anew)
         self._was_complete = complete

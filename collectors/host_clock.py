@@ -95,6 +95,7 @@ class KernelClock(NamedTuple):
 def kernel_clock() -> KernelClock | None:
     """Return what the kernel shows of its clock; ``None`` where it shows nothing."""
     timex = _Timex()  # modes 0: nothing is set
+    # The standard library has no ``adjtimex``.
     if ctypes.CDLL(None).adjtimex(ctypes.byref(timex)) < 0:
         return None
     return KernelClock(bool(timex.status & _STA_UNSYNC), timex.maxerror)

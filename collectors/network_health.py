@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 NETWORK = "network_reached"
 """The reading: 1 when the chip reaches its network, else 0."""
 
+# 6 is an initial state, which upstream accepts as good, too (device-plugin#2.6).
 _REACHED = (0, 6)
 
 

@@ -67,6 +67,7 @@ class SwitchCollector(Collector[SwitchSection]):
             partial(find_library, context.paths, LINGQU), context.wall_clock
         )
         self._loop = asyncio.get_running_loop()
+        # The daemon expects progress once in a period; half of it leaves room.
         self._schedule = AuditSchedule(context.progress, self.period_seconds / 2)
         self._tracker = ListTracker(self.name, context.tracked)
         self._due = self._loop.time()
@@ -98,6 +99,7 @@ class SwitchCollector(Collector[SwitchSection]):
         Until its driver answers, tracked faults are blind.
         """
         context = self.context
+        # Without tracked faults nothing is blind: this node may have no switches at all.
         silence = AnswerTracker(self.name, is_answering=None if context.tracked else False)
 
         def report_silence(reason: str) -> None:
@@ -151,6 +153,7 @@ class SwitchCollector(Collector[SwitchSection]):
             self._tracker.expect((subject, code), at)
             self.context.report([seen])
             return
+        # Where there is no list, none will ever show whether a recovery is right.
         is_blind = not self._answers.is_answering and self._has_list
         reports = self._tracker.apply_event(seen, at, list_is_blind=is_blind)
         if reports:

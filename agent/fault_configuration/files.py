@@ -29,7 +29,9 @@ log = logging.getLogger("agent.fault_configuration")
 
 COPY_NAME = "fault-config.json"
 _NAMES = (*DOCUMENTS, POLL_INTERVAL_KEY)
+# Upstream reads no more of a file either (device-plugin#0).
 _MAX_BYTES = 10 << 20
+# Linux follows no more links in one path (``ELOOP``).
 _LINKS = 40
 _RETRY_SECONDS = 30.0
 
@@ -185,6 +187,7 @@ def store_in_force(state_dir: Path, in_force: InForce) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+    # The new name survives a power cut only once its directory is synced.
     descriptor = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -96,6 +96,7 @@ class FaultConfiguration:
         self._stored = asyncio.Event()
         self._to_store = asyncio.Event()
         if self._on_disk is not None:
+            # The copy is what was in force last, so a start need not wait for the store.
             self._is_known.set()
         self._files = read_files(directory)
         self._newest = self._judge(self._on_disk or _all_of_config_maps(texts))
@@ -181,6 +182,7 @@ class FaultConfiguration:
             await self._changed()
 
     async def _changed(self) -> None:
+        # Judging runs in a thread, where a later change could overtake an earlier one.
         async with self._one_by_one:
             # A megabyte of codes takes a while to decode; the event loop must not wait for it.
             judged = await asyncio.to_thread(self._judge, self._newest.in_force)

@@ -139,6 +139,7 @@ class Heartbeat:
         if refused is not None:
             return refused
         if self.claim.state is ClaimState.OURS and not self._is_withheld():
+            # Until the store acknowledges it, other agents may not see this one.
             self._last_beat_succeeded = False
             return await self._beat(began)
         self.trouble.end()
@@ -156,6 +157,7 @@ class Heartbeat:
             is_refused = isinstance(error, StoreRefused)
             self.claim.record_failed_read(refused=is_refused)
             return self._failed("heartbeats cannot be read", error)
+        # Who does not beat gives way, because the other agent cannot see it (decision 5, rule 3).
         is_seen_alive = self._last_beat_succeeded and not self._stalls.stalled()
         self.claim.record_read(beats[0] if beats else None, self._wall_clock(), beats=is_seen_alive)
         return None
@@ -229,4 +231,5 @@ class Heartbeat:
     def _failed(self, failure: str, error: StoreError) -> bool:
         self.failures += 1
         self.trouble.begin(f"{failure}: {error}")
+        # A refusal lasts until an operator changes something, so the next interval is soon enough.
         return isinstance(error, StoreRefused)

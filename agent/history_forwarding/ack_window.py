@@ -60,6 +60,7 @@ class AckWindow:
         self.sent_upto = None
         self.sent.clear()
         self._asked = None
+        # Spread, because all agents lose the same broker in the same instant.
         self._due = now + _POLL_SECONDS * random.uniform(0.5, 1)
 
     def acknowledge(self, sequence: int, now: float) -> int:
@@ -78,6 +79,7 @@ class AckWindow:
             if self._asked is None:
                 self._due = self._later(now) if self.sent else None
         if sequence < self.sent_upto and sequence <= self._acknowledged:
+            # Several aggregators may lack batches: one repetition from the earliest serves all.
             self._asked = sequence if self._asked is None else min(sequence, self._asked)
             soon = now + _ASKED_SECONDS * random.uniform(0.5, 1)
             self._due = soon if self._due is None else min(soon, self._due)

@@ -40,6 +40,7 @@ def batch_of(node: str, rows: UnacknowledgedRows, after: int) -> HistoryBatch | 
     upto = rows.rows[-1].sequence if rows.rows else rows.lost_upto
     if upto <= after:
         return None
+    # Each row has a sequence of its own, so no more can be lost between the two.
     return HistoryBatch(node, rows.journal, after, upto, tuple(events), min(lost, upto - after))
 
 

@@ -125,6 +125,7 @@ class HistoryForwarder:
         if self._last_ack is None or self._name is None:
             return
         sequence = self._last_ack.sequence if self._last_ack.journal == self._name else 0
+        # The journal was set back: the aggregator would take its new rows for those that it has.
         if sequence > self._journal.last_sequence:
             self._restart_renamed()
             return

@@ -42,7 +42,11 @@ SCHEMA_VERSION = 2
 """Version 1 had other names for the members of a fault, before the first release."""
 
 _SETTINGS = ConnectionSettings(
-    busy_seconds=0.1, wal_bytes=1 << 20, cache_kib=512, autocheckpoint=False
+    busy_seconds=0.1,
+    wal_bytes=1 << 20,
+    cache_kib=512,
+    # A checkpoint within a commit would let it wait for the disk; ``sync_to_disk`` makes them.
+    autocheckpoint=False,
 )
 
 _SCHEMA = """
@@ -162,6 +166,7 @@ class JournalFile:
         """Commit all ``rows`` or none."""
         with transaction(self._connection):
             self._connection.executemany(
+                # A commit with an error may have been made all the same: its rows come again.
                 "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)",
                 ((row.sequence, row.at_ms, row.kind, row.body) for row in rows),
             )
@@ -195,6 +200,7 @@ def sync_to_disk(path: Path) -> None:
     """
     connection = connect_writer(path, "FULL", _SETTINGS)
     with closing(connection):
+        # Passive: it waits for no reader and blocks no writer.
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
 
@@ -249,6 +255,7 @@ def read_restored(path: Path) -> RestoredJournal:
         with contextlib.suppress(sqlite3.OperationalError):
             return _read(path, locking)
     shared_memory = Path("/dev/shm")
+    # In memory, because the disk accepts nothing.
     place = shared_memory if shared_memory.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="npu-vigil-", dir=place) as directory:
         copy = Path(directory) / path.name

@@ -115,6 +115,8 @@ class Journal:
                 self._queue.append(JournalRow(self._next_sequence, at_ms, kind, body))
                 self._queued_bytes += len(body) + _ROW_BYTES
                 self._next_sequence += 1
+            # The oldest rows go: the snapshot after the trouble replaces what a restart needs of
+            # them.
             while self._queued_bytes > self._held_bytes_limit and len(self._queue) > 1:
                 self._queued_bytes -= len(self._queue.popleft().body) + _ROW_BYTES
                 self._dropped += 1
@@ -192,6 +194,7 @@ class Journal:
     # On the loop.
 
     def _begin_trouble(self, reason: str) -> None:
+        # A slow commit has marked its gap without an error in the log.
         if self._trouble is None or self._slow.end_commit():
             log.error("journal %s: %s; publishing continues without it", self._path, reason)
             self._mark(reason)
@@ -208,6 +211,7 @@ class Journal:
         """Release the callers that wait for the commit of ``sequence`` or of one before it."""
         while self._waiters and self._waiters[0][0] <= sequence:
             waiter = self._waiters.popleft()[1]
+            # Its caller may have given up after the 20 ms of decision 2.
             if not waiter.done():
                 waiter.set_result(None)
 
@@ -245,6 +249,7 @@ class Journal:
             with self._condition:
                 if not self._queue and not self._closing and not self._renaming:
                     self._condition.wait(max(0.0, next_prune - time.monotonic()))
+                # Copied, not taken: they stay in the queue until a commit has succeeded.
                 rows = tuple(self._queue)
                 if not rows and self._closing:
                     break
@@ -252,6 +257,7 @@ class Journal:
                 if file is None:
                     file = JournalFile(self._path)
                 elif not file.is_in_place():
+                    # SQLite would go on writing into a file that no restart finds.
                     raise JournalError("the file was removed or replaced")
                 if rows:
                     file.write(rows)
@@ -261,6 +267,7 @@ class Journal:
                     self._renaming = False
                 if time.monotonic() >= next_prune:
                     may_be_more = self._prune(file)
+                    # Rows that wait are committed between two parts of a long deletion.
                     next_prune = time.monotonic() + (0.05 if may_be_more else _PRUNE_SECONDS)
             except _TROUBLE as error:
                 self._call(self._begin_trouble, str(error))
@@ -314,10 +321,12 @@ class Journal:
         while True:
             with self._condition:
                 self._condition.wait_for(lambda: self._closing or self._dirty)
+                # All commits of this time share one sync.
                 self._condition.wait_for(lambda: self._closing, _SYNC_SECONDS)
                 closing, dirty = self._closing, self._dirty
                 self._dirty = False
             if closing:
+                # The last commit comes before the last sync.
                 self._threads[0].join()
             if dirty or closing:
                 self._sync()

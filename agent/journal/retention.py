@@ -45,6 +45,7 @@ def prune(
         "DELETE FROM rows WHERE sequence IN ("
         "  SELECT sequence FROM rows AS old"
         "  WHERE sequence < (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
+        # ``IS NOT``, because without such a row ``<>`` compares with NULL and selects nothing.
         "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'configuration')"
         "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'events')"
         "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'public-faults')"

@@ -109,6 +109,7 @@ def read_unacknowledged(
     ``None`` while there is no journal. Raises ``sqlite3.Error`` or ``OSError``.
     """
     with closing(connect_existing(path)) as connection:
+        # One transaction for both reads: the rows must be those of the journal with this name.
         connection.execute("BEGIN")
         name_row = connection.execute(
             "SELECT id, acknowledged, lost_upto, lost_rows FROM journal"

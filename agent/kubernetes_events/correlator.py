@@ -128,6 +128,7 @@ class EventCorrelator:
         return len(self._ready) + len(self._waiting)
 
     def _goes_at_once(self, item: Item, now_ms: int) -> bool:
+        # What waits is older and goes first.
         if self._waiting or len(self._ready) >= BURST or self._bucket.wait_ms(now_ms):
             return False
         self._bucket.take()

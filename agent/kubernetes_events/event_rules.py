@@ -145,6 +145,7 @@ class EventRules:
         new = _LastEvent(
             reason == OCCUR, reason == NOTICE, item.serial, item.driver_raised_at_ms, severity
         )
+        # Without serials a repetition looks like a new event, so rather one Event too many.
         if last_event == new and item.serial is not None:
             return None
         if not (reason == NOTICE and last_event is not None and last_event.holds):
@@ -152,6 +153,7 @@ class EventRules:
         return _change_of(item, reason, tables, severity, _own_time_ms(item))
 
     def _remember(self, key: tuple[Subject, str], last_event: _LastEvent) -> None:
+        # To the end of the dict, whose first entry is the one that is forgotten.
         self._last_events.pop(key, None)
         self._last_events[key] = last_event
         if len(self._last_events) > _REMEMBERED:

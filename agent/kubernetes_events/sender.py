@@ -46,6 +46,7 @@ _RIGHTS_SECONDS = 5.0
 """For how long a server that has just started may not know our rights."""
 _DOCUMENT_FIRST_SECONDS = 0.05
 """How long Events wait for the document of the same change: schedulers wait for that one."""
+# A start reads the inputs behind the last mark.
 _INPUTS_PER_MARK = 256
 
 
@@ -103,6 +104,7 @@ class EventSender:
                 self._add(call)
         except JournalError as error:
             log.error("Events that waited before the start are lost: %s", error)
+        # After the calls of the journal, which have more of each code than the state.
         self._rules.restore(state)
         if self._correlator:
             log.warning("%d Events of before the start are sent now", len(self._correlator))
@@ -201,6 +203,7 @@ class EventSender:
     def _mark(self) -> None:
         """Journal the Events that wait: every earlier one was sent or is in this row."""
         self._inputs_since_mark = 0
+        # It may not arrive before this process ends.
         under_way = () if self._under_way is None else (self._under_way,)
         waiting = (*under_way, *self._correlator.items())
         self._journal.append([(RowKind.EVENTS, body_of(waiting))], self._wall_clock())
@@ -208,6 +211,7 @@ class EventSender:
 
 def _calls(rows: Sequence[JournalRow], tables: Catalogue) -> Iterator[PolicyCall]:
     """Yield the calls of the policy that ``rows`` are about."""
+    # The changes of a call, if any, are in the row behind its inputs.
     for row, behind in zip_longest(rows, rows[1:]):
         if row.kind != RowKind.CHANGES:
             has_changes = behind is not None and behind.kind == RowKind.CHANGES

@@ -33,6 +33,7 @@ RELEASE = "EventReleaseUpgradeFault"
 _MAX_MESSAGE_BYTES = 1024
 _REASONS = 6
 """As many as fit into a message."""
+# The API server accepts no longer ``reportingInstance``.
 _INSTANCE_LENGTH = 128
 _NO_NAME = re.compile(r"[^a-z0-9.-]+|(?<![a-z0-9])[.-]+|[.-]+(?![a-z0-9])")
 _BY_LOGIC_ID = "Ascend910A5"

@@ -86,6 +86,8 @@ class ChipLabels:
                     current = inventory, facts
                 await self._ask_addresses(inventory, addresses)
                 if (node := seen()) is not None:
+                    # After a restart, the Node has the last address of a chip that does not answer
+                    # now.
                     addresses = addresses_in(node, inventory) | addresses
             except DriverGone:
                 await asyncio.sleep(_RETRY_SECONDS)

@@ -63,6 +63,7 @@ def processes_resetting_cards(processes: Path = _PROCESSES) -> Iterator[str]:
             words = place.read_bytes().decode(errors="replace").split("\0")
         except OSError:
             continue  # it has ended, or may not be read
+        # A shell or an editor may have such a command among its arguments.
         if resets_together(" ".join(words)) and words[0].endswith("device-plugin"):
             yield f"process {place.parent.name}"
 
@@ -125,5 +126,6 @@ class DevicePluginAccount:
                         pod,
                         account,
                     )
+        # The end of a root task would end the agent (``agent/daemon.py``).
         await asyncio.get_running_loop().create_future()
         raise AssertionError("the wait has no end")

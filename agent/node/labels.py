@@ -42,11 +42,13 @@ _CARD_TYPES = {0x68: "300I-Atlas350", 0x6C: "300I-Atlas350-4p"}
 _CARD_BOARDS = range(0x1A, 0x1D)
 """Names by main board, and the boards, of an A5 that is a card."""
 _SERVER_TYPES = {_A3: "A3", _A5: "npu"}
+# The Atlas 300I A2 (dcmi#1.6).
 _INFERENCE_BOARDS = (0x28, 0x29)
 _DUO = "Atlas 300I Duo"
 _MB_PER_GB = 1024
 _INVALID = 0xFFFFFFFF
 
+# Kubernetes' rule for values of labels. One bad value would have the whole patch refused.
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 _OLD_LABELS = ("-Recover", "-NetworkRecover")
 _OLD_ANNOTATIONS = ("", "-Unhealthy", "-NetworkUnhealthy", "-Fault", "-Recovering", *_OLD_LABELS)
@@ -84,6 +86,7 @@ def desired_labels(
     labels = _labels(inventory, facts)
     refused = {key: value for key, value in labels.items() if not _LABEL_VALUE.fullmatch(value)}
     server_type = None
+    # On an A5 it is overwritten, on others kept where the Node has one (device-plugin#6.2).
     if inventory.family != _A5:
         server_type = labels.pop(SERVER_TYPE, None)
     return DesiredLabels(
@@ -105,6 +108,7 @@ def _labels(inventory: Inventory, facts: NodeFacts) -> dict[str, str]:
         labels["mind-cluster/npu-chip-memory"] = f"{facts.memory_mb // _MB_PER_GB}G"
     if family == "Ascend910B" and inventory.board_id in _INFERENCE_BOARDS:
         labels["accelerator-type"] = "card-910b-infer"
+    # ``all`` holds for no products at all, too.
     if facts.products and all(product == _DUO for product in facts.products):
         labels["infer-card-type"] = "card-300i-duo"
     if family in _ACCELERATORS:

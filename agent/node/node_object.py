@@ -111,6 +111,7 @@ class NodeObjectWriter:
     def _observe(self, seen: NodeObject) -> None:
         """Apply the Node as it is now, and count foreign writes of our keys."""
         self._seen = seen
+        # The Node is not there, which is no foreign change of its keys.
         if not seen.version:
             self._shown.clear()
             self._written.clear()
@@ -122,6 +123,7 @@ class NodeObjectWriter:
                 self._shown[key] = value
         for key, value in self._ours():
             there = _value_of(seen, key)
+            # Only what was shown with our value can have been changed by another program.
             if key not in self._written and self._shown.get(key) == value and there != value:
                 self._count_foreign(key, now)
             self._shown[key] = there

@@ -55,6 +55,7 @@ class SerialNumber:
             await asyncio.sleep(self._pause_seconds)
             max_seconds = max(self._pause_seconds, _MAX_PAUSE_SECONDS)
             self._pause_seconds = min(2 * self._pause_seconds, max_seconds)
+        # The end of a root task would end the agent (``agent/daemon.py``).
         while True:
             await asyncio.Event().wait()
 

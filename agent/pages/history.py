@@ -50,6 +50,8 @@ class JournalHistory:
         after, since_ms = asked.after or 0, asked.since_ms or -_NEVER_MS
         rows: list[JournalRow] = []
         with closing(connect_existing(self._path)) as connection:
+            # One transaction for all reads: between them, rows may be deleted or the journal
+            # renamed.
             connection.execute("BEGIN")
             (journal,) = connection.execute("SELECT id FROM journal").fetchone() or ("",)
             for kind in (RowKind.CHANGES, RowKind.GAP):

@@ -309,6 +309,7 @@ def _publications(status: AgentStatus, records: Mapping[str, Publication]) -> It
     )
     for record, _, kind in shown:
         histogram = record.durations
+        # In the exposition format, each bucket has all smaller ones in it.
         buckets = list(zip(_BOUNDS, accumulate(histogram.counts), strict=True))
         durations.add_metric(kind, buckets, histogram.sum_seconds)
     yield durations

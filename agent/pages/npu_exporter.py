@@ -52,6 +52,7 @@ _LABELS = (
     "pod_name",
     "vdie_id",
 )
+# NPU exporter has a metric for each of so many codes of a chip (dcmi#9.3).
 _CODES = 10
 _WITH_CARDS = ("Ascend310P", "Ascend910", "Ascend910B", "Ascend910A3")
 """Families of which NPU exporter counts the cards."""
@@ -79,6 +80,7 @@ async def keep_names(driver: Driver, names: MutableMapping[int, ChipNames]) -> N
                 continue
             try:
                 names[chip.physical_id], problems = await driver.names(chip)
+            # The other chips would fail in the same way; they are asked a minute later.
             except DriverGone:
                 break
             if problems and problems != codes.get(chip.physical_id):
@@ -173,6 +175,7 @@ def _error_codes(
         if fault.chip is not None and ChipFaultsCollector.name in fault.reported_by:
             codes[fault.chip].append(fault.code)
     for listed in codes.values():
+        # The sort is stable: the others stay in the order of their arrival.
         listed.sort(key=lambda code: code == CARD_DROP)
     for place in range(_CODES):
         values = {

@@ -67,6 +67,8 @@ def listed(
             chips[comparison.moved.get(subject.id, subject.id)] = state
     for chip_id, chip in now.items():
         state = chips.get(chip_id, _NEW)
+        # It was blind because there was no driver, which proves nothing about the chip
+        # (decision 18).
         if item.is_first and state.silent:
             state = replace(state, blind=without(state.blind, CHIP_SOURCE))
         chips[chip_id] = replace(state, place=chip)
@@ -92,6 +94,7 @@ def restored(state: SubjectState) -> SubjectState:
 def forgotten(state: SubjectState, because: str, context: RuleContext) -> None:
     """End all faults and upgrades of a chip that is to be forgotten, its separation too."""
     if isinstance(state, ChipState):
+        # For its notes only: the caller has removed the chip already.
         _ended(state, because, context, with_isolation=True)
 
 
@@ -103,6 +106,7 @@ def _ended(
     for upgrade in state.upgrades:
         if with_isolation or upgrade.level is not ChipLevel.MANUALLY_SEPARATE_NPU:
             state = remove_upgrade(state, upgrade, because, context)
+    # An isolation that stays is released by the recovery that its counter has.
     counted = {upgrade.code for upgrade in state.upgrades}
     return replace(
         state,

@@ -121,6 +121,7 @@ def _absent(
     state: SubjectState, active: Fault | None, observation: Observation, context: RuleContext
 ) -> SubjectState:
     """Remove one source of a fault; without any source the fault ends, unless it outlasts that."""
+    # No list has a one-off event, so its absence from one proves nothing.
     if active is None or active.once:
         return state
     # A fault that only waits for a blind tool has no source left; the tool's answer decides.
@@ -134,6 +135,7 @@ def _absent(
         return end(state, active, "its source does not list it any more", context)
     unconfirmed_at_ms = active.unconfirmed_at_ms
     is_tool_blind = _is_tool_blind(state, context.draft.state)
+    # The tool's 6 s begin with the first list that lacks the fault; later ones do not prolong them.
     if not left and unconfirmed_at_ms is None and not is_tool_blind:
         unconfirmed_at_ms = observation.seen_at_ms
     active = replace(active, sources=left, unconfirmed_at_ms=unconfirmed_at_ms)
@@ -144,11 +146,13 @@ def _occur(
     state: SubjectState, active: Fault | None, observation: Observation, context: RuleContext
 ) -> SubjectState:
     if active is not None:
+        # It was overtaken on its way: the numbers of the later occurrence stay.
         if _is_before(observation, active.serial, active.raised_at_ms):
             return state
         newest = replace(
             active, serial=observation.serial, raised_at_ms=observation.driver_raised_at_ms
         )
+        # A poll has no severity, and must not remove that of an event.
         if observation.severity is not None:
             newest = replace(newest, severity=observation.severity)
         return _update(state, active, newest, observation, "occurred", context)
@@ -158,6 +162,7 @@ def _occur(
             return state  # reported twice, once after its recovery
         fault = _new_fault(state, observation, context)
         context.note(ChangeKind.BEGAN, fault, fault.because, None, fault.level)
+        # It begins and ends in one step, so the history shows it and a frequency rule counts it.
         because = "its recovery was reported before it"
         state = _occurred(state, fault, context)
         if isinstance(state, ChipState) and fault.code not in context.draft.tables.durations:
@@ -165,6 +170,7 @@ def _occur(
         context.note(
             ChangeKind.ENDED, fault, because, fault.level, level_of(state, observation.code)
         )
+        # With the fault, a second report of the same occurrence is recognised above.
         return replace(state, ended=state.ended | {observation.code: replace(ended, fault=fault)})
     return _begin(state, _new_fault(state, observation, context), context)
 
@@ -200,6 +206,8 @@ def _present(
         seen = (
             active
             if observation.subject.kind != "host"
+            # The serial of a part of the host is its place in the BMC's list, by which documents
+            # order codes.
             else replace(active, serial=observation.serial)
         )
         return _update(state, active, seen, observation, f"is {_found_by(observation)}", context)
@@ -207,6 +215,7 @@ def _present(
     was_over = observation.anew or ended is None or not _is_recent(ended, observation.seen_at_ms)
     if was_over or ended is None or ended.fault is None:
         return _begin(state, _new_fault(state, observation, context), context)
+    # The recovery was false, so the episode goes on with its id and its first time.
     fault = ended.fault
     verdict = context.judge(state, fault.code, fault.severity)
     fault = replace(
@@ -233,8 +242,10 @@ def _recover(
 ) -> SubjectState:
     if active is None:
         ended = state.ended.get(observation.code)
+        # A repeated recovery must neither lose the fault of the first one nor prolong its window.
         if ended is not None and _is_recent(ended, observation.seen_at_ms):
             return state
+        # The occurrence of this recovery may still be on its way (``_is_over``).
         return replace(state, ended=_remember(state, observation, None))
     if active.once:
         return state  # it has no recovery; time ends it
@@ -329,16 +340,19 @@ def _update(
     """Apply another observation of a code that holds: confirmed, perhaps with a new severity or
     source.
     """
+    # The source of a one-off event has not reported that the code lasts.
     reported_by = () if active.once else active.reported_by
     if observation.source not in reported_by:
         reported_by = (*reported_by, observation.source)
     fault = replace(
         seen,
+        # What is listed, or occurs with a recovery to come, lasts from now on.
         once=False,
         acknowledged_at_ms=None,
         unconfirmed_at_ms=None,
         sources=_stored_sources(active, reported_by),
     )
+    # The same object shows callers that nothing changed, so no document is compared.
     if fault == active:
         return state
     if fault.severity != active.severity:
@@ -361,6 +375,7 @@ def _remember(
     kept[observation.code] = Ended(
         observation.seen_at_ms, fault, observation.driver_raised_at_ms, observation.serial
     )
+    # Stops at the new entry at the latest, which is recent.
     while not _is_recent(kept[(oldest := next(iter(kept)))], observation.seen_at_ms):
         del kept[oldest]
     return kept
@@ -418,6 +433,7 @@ def _is_over(observation: Observation, ended: Ended) -> bool:
         return False
     if observation.driver_raised_at_ms is None or ended.raised_at_ms is None:
         return False
+    # A recovery has the serial of its occurrence (dcmi#5.2); a greater one is a later occurrence.
     paired = not observation.serial or not ended.serial or observation.serial <= ended.serial
     return paired and observation.driver_raised_at_ms < ended.raised_at_ms
 
@@ -466,6 +482,7 @@ def _held_back(state: ChipState, observation: Observation) -> ChipState:
     An occurrence that is reported twice is held back once.
     """
     waits = state.held_back.get(observation.code)
+    # A lasting occurrence must replace a one-off event that waits: time alone would end that.
     if waits is not None and (
         waits.assertion is not Assertion.ONCE or observation.assertion is Assertion.ONCE
     ):
@@ -482,6 +499,7 @@ def _without_explained(state: ChipState, at_ms: int) -> ChipState:
     left = {
         code: observation
         for code, observation in state.held_back.items()
+        # Strictly less than 5 s explains, as upstream compares (device-plugin#2.4).
         if abs(at_ms - observation.seen_at_ms) >= _ASSOCIATION_MS
     }
     return state if len(left) == len(state.held_back) else replace(state, held_back=left)
@@ -494,6 +512,7 @@ def _without_held_back(state: ChipState, code: str) -> ChipState:
 
 def _is_explained(state: ChipState, observation: Observation) -> bool:
     fault, ended = state.faults.get(HBM_MULTI_BIT), state.ended.get(HBM_MULTI_BIT)
+    # The memory's fault may be over already; its occurrence explains all the same.
     if fault is None and ended is not None:
         fault = ended.fault
     return fault is not None and abs(observation.seen_at_ms - fault.first_seen_ms) < _ASSOCIATION_MS
@@ -504,14 +523,17 @@ def _is_explained(state: ChipState, observation: Observation) -> bool:
 
 def _outlasts_list(state: SubjectState, observation: Observation) -> bool:
     """Return whether a fault outlasts its last source, which does not list it any more."""
+    # No other source ends what held on a chip that is silent since the start (decision 18).
     if observation.source != CHIP_SOURCE:
         return isinstance(state, ChipState) and state.silent
+    # Only chips without events have ``listed``: they report a link by their list alone.
     has_events = not isinstance(state, ChipState) or state.listed is None
     return has_events and _is_of_links(observation.code)
 
 
 def _is_tool_blind(state: SubjectState, before: PolicyState) -> bool:
     """Return whether ``hccn_tool`` gives no answer about a chip, or about the node."""
+    # A tool that is missing is one blindness, about the node.
     return LINK_SOURCE in state.blind or LINK_SOURCE in before.of(NODE).blind
 
 
@@ -529,4 +551,5 @@ def waiting_for_tool(state: SubjectState, since_ms: int | None) -> SubjectState:
 
 
 def _is_of_links(code: str) -> bool:
+    # The code of a UB port is of the hyper plane, not of the network; the tool reports it, too.
     return is_network(code) or code == UB_PORT_DOWN

@@ -161,6 +161,8 @@ class ChipState(SubjectState, frozen=True, omit_defaults=True):
         """Whether an upgrade separates it until an operator or the upgrade's own rule
         releases it.
         """
+        # By level, whatever rule gave it: an operator's release ends all reasons of this level
+        # (device-plugin#3.6).
         level = ChipLevel.MANUALLY_SEPARATE_NPU
         return any(upgrade.level is level for upgrade in self.upgrades)
 
@@ -214,6 +216,8 @@ class PolicyState(msgspec.Struct, frozen=True):
     def of(self, subject: Subject) -> SubjectState:
         """Return the state of ``subject``, an empty one without an entry."""
         if subject.kind == "chip":
+            # A chip without an entry is a ``ChipState``, too: the rules recognise chips by this
+            # type.
             return self.chips.get(subject.id, _UNKNOWN_CHIP)
         return self.others.get(str(subject), _UNKNOWN)
 
@@ -225,6 +229,7 @@ _UNKNOWN = SubjectState()
 @lru_cache(maxsize=4096)
 def subject_of(text: str) -> Subject:
     """Return the subject whose ``str`` is ``text``."""
+    # At most twice, because the part may contain spaces, as in "Host Memory".
     kind, number, *part = text.split(" ", 2)
     return Subject(kind, int(number), *part)
 
@@ -352,6 +357,7 @@ def tracked(state: PolicyState, source: str) -> Mapping[tuple[Subject, str], int
         (subject, fault.code): fault.first_seen_ms
         for subject, subject_state in state.subjects()
         for fault in subject_state.faults.values()
+        # A one-off event is in no list, so its collector must not miss it there.
         if source in fault.reported_by and not fault.once
     }
 
@@ -372,7 +378,11 @@ def restarted(state: PolicyState, boot_id: str) -> PolicyState:
 
 
 def _silent(chip: ChipState) -> ChipState:
+    # Blindness of a silent chip means that a call of this process failed, and the chip is not free
+    # then (decision 18).
     blind = {source: blindness for source, blindness in chip.blind.items() if source != CHIP_SOURCE}
+    # Only chips that ever answered are remembered, so the others have nothing to keep
+    # (decision 18).
     return replace(chip, silent=chip.was_read, blind=blind)
 
 
@@ -405,6 +415,8 @@ def times_capped(state: SubjectState, now_ms: int) -> SubjectState:
             held_back={
                 code: _capped(item, now_ms, "seen_at_ms") for code, item in state.held_back.items()
             },
+            # The one time that may lie ahead: a chip that has just answered settles ``SETTLE_MS``
+            # later.
             settled_at_ms=min(state.settled_at_ms, now_ms + SETTLE_MS),
         )
     return state if after == state else after
@@ -427,6 +439,7 @@ def _counter_capped(counter: Counter, now_ms: int) -> Counter:
 
 def _capped(value: T, now_ms: int, *times: str) -> T:
     """Return ``value`` with its ``times`` not after ``now_ms``."""
+    # ``None`` and 0 mean that there is no such time.
     late: dict[str, Any] = {
         name: now_ms for name in times if (getattr(value, name) or now_ms) > now_ms
     }

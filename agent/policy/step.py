@@ -171,10 +171,14 @@ class StateMachine(Transaction):
             pass  # an audit repairs what was missed
         elif isinstance(item, Forgotten):
             self._forget(item)
+        # They may move each deadline, also to a later time, so there is no shortcut as in
+        # ``_sooner``.
         elif isinstance(item, InputToAll):
             self._subjects = self._change_all(item)
             self._deadline_ms = self._next_deadline_ms()
         else:
+            # The state must not wait for the name any more: the next read without it is not another
+            # release.
             if isinstance(item, Released):
                 self._remove_name(item.subject)
             self._change_subject(item)
@@ -191,6 +195,7 @@ class StateMachine(Transaction):
     def _change_subject(self, item: StepInput) -> None:
         before = self._subjects.get(item.subject) or self.state.of(item.subject)
         after = _apply(before, item, self)
+        # The rules return the same object when nothing changed, so values need not be compared.
         if after is not before:
             self._subjects[item.subject] = after
             self.revision += 1
@@ -208,6 +213,7 @@ class StateMachine(Transaction):
                     subject: times_capped(current, item.at_ms)
                     for subject, current in subjects.items()
                 }
+                # One revision for one input, however many subjects it changed: it counts inputs.
                 self.revision += capped != subjects
                 return capped
             case Acknowledged():
@@ -216,6 +222,8 @@ class StateMachine(Transaction):
                 # No new revision: with one, each acknowledgement would ask for another write.
                 return {
                     subject: _acknowledge(current, item)
+                    # An acknowledgement of device-info proves nothing about faults that only
+                    # node-info shows.
                     if _is_shown(subject, item.document)
                     else current
                     for subject, current in subjects.items()
@@ -237,6 +245,7 @@ class StateMachine(Transaction):
         return judged
 
     def _forget(self, item: Forgotten) -> None:
+        # Its deadline stays: one that is too early does no harm, as in ``_sooner``.
         current = self._subjects.pop(item.subject, self.state.of(item.subject))
         forgotten(current, item.because, RuleContext(item.subject, item.at_ms, self))
         self._remove_name(item.subject)
@@ -257,9 +266,12 @@ class StateMachine(Transaction):
         chips.
         """
         deadline_ms, settled_ms = self._deadline_ms, self.state.settled_at_ms
+        # These answers have no code, and may begin the deadlines of several: of faults that wait
+        # for the tool, and of all on a chip that was silent.
         if isinstance(item, SourceAnswered) and item.source in (LINK_SOURCE, CHIP_SOURCE):
             due = _next_due(current, self.tables, settled_ms)
             due_ms = None if due is None else due.at_ms
+        # The others begin no deadline: they end something, silence a chip, or change levels.
         elif not isinstance(item, Observation | Adopted):
             return deadline_ms
         else:
@@ -282,6 +294,7 @@ class StateMachine(Transaction):
             if not isinstance(current, ChipState) and current != _EMPTY
         }
         old = self.state
+        # Acknowledgements and most deadlines change subjects without a new revision.
         if self.revision == old.revision and chips == old.chips and others == old.others:
             return old
         return replace(old, revision=self.revision, chips=chips, others=others)
@@ -323,6 +336,7 @@ def _time_of(item: Input) -> int:
 
 def _acknowledge(current: SubjectState, item: Acknowledged) -> SubjectState:
     for fault in current.faults.values():
+        # A write that was rendered before the event does not show it.
         shown = fault.once and fault.revision <= item.state_revision
         if shown and fault.acknowledged_at_ms is None:
             fault = replace(fault, acknowledged_at_ms=item.at_ms)
@@ -353,6 +367,7 @@ def _source_blind(current: SubjectState, item: SourceBlind) -> SubjectState:
     if current.blind.get(item.source) == blindness:
         return current
     if item.source == LINK_SOURCE:
+        # What only the tool can confirm stays while it gives no answer.
         current = waiting_for_tool(current, None)
     return replace(current, blind=current.blind | {item.source: blindness})
 
@@ -399,6 +414,7 @@ The link tool has as long to confirm a fault that the driver does not list. Both
 the last event and answer within 2 s.
 """
 
+# Sorts before all names: where a fault ends and a rule is due for its code at once, it ends first.
 _ENDS = ""
 _FORGOTTEN = "forgotten"
 _BEGINS = "begins"
@@ -469,12 +485,17 @@ def _of_chip(
     policies = tables.durations
     for fault in faults:
         if fault.once or fault.unconfirmed_at_ms is not None:
+            # No time ends what held on a silent chip, and a one-off event stays (decision 18).
             end_ms = None if current.silent else _end_ms(fault)
             if end_ms is None:
                 continue
+            # A one-off event waits for readers, not for answers, so settling does not matter for
+            # it.
             action, at_ms = _ENDS, end_ms if fault.once else max(end_ms, current.settled_at_ms)
         elif fault.code in policies and current.upgrade_of(fault.code, FAULT_DURATION) is None:
             upgrade_ms = duration_upgrade_ms(fault, policies[fault.code])
+            # The first answers after a start may show that it is over: a link that came back while
+            # no agent ran is not isolated.
             action, at_ms = FAULT_DURATION, max(upgrade_ms, settled_ms, current.settled_at_ms)
         else:
             continue
@@ -563,6 +584,8 @@ def _expire(
     while waiting:
         _, subject, due = heappop(waiting)
         left[subject] = current = _changed_by_time(subject, left[subject], due, draft, since_ms)
+        # Each subject has one entry: a change may move or remove the others that would have
+        # followed.
         next_due = _next_due(current, draft.tables, settled_ms)
         if next_due is not None and next_due.at_ms <= now_ms:
             heappush(waiting, (next_due.at_ms, subject, next_due))
@@ -574,6 +597,7 @@ def _changed_by_time(
 ) -> SubjectState:
     """Return ``current`` after the change that is ``due``, not dated before ``since_ms``."""
     if due.action == _ENDS:
+        # No rule defines this end, so it has its own time also after a new configuration.
         context = RuleContext(subject, due.at_ms, draft)
         return _end_by_time(current, current.faults[due.code], context)
     if due.action == _FORGOTTEN:
@@ -594,7 +618,10 @@ def _end_by_time(current: SubjectState, fault: Fault, context: RuleContext) -> S
     because = "its recovery looked older than it, but no audit has found it since"
     if not fault.reported_by:
         because = "the driver does not list it, and no other source has found it since"
+    # Rules count the time without the fault from the report that proved right, not from now.
     current = end(current, fault, because, context, fault.unconfirmed_at_ms)
+    # Unlike after a recovery, a list without it has proved the end: its return is another
+    # occurrence.
     if not fault.reported_by:
         return current
     ended = Ended(context.at_ms, replace(fault, unconfirmed_at_ms=None))

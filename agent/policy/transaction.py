@@ -81,6 +81,8 @@ class RuleContext(Struct, frozen=True):
         """Return the level of a code on the subject, and why. An upgrade can only raise it."""
         tables, kind = self.draft.tables, self.subject.kind
         if isinstance(state, ChipState):
+            # Only chips without events have a word. Their lists have no severities, so the word
+            # bounds them (decision 20).
             if severity is None and state.word is not None:
                 verdict = tables.judge_by_word(code, state.word, state.listed or ())
             else:
@@ -93,6 +95,7 @@ class RuleContext(Struct, frozen=True):
             return verdict
         if kind == "switch":
             return tables.judge_switch(code)
+        # Faults of storage are published as public faults, which have a table of their own.
         return tables.judge_public(code) if kind == "storage" else tables.judge_node(code)
 
 
@@ -130,6 +133,7 @@ def judged_again(state: ChipState, code: str, context: RuleContext) -> ChipState
     fault = state.faults.get(code)
     if fault is None:
         return state
+    # Without a note, unlike in ``all_judged_again``: UPGRADED and RELEASED state both levels.
     verdict = context.judge(state, code, fault.severity)
     fault = replace(fault, level=verdict.level, because=verdict.because)
     return replace(state, faults=state.faults | {code: fault})

@@ -63,6 +63,8 @@ def with_upgrade(state: ChipState, upgrade: Upgrade) -> ChipState:
         for other in state.upgrades
         if (other.code, other.kind) != (upgrade.code, upgrade.kind)
     ]
+    # Equal states must make equal documents; upstream's order is random, which makes needless
+    # writes (EX-51).
     upgrades = sorted([*kept, upgrade], key=lambda other: (other.code, other.kind))
     return replace(state, upgrades=tuple(upgrades))
 
@@ -130,6 +132,7 @@ def upgrade_by_duration(
         fault.code,
         FAULT_DURATION,
         policy.level,
+        # The time of the deadline, as upstream's ``FaultAlarmTime``, however late this call comes.
         since_ms + policy.fault_timeout_ms,
         f"{fault.code} held for longer than {seconds:g} s ({FAULT_DURATION})",
         fault.episode,
@@ -148,6 +151,7 @@ def release_by_duration(
     """
     assert upgrade.gone_since_ms is not None
     state = _expire_upgrade(state, upgrade, policy.recover_timeout_ms, context)
+    # Not the end of the fault: upstream sets ``lastRecover`` to this time, too (device-plugin#3.5).
     recovered_ms = upgrade.gone_since_ms + policy.recover_timeout_ms
     return with_recovery(state, upgrade.code, recovered_ms)
 
@@ -187,6 +191,7 @@ def count_occurrence(
     upgrade = state.upgrade_of(code, FAULT_FREQUENCY)
     if upgrade is not None:
         state = _with_counter(state, code, Counter((), at_ms))
+        # An occurrence that was held back begins late, with its own older time.
         newest_ms = max(at_ms, upgrade.upgraded_at_ms)
         return with_upgrade(state, replace(upgrade, upgraded_at_ms=newest_ms))
     counter = state.counters.get(code, _NEVER)
@@ -227,6 +232,7 @@ def release_by_frequency(
 def counters_emptied(state: ChipState) -> ChipState:
     """Return ``state`` without counters, but for codes that are still upgraded."""
     upgraded = {upgrade.code for upgrade in state.upgrades if upgrade.kind == FAULT_FREQUENCY}
+    # The counter of an upgraded code has the recovery by which its rule releases it.
     left = {code: counter for code, counter in state.counters.items() if code in upgraded}
     return state if len(left) == len(state.counters) else replace(state, counters=left)
 
@@ -324,6 +330,7 @@ def adopt_upgrade(state: SubjectState, item: Adopted, context: RuleContext) -> S
         return state
     rule = _rule_of(context.draft.tables, item.kind, item.code)
     level = item.level if rule is None else rule.level
+    # It comes from a stored document, which an operator or another release may have written.
     if level not in _LEVELS or item.kind not in UPGRADE_TYPES:
         return state
     fault = state.faults.get(item.code)
@@ -332,6 +339,7 @@ def adopt_upgrade(state: SubjectState, item: Adopted, context: RuleContext) -> S
         because = f"the stored document isolates it without a reason ({item.kind})"
         if item.request is not None:
             because = f"{item.request.by} (as stated) isolated it: {item.request.reason}"
+    # ``gone_since_ms`` is set exactly while no lasting fault has the code (``StateMachine``).
     gone = item.kind == FAULT_DURATION and (fault is None or fault.once)
     upgrade = Upgrade(
         item.code,
@@ -345,6 +353,7 @@ def adopt_upgrade(state: SubjectState, item: Adopted, context: RuleContext) -> S
         item.request,
     )
     state = add_upgrade(state, upgrade, context)
+    # Only a counter has the recovery from which the release is counted.
     if item.kind == FAULT_FREQUENCY:
         state = _counter_adopted(state, upgrade, item.at_ms)
     return state
@@ -378,6 +387,7 @@ def _upgrade_judged(state: ChipState, upgrade: Upgrade, context: RuleContext) ->
 
     The upgrade's time stays.
     """
+    # No rule made it, so no new rule can change or remove it (device-plugin#3.7).
     if upgrade.kind == FAULT_AUTOFILL:
         return state
     rule = _rule_of(context.draft.tables, upgrade.kind, upgrade.code)

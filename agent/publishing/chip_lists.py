@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 DUO_FAMILY = "Ascend310P"
 """The one family with cards of two dies that are reset as one."""
+# Super pods 1D and 2D: those of an A5 alone have ``RackID`` (device-plugin#1.3).
 _RACK_TYPES = frozenset({1, 2})
 _NEVER_SEEN = ChipState()
 
@@ -74,6 +75,7 @@ def render(
     order = [(chip.logic_id, chip.physical_id) for chip in inventory.chips]
     missing = missing_chips(state, {chip for _, chip in order})
     order += ((logic_id, chip) for chip, logic_id in missing.items())
+    # Entries are in the order of logic ids, missing chips among them (device-plugin#1.3).
     order.sort()
     with_ill_die = _ill_cards(state, inventory, spared) if cards_together else frozenset()
     for _, chip in order:
@@ -98,6 +100,7 @@ def render(
         ):
             free.append(name)
     super_pod_id, server_index, rack_id = super_pod_ids(inventory.super_pod, family)
+    # The driver states the super pod by way of a chip; without one, the last known ids stay.
     if not inventory.chips and state.server is not None and state.server.super_pod is not None:
         super_pod_id, server_index, rack_id = state.server.super_pod
     return DeviceInfo(
@@ -105,6 +108,7 @@ def render(
         free=tuple(sorted(free)),
         unhealthy=tuple(sorted(unhealthy)),
         network_unhealthy=tuple(sorted(network_unhealthy)) if family.has_network else (),
+        # Upstream's list is empty, too: no reachable code sets its status (device-plugin#1.3).
         recovering=(),
         faults=tuple(faults),
         update_time=update_time,
@@ -126,6 +130,8 @@ def _gives_no_answer(
     blind = chip_state.blind.get(CHIP_SOURCE)
     if blind is None:
         return False
+    # A call that hangs counts once another chip has answered; until then the driver may hang as a
+    # whole (decision 18).
     return not blind.by_driver or any(
         other.was_read and not other.silent
         for _, chip in order
@@ -173,6 +179,7 @@ def _entries(
     The last one stands alone: a reader takes an entry's level only for codes not in its map. Codes
     that only an upgrade holds are shown while they make the chip or its network unhealthy.
     """
+    # ``fault_code`` lists codes in the order of their arrival (device-plugin#1.3).
     live = sorted(chip_state.faults.values(), key=lambda fault: fault.first_seen_ms)
     codes = {fault.code: TimeAndLevel(fault.first_seen_ms, fault.level) for fault in live}
     bare = None

@@ -183,6 +183,8 @@ class DeviceInfoDocument:
 
         So lists are complete. After ``FIRST_DOCUMENT_SECONDS`` one answering chip is enough.
         """
+        # Without any answer the driver may hang as a whole: the stored document stays
+        # (decision 18).
         if not any(chip.was_read for chip in state.chips.values()):
             return False
         chip_states = [state.chips.get(chip.physical_id) for chip in inventory.chips]
@@ -231,6 +233,7 @@ class DeviceInfoDocument:
             return adopted(existing, self.stamp_of(existing), now_ms)
         state = self._state()
         isolated = {*state.named, *(chip for chip, seen in state.chips.items() if seen.isolated)}
+        # No document has the time of an operator's edit, so it counts from now.
         isolations = adopted(existing, None, now_ms)
         added = (item for item in isolations if item.subject.id not in isolated and _isolates(item))
         return (*self.operator_releases(existing, now_ms), *added)
@@ -286,6 +289,7 @@ class DeviceInfoDocument:
         added = [
             chip
             for chip in sorted((read_names(foreign.data) or frozenset()) & requests.keys())
+            # What a rule isolated takes no request, so it ends by that rule (decision 39).
             if chip in chips and not chips[chip].isolated
         ]
         for chip in added:
@@ -329,6 +333,8 @@ def restored_chips(info: DeviceInfo) -> tuple[Input, ...]:
                     code,
                     Assertion.PRESENT,
                     entry.fault_time,
+                    # Documents have no severities. Where no table has the code, this level follows
+                    # from a mild one (device-plugin#2.7).
                     Severity.MINOR if entry.fault_level == _MILD else None,
                 )
                 for code, entry in (fault.fault_time_and_level_map or {}).items()
@@ -373,7 +379,10 @@ def adopted(document: Document, stamp: int | None, now_ms: int) -> tuple[Adopted
         for reason in reasons:
             code, since_ms = reason.code, reason.upgrade_time
             assert code is not None
+            # No reason can be younger than the document that has it.
             since_ms = min(since_ms, at_ms) if since_ms > 0 else at_ms
+            # An operator's request is ``FaultAutofill`` in the document, which readers know
+            # (decision 39).
             request = requests.get(chip) if reason.upgrade_type == FAULT_AUTOFILL else None
             item = Adopted(
                 chip_subject(chip),

@@ -76,6 +76,7 @@ class FaultServiceClient:
         """Send until cancelled."""
         now = now_seconds()
         sent = self._faults.ledger.sent
+        # The times of sending are not kept; from now on is never too short.
         self._recovered_at = {code: now for code, occurs in sent.items() if not occurs}
         while True:
             self._progress()
@@ -85,6 +86,7 @@ class FaultServiceClient:
                 if self._claim.may_publish:
                     await self._send(batch)
                     continue
+                # No event wakes this task when the node name becomes ours.
                 seconds = _PERMISSION_SECONDS
             most_seconds = max(TICK_SECONDS, min(seconds, _MARK_SECONDS))
             await wait_for_event(self._faults.changed, most_seconds)
@@ -111,6 +113,7 @@ class FaultServiceClient:
                 and all(resource == resource_of(code) for code in batch)
             ):
                 batch[fault.code] = fault
+            # Later changes of a fault stay behind its first one that waits: their order must hold.
             behind.add(fault.code)
         return tuple(batch.values()), seconds
 
@@ -128,6 +131,7 @@ class FaultServiceClient:
         self._backoffs.pop(resource, None)
         self._not_before.pop(resource, None)
         self._trouble.end()
+        # The same message would be refused for ever, so it does not wait any more.
         if code == _INVALID:
             self._refused += len(batch)
             log.error("ClusterD refused a message of storage faults as invalid: %s", reason)

@@ -45,6 +45,8 @@ async def answer(
 
 
 def _channel(address: FaultServiceAddress) -> grpc.aio.Channel:
+    # TLS only where a CA is configured: upstream's NodeD calls this service in plain text
+    # (noded#4.5).
     if address.ca_file is None:
         return grpc.aio.insecure_channel(address.target, options=_OPTIONS)
     certificate, key = (

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.node_info")
 
 BMC_SOURCE = "bmc"
+# RFC 3339 has four digits for a year.
 _YEAR_9999 = 253_370_764_800
 
 _RANK = {level.value: rank for rank, level in enumerate(NodeLevel)}
@@ -64,6 +65,7 @@ def faulty_parts(state: PolicyState) -> tuple[FaultDevice, ...]:
 
 
 def _part(device_type: str, device_id: int, subject_state: SubjectState) -> FaultDevice:
+    # A code in no table has no level. Metrics and pages show it, and no document.
     live = [fault for fault in subject_state.faults.values() if fault.level]
     live.sort(key=_order)
     level = min((fault.level for fault in live), key=_RANK.__getitem__, default="")
@@ -114,6 +116,7 @@ def node_status(parts: Iterable[FaultDevice]) -> str:
 
 def time_text(stamp: int, zone: tzinfo | None = None) -> str:
     """Return ``updateTime`` for epoch seconds: RFC 3339, local time, or that of ``zone``."""
+    # Go writes UTC as "Z"; Python writes an offset of zero.
     return datetime.fromtimestamp(stamp).astimezone(zone).isoformat().replace("+00:00", "Z")
 
 

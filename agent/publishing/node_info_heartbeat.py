@@ -92,6 +92,7 @@ class NodeInfoHeartbeat(NodeInfoDocument):
 
     def _beat(self, stamp: int) -> int:
         self._pause_seconds = self._next_pause()
+        # Readers see a stall by a beat that does not change, while faults are written (decision 8).
         if self._beaten is None or not self._beating.is_withheld():
             self._beaten = stamp
         return self._beaten

@@ -104,6 +104,8 @@ def _silence_seconds(owned: Owned, writer: LastWriter) -> float:
     One minute if unknown.
     """
     is_real = writer.name in VENDOR_PROGRAMS
+    # The period of an unknown program is not known: one write of it must not hold the document for
+    # long (decision 16).
     return (owned.rewritten_seconds if is_real else 0) + _GRACE_SECONDS
 
 
@@ -178,6 +180,8 @@ class Ownership:
         try:
             async with answered_within(READ_SECONDS):
                 writer = await self._store.writer(self._owned.namespace, self._owned.name)
+        # Faults are published without the right to see writers: they matter more than a conflict,
+        # as in decision 5.
         except StoreRefused as error:
             log.warning("the other writers of %s are unknown: %s", self._owned.name, error)
             writer = None
@@ -186,6 +190,7 @@ class Ownership:
         if writer is None or not is_others:
             self._take_over()
         elif self._seen is None:
+            # Only the age of the first write that is seen is by the host's clock (decision 16).
             other = other_program(self._owned, writer, self._wall_clock())
             if other is None:
                 self._take_over()
@@ -213,16 +218,19 @@ class Ownership:
             return
         if self._seen is not None and writer.name == self._seen.name:
             self._leave_to(self._back(writer))
+        # Another program that begins while the document is ours is repaired (decision 16).
         elif writer.name in VENDOR_PROGRAMS:
             other = other_program(self._owned, writer, self._wall_clock())
             if other is not None:
                 self._leave_to(other)
 
     def _is_news(self, writer: LastWriter) -> bool:
+        # Both times are the store's, so the clocks of hosts do not matter (decision 16).
         return self._seen is None or writer.at_ms > self._seen.at_ms
 
     def _back(self, writer: LastWriter) -> OtherProgram:
         """Return the program that has just written once more: its period counts from now."""
+        # An unknown program that returns gets the period of the real one, too (decision 16).
         return OtherProgram(self._owned, writer, self._owned.rewritten_seconds + _GRACE_SECONDS)
 
     def _leave_to(self, other: OtherProgram) -> None:

@@ -87,6 +87,7 @@ class PublicFaultDocument:
     def desired(self) -> DesiredDocument | None:
         """Return the document to publish now; ``None`` while the stored one must stay."""
         newest = self._newest()
+        # ClusterD refuses a message without devices; they come once the driver has listed chips.
         if not newest or any(not sent_fault.devices for sent_fault in newest.values()):
             return None
         if self._was_known and (left := self._began + HOLD_SECONDS - now_seconds()) > 0:
@@ -97,6 +98,7 @@ class PublicFaultDocument:
             return None
 
         def stamped(stamp: int) -> Document:
+            # Here and not in ``desired``, which is called without a write, too.
             self._note(shown)
             message = message_of(self._faults.node, self.resource, shown, stamp * 1000)
             label = dict([PUBLIC_FAULT_LABEL])
@@ -130,6 +132,7 @@ class PublicFaultDocument:
             else:
                 self._recovered_at[sent_fault.code] = now
         doubled = _REFRESH_FIRST_SECONDS * 2 ** (self._times_written - 1)
+        # Spread, because ClusterD drops messages when too many come at once.
         self._pause_seconds = random.uniform(0.75, 1.25) * min(doubled, _REFRESH_LAST_SECONDS)
 
     def _refresh_seconds(self, shown: tuple[SentFault, ...]) -> float:

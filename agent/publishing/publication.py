@@ -21,6 +21,7 @@ class Histogram:
 
     def observe(self, seconds: float) -> None:
         """Count one duration."""
+        # To the left: the bounds of Prometheus are inclusive (``le``).
         self.counts[bisect_left(BUCKETS_SECONDS, seconds)] += 1
         self.sum_seconds += seconds
 
@@ -71,4 +72,5 @@ class Publication:
         """Record that a write was acknowledged, which carried the change seen at ``event_ms``."""
         self.writes[reason, "acknowledged"] += 1
         if event_ms is not None:
+            # Both are wall clocks, which may have been set back in between.
             self.durations.observe(max(0, now_ms - event_ms) / 1000)

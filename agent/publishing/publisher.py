@@ -54,10 +54,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.publisher")
 
 _IDLE_SECONDS = 300.0
+# A third of the time after which the watchdog takes a publisher for stalled (``_STALL_SECONDS``).
 _MARK_SECONDS = 10.0
+# Each wait is 20 ms at most (decision 2): a burst without a pause must be written, too.
 _COMMITS = 3
 _BACKOFF_FIRST_SECONDS = 0.1
 _BACKOFF_LAST_SECONDS = 2.0
+# A refusal by rights or by admission stays the same until an operator changes something.
 _REFUSED_SECONDS = 10.0
 _WATCH_RETRY_SECONDS = 30.0
 _MAX_UNANSWERED = 4
@@ -247,6 +250,7 @@ class DocumentPublisher:
             tasks.create_task(self._watch(), name=f"watch of {self.name}")
             while True:
                 self._progress()
+                # Before the turn: what comes during it is compared in the next one.
                 self._woken.clear()
                 self._reconnected.clear()
                 pause = await self._turn()
@@ -286,10 +290,12 @@ class DocumentPublisher:
                 return await self._read()
             return _Pause(min(due_seconds, watch_seconds), self._woken)
         shown = self._document.stored
+        # Without an earlier write of ours, ``_read`` does not look for what an operator changed.
         if reason == "first" and shown is not None and self._is_edited(shown):
             return None
         now_ms = self._wall_clock()
         stamp, early_seconds = self._stamps.next(now_ms, now_seconds())
+        # A deletion carries no stamp that readers compare, so it does not wait for one.
         if early_seconds > 0 and desired.stamped is not None:
             return _Pause(early_seconds, self._woken)
         committed = await self._committed(desired)
@@ -375,6 +381,7 @@ class DocumentPublisher:
     # Requests.
 
     async def _write(self, write: _Write) -> _Pause | None:
+        # There is nothing to delete: the store agrees without a request.
         if write.document is None and self._document.stored is None:
             self.record.waiting_since_ms = None
             self._works_again()
@@ -382,6 +389,8 @@ class DocumentPublisher:
             return None
         try:
             if write.document is not None:
+                # Readers would drop such a document without a sign; the one that they have is
+                # better.
                 self._published.verify(write.document)
         except DocumentError as error:
             self.record.writes[write.reason, "invalid"] += 1
@@ -389,9 +398,11 @@ class DocumentPublisher:
             return _Pause(_REFUSED_SECONDS, self._woken)
 
         def is_overtaken() -> bool:
+            # Only a refresh carries nothing new, so it alone gives way.
             newest = self._published.desired() if write.reason == "refresh" else None
             return newest is not None and newest.content != write.content
 
+        # From here on it is about what this write does not carry.
         self.record.waiting_since_ms = None
         self._in_flight = write
         self._foreign.record_write(now_seconds())
@@ -406,8 +417,10 @@ class DocumentPublisher:
         except StoreError as error:
             self._unanswered.append(write)
             self._must_read = True
+            # What it carried waits again, since the time when it was seen.
             if write.event_ms is not None:
                 self.record.record_event(write.event_ms)
+            # The store works, and another program was faster: read without a pause or a trouble.
             if isinstance(error, StoreConflict):
                 self.record.writes[write.reason, "conflict"] += 1
                 return None
@@ -453,14 +466,17 @@ class DocumentPublisher:
         before = self._document.stored
         self._document.observe(shown)
         await self._document.check_owners(self._store)
+        # The read has shown what was awaited from the watch.
         self._awaits_watch = False
         if shown is not None:
+            # Whoever wrote it: readers drop our next write unless its stamp is newer (decision 3).
             self._stamps.observe(self._published.stamp_of(shown))
         if not self._was_read:
             self._was_read = True
             self._first_shown = shown
             self._works_again()
             self._published.on_first_read(shown)
+        # Before anything counts as foreign: it is a write of ours whose answer was lost.
         elif (write := self._arrived_unanswered(shown)) is not None:
             self._accept(write, "" if shown is None else shown.version)
         elif self._published.desired() is None:
@@ -502,6 +518,8 @@ class DocumentPublisher:
         assert self._acknowledged is not None
         if not self._document.differences(self._acknowledged.document):
             return False
+        # A webhook changes each repair in the same way, so each answer counts as a change
+        # (decision 13).
         is_answer = self._document.is_own_answer and self._foreign.is_write_intact
         is_changed = not _same(shown, before) or bool(self._document.dangling_owners)
         return is_answer or is_changed
@@ -511,6 +529,7 @@ class DocumentPublisher:
             self._must_read = True
         if write.document is not None:
             watched = self._watched_document
+            # The watch may be faster than the answer; it has the keys of others, too.
             if watched is not None and watched.version == version:
                 self._observe_same(watched, write.document)
             self._stamps.observe(write.stamp)
@@ -542,6 +561,8 @@ class DocumentPublisher:
         An agent that has nothing to publish, such as one that gave way to another, does nothing.
         """
         if self._published.desired() is not None and self.record.conflict_since_ms is None:
+            # Two agents with one name would repair each other's writes within milliseconds
+            # (decision 5).
             await self._published.before_repair()
         if self._published.desired() is None:
             self._published.on_write_of_owner(before, shown)
@@ -549,6 +570,7 @@ class DocumentPublisher:
         if shown is not None and self._published.on_foreign_write(shown):
             return
         if self._published.has_rival:
+            # While a rival lives, its writes count as our own (decision 13, rule 4).
             self._forget_rival()
             return
         if self._foreign.record_foreign_write(now_seconds()):
@@ -566,6 +588,8 @@ class DocumentPublisher:
         """Find out which program writes the document besides us."""
         is_answer = self._document.is_own_answer and self._acknowledged is not None
         written = None if self._acknowledged is None else self._acknowledged.document
+        # A webhook has no name in ``managedFields``; only what it changes can be shown
+        # (decision 13).
         self._document.differing = self._document.differences(written) if is_answer else ()
         await self._document.find_writer(self._store)
 
@@ -578,6 +602,7 @@ class DocumentPublisher:
     def _trouble(self, reason: str, *, refused: bool) -> _Pause:
         self._begin_trouble(reason)
         if refused:
+            # Either pause ends early when the watch lists again, since the store is back then.
             return _Pause(_REFUSED_SECONDS, self._reconnected)
         return _Pause(self._backoff.next_seconds(), self._reconnected)
 
@@ -601,7 +626,10 @@ class DocumentPublisher:
                 if self.record.watch_trouble is None:
                     log.error("%s: cannot be watched: %s", self.name, error)
                 self.record.begin_watch_trouble(str(error), self._wall_clock())
+            # The watch connects again by itself; it ends only when waiting cannot help
+            # (``Store.watch``).
             await asyncio.sleep(_WATCH_RETRY_SECONDS)
+            # While there is no watch, only this read finds foreign writes.
             self._read_soon()
 
     def _watched(self, event: WatchEvent) -> None:

@@ -80,6 +80,7 @@ def render_switch_info(state: PolicyState, update_time: int) -> SwitchRecord:
         level=level,
         update_time=update_time,
         status=status,
+        # Go writes the keys of a map in order (device-plugin#1.3).
         times=tuple((key, at_ms, own) for key, (at_ms, own) in sorted(times.items())),
     )
 
@@ -112,6 +113,7 @@ def _is_plane_down(live: Iterable[tuple[SwitchPort, Fault]]) -> bool:
     """
     ports: dict[int, set[int]] = {}
     for port, fault in live:
+        # Only lasting faults (assertion 1) count for the plane rule (device-plugin#5.3).
         if port.peer_device == L2 and not fault.once:
             ports.setdefault(port.chip, set()).add(port.port)
     return any(len(down) >= _PLANE_PORTS for down in ports.values())

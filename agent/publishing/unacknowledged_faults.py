@@ -130,8 +130,11 @@ class NodePublicFaults:
     def update(self, state: PolicyState) -> None:
         """Take over the changed storage faults of ``state``."""
         states = [state.of(subject) for subject in _SUBJECTS]
+        # States are immutable: the same objects have not changed. Most calls are about other
+        # subjects.
         if all(state_now is other for state_now, other in zip(states, self._seen, strict=True)):
             if self.ledger.newest:
+                # The driver may have listed the chips since.
                 self._fill()
             return
         self._seen[:] = states

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from contract.documents.update_time import LEAD_SECONDS
 
+# Readers decode 64 bits with a sign: behind a stamp near their end, no greater one is left.
 _MAX_STAMP = 2**62
 _PAUSES_SECONDS = (0.0, 0.0, 0.008, 0.02, 0.06, 0.2)
 """How long after the write before it each write of a row may be sent; the last value for all more.
@@ -61,6 +62,7 @@ class Stamps:
     def _pause(self, monotonic_seconds: float) -> float:
         """Return for how many seconds the next write has to wait for those before it."""
         passed = monotonic_seconds - self._row_at
+        # A pause that was imposed here is no sign that the burst is over.
         if passed > _APART_SECONDS and not self._is_pausing:
             self._in_row = 0
         pause = _PAUSES_SECONDS[min(self._in_row, len(_PAUSES_SECONDS) - 1)] - passed
@@ -74,4 +76,5 @@ class Stamps:
             return wall
         stamp, since = self._anchor
         whole, fraction = divmod(monotonic_seconds - since, 1)
+        # The wall clock counts again once it has passed the time that goes on from the stamp.
         return max(wall, (stamp + int(whole), fraction))

@@ -36,6 +36,7 @@ def blind_sources(state: PolicyState) -> Iterator[BlindSource]:
     """Yield every source that gives no answer: those about the node first, then those about
     chips.
     """
+    # Sorted, because the order of reports must not change the text.
     for subject, subject_state in sorted(state.others.items()):
         client = f" {_STORAGE[subject]}" if subject in _STORAGE else ""
         yield from _of(subject_state, client, None)

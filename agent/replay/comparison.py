@@ -135,6 +135,7 @@ class ReplayComparison:
 
     def apply(self, recorded: Sequence[Change], replayed: Sequence[Change], until_ms: int) -> None:
         """Apply the changes of both runs up to ``until_ms``."""
+        # By time, so that what changes at one time in both runs is compared once.
         both = heapq.merge(
             self._timed(recorded, until_ms, self.recorded),
             self._timed(replayed, until_ms, self.replayed),
@@ -150,6 +151,7 @@ class ReplayComparison:
 
     def align(self, recorded: PolicyState, replayed: PolicyState | None, at_ms: int) -> None:
         """Take over the states of both runs at ``at_ms``, where no changes lead to them."""
+        # The host's clock may have been set back; sums must not get negative times.
         at_ms = self._now_ms = max(self._now_ms, at_ms)
         self.recorded.align(recorded, at_ms)
         if self.replayed is not None and replayed is not None:

@@ -134,6 +134,7 @@ class LevelHistory:
 
     def set_chips_in_use(self, chips: frozenset[int], at_ms: int) -> None:
         """From ``at_ms`` on, treat these chips (physical ids) as those that pods have."""
+        # The time up to now counts with the old use, where that changes.
         for subject in [
             subject_key for subject_key in self._known if subject_key.id in chips ^ self._in_use
         ]:

@@ -91,6 +91,7 @@ class _Other:
         while len(self._revisions) > 1 and self._revisions[1][0] <= item.state_revision:
             self._revisions.popleft()
         recorded, mine = self._revisions[0]
+        # No revision is as low as -1, so such an acknowledgement is about nothing of this run.
         return replace(item, state_revision=mine if recorded <= item.state_revision else -1)
 
 
@@ -119,6 +120,7 @@ class _Playing:
             lost = row.sequence - last.sequence - 1
             self._mark_gap(last.at_ms, row.at_ms, f"missing: {plural(lost, 'row')}")
         try:
+            # Inputs that no row of changes follows must have changed nothing.
             if row.kind != RowKind.CHANGES:
                 self._check(())
             self._play(row, last)
@@ -194,6 +196,7 @@ class _Playing:
         if self._expected is None:
             return
         (row, replayed), self._expected = self._expected, None
+        # After lost rows, the replayed state is another one until the next snapshot.
         if not self._sure:
             return
         self._findings.checked += 1

@@ -332,6 +332,7 @@ def _wrong(theirs: Groups, window: list[Groups]) -> Iterator[tuple[Facts, list[F
 
     The separation of a chip is written with its levels or before them, never after them.
     """
+    # In a fixed order, unlike a set, so that equal comparisons are reported alike.
     for group in dict.fromkeys(group for state in (theirs, *window) for group in state):
         states = window
         if group[1] == ISOLATION:

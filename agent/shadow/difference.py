@@ -202,6 +202,7 @@ def nearest(theirs: Facts, ours: Iterable[Facts]) -> list[DocumentDifference]:
     last.
     """
     candidates = [differences(theirs, facts) for facts in ours]
+    # Reversed, because ``min`` returns the first of several that are equal.
     return min(reversed(candidates), key=_weight)
 
 
@@ -271,6 +272,7 @@ def _order(of_what: str, keys: list[str]) -> tuple[Fact, str]:
 
 def _by_number(name: str) -> str:
     head, _, number = name.rpartition("-")
+    # Padded, so that the texts have the order of their numbers.
     return f"{head}-{number:0>9}"
 
 

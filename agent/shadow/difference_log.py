@@ -46,6 +46,7 @@ class DifferenceLog:
         """
         self._writes[verdict.result] += 1
         groups = {group[0]: group for group in _by_device(verdict.differences)}
+        # A write has all facts, so a difference that it does not show is over.
         if verdict.result is not WriteResult.NOT_WRITTEN:
             self._last_write_ms = verdict.at_ms
             self._over(now_ms, lambda first: first not in groups)

@@ -186,7 +186,10 @@ class Shadow:
             return
         else:
             self._document.record_owner_write(
-                shown, self._comparison.is_interrupted or is_edit(before, shown)
+                shown,
+                # Of the writes that were missed in an interruption, one may have been an
+                # operator's.
+                self._comparison.is_interrupted or is_edit(before, shown),
             )
         self._comparison.observe_write(now_ms, shown)
 

@@ -94,6 +94,7 @@ def _is_map(levels: object) -> bool:
 
 
 def _is_sorted(members: dict[str, Any]) -> bool:
+    # Go writes the keys of a map in order (device-plugin#1.3).
     return list(members) == sorted(members)
 
 

@@ -64,11 +64,13 @@ class ChipTracker:
 
     def apply_event(self, seen: Observation, at: float) -> list[Report]:
         """Apply an OCCUR, RECOVER or ONCE event; return what to report."""
+        # It has no recovery and is in no list, so there is nothing to track.
         if seen.assertion is Assertion.ONCE:
             return [seen]
         return self._codes.apply_event(seen, at, list_is_blind=self._code_query_is_blind())
 
     def _code_query_is_blind(self) -> bool:
+        # Before the first list, too, nothing could show that a recovery is wrong.
         return Query.CODES in self._failing or Query.CODES not in self._answered
 
     def observe_codes(self, codes: Iterable[str], asked_at: float, now_ms: int) -> list[Report]:
@@ -79,6 +81,7 @@ class ChipTracker:
         listed = tuple(codes)
         reports = self._answer(Query.CODES, asked_at, now_ms)
         keys = dict.fromkeys((self._chip, code) for code in listed if code != CARD_DROP)
+        # Both queries can show a drop, so both are judged together (``_judge_drop``).
         apart = frozenset({self._drop})
         reports += self._codes.observe(keys, asked_at, now_ms, apart=apart)
         self._drop_listed = CARD_DROP in listed
@@ -105,13 +108,16 @@ class ChipTracker:
         cause may be the chip or the driver.
         """
         self._failing[query] = reason
+        # Time in which no call could reach the chip is not its own silence.
         if not by_chip:
             self._silent_since = None
         elif self._silent_since is None:
             self._silent_since = at
         reports: list[Report] = []
+        # A card that dropped has a fault; it is not blind.
         if not self._dropped:
             reports += self._answers.observe_failure(reason, now_ms, by_driver=hangs or not by_chip)
+        # A chip that answers one of its queries is still there.
         if self._silent_since is None or len(self._failing) < len(Query):
             return reports
         if at - self._silent_since >= self._card_lost_after_seconds:

@@ -201,6 +201,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
                 # What the gap hid may be a chip that came or went.
                 self._take_over(await self._driver.listed())
                 self._ask_now(self._chips.values())
+            # Upstream ignores the event id 0, too (device-plugin#2.1).
             elif item.code:
                 self._event(item)
             self._schedule.wake()
@@ -243,6 +244,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
             # A driver without a health query must not be asked because of an event.
             if due != NEVER:
                 pause = _OWN_SECONDS if watched is own else _AFTER_EVENT_SECONDS
+                # Once in this pause, however many events of a burst ask for it.
                 again_at = max(now, watched.asked_at[Query.HEALTH] + pause)
                 watched.due[Query.HEALTH] = min(due, again_at)
 
@@ -309,6 +311,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         self.context.show(NODE, LIST_PERIOD, period)
         for watched in self._chips.values():
             for query, due in watched.due.items():
+                # The three questions for a word have 3 s, whatever the period is (decision 20).
                 if watched.word is None or watched.word.asks_again_at != due:
                     watched.due[query] = max(due, began + took / _MAX_BUSY_SHARE)
 
@@ -322,6 +325,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
     async def _ask(
         self, watched: _Watched, chip: Chip, query: Query, due: float, began: float
     ) -> None:
+        # Timers may fire early, and an answer asked before ``due`` would not count for the event.
         asked_at = watched.asked_at[query] = max(self._loop.time(), due)
         # Counted from the beginning of the round, so that all queries of a round stay one round.
         watched.due[query] = began + self.period_seconds
@@ -334,6 +338,8 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
                 reports = tracker.observe_codes(listed, asked_at, wall_clock())
             else:
                 health = await self._health(watched, chip, asked_at)
+                # The driver returns 0xFFFFFFFF for a device that is not found or not started
+                # (dcmi#2.2).
                 if health is None:
                     in_place = await self._driver.is_in_place()
                     reason = "the health is unknown"
@@ -366,9 +372,11 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
 
         ``in_place``: the loaded library is the installed one, so a failure may be the chip's.
         """
+        # -8012 is a card that dropped (device-plugin#2.2).
         if query is Query.HEALTH and error.return_code == NOT_READY and in_place:
             return watched.tracker.observe_health(False, asked_at, self.context.wall_clock())
         if query is Query.HEALTH and error.return_code in _UNSUPPORTED:
+            # It will never answer. Counted as good, or the chip would never be complete.
             watched.due[query] = NEVER
             return watched.tracker.observe_health(True, asked_at, self.context.wall_clock())
         by_chip = in_place and error.return_code not in ENVIRONMENT
@@ -396,6 +404,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         watched.due = dict.fromkeys(Query, began + self.period_seconds)
         # While the driver is replaced on disk, no silence is the chip's own.
         in_place = await self._driver.is_in_place()
+        # The driver may have listed it again during the query above.
         if watched.chip is None:
             reason = "the driver does not list this chip"
             for query in Query:

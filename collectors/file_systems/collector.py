@@ -224,6 +224,7 @@ class FileSystemsCollector(Collector[FileSystemsSection]):
         probed = await self._probes.run(self.context.progress)
         self._stuck = {at: work for at, work in self._stuck.items() if work.is_stuck}
         deadline = self.deadline_seconds
+        # ``None``: the mounts themselves hang, and one more thread would hang with them.
         while None not in self._stuck:
             left_out = frozenset(at.device for at in self._stuck if at is not None)
             round_ = _Round(self._host, left_out, dict(self._tracker.failing))

@@ -46,10 +46,13 @@ class HostMounts:
         kinds = kinds_on_devices((self._proc / "filesystems").read_text())
         first = self._proc / "1"
         try:
+            # Mount points are looked up below it, so without this right the host's mounts are of no
+            # use.
             (first / "root").stat()
             mountinfo, root = (first / "mountinfo").read_bytes(), str(first / "root")
         except OSError:
             mountinfo, root = (self._proc / "self/mountinfo").read_bytes(), ""
+        # A mount point may have any bytes, and must be found under the same ones.
         return mountinfo.decode("utf-8", "surrogateescape"), kinds, root
 
     def of_block_device(self, name: str) -> FileSystem | None:

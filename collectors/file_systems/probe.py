@@ -121,6 +121,7 @@ class Probes:
         if hanging is not None and hanging.poll() is None:
             return f"{errno.EIO} the process {hanging.pid} still hangs in the kernel"
         self._hanging.pop(directory, None)
+        # At most one thread of the agent waits for a start that hangs.
         if self._work is not None and self._work.is_stuck:
             return "? the start of an earlier probe has not returned"
         self._work = AbandonableThread(lambda: self._blocking(directory), "probe")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collectors.file_systems.mounts import FileSystem
 
 _SYS = Path("/sys")
+# The kernel's EXT4 driver serves the older kinds, too.
 _FOLDERS = {"xfs": "xfs", "ext4": "ext4", "ext3": "ext4", "ext2": "ext4", "f2fs": "f2fs"}
 
 

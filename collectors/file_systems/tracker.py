@@ -116,6 +116,8 @@ class FileSystemTracker:
         probed = {probe.device: probe.trouble for probe in probes}
         reports += self._compare_failing(superblocks, probed, now_ms)
         for key in sorted(self._present):
+            # After a lazy unmount, the kernel may hold it without a mount at a path
+            # (``superblocks``).
             is_held = key[1] in _LOGGED and key[0].id in self.failing
             if key[0].id not in file_systems and not is_held:
                 self._present.discard(key)
@@ -136,6 +138,7 @@ class FileSystemTracker:
                 (subject, READ_ONLY), self._became_read_only(mounted), mounted.mount_point, now_ms
             )
             if mounted.read_only:
+                # It cannot fill any more: what was reported of its space is over.
                 usage = FileSystemUsage(None, None)
             elif device in usages:
                 usage = usages[device]
@@ -169,6 +172,7 @@ class FileSystemTracker:
             elif probed.get(device) == "":
                 text = "a few bytes were written and read"
             else:
+                # Later checks compare with its identity at the first check behind the message.
                 self.failing[device] = before or now
                 continue
             del self.failing[device]

@@ -84,6 +84,7 @@ class HangCollector(Collector[HangSection]):
         """End all reported hangs, because detection is off."""
         now_ms = self.context.wall_clock()
         gone = [
+            # A recovery and not an absence: hangs are reported as events, which no list ends.
             Observation(self.name, chip, HANG, Assertion.RECOVER, now_ms)
             for chip in self._unwatched.subjects()
         ]

@@ -117,6 +117,7 @@ class KernelLogCollector(Collector[KernelLogSection]):
         self._position = Position(self.name, sequence)
         tracked = {code for _, code in context.tracked}
         self._evidence = KernelEvidence(section.hold_seconds)
+        # A lockup of another boot is over, and its CPUs count ticks from 0 again.
         for code, cpus in ({} if kept is None or not same_boot else kept.cpus).items():
             self._evidence.record_lockup(code, cpus)
         self._tracker = KernelLogTracker(self.name, tracked, kept, self._evidence.silence_seconds)
@@ -220,6 +221,7 @@ class KernelLogCollector(Collector[KernelLogSection]):
             self._report(self._answers.observe_answer(self.context.wall_clock()))
         else:
             _log.warning("%s: %s", self.name, reason)
+            # Forgotten, so that another reason is reported, too.
             self._answers.is_answering = None
             self._report(self._answers.observe_failure(reason, self.context.wall_clock()))
         self._reason = reason
@@ -231,6 +233,7 @@ class KernelLogCollector(Collector[KernelLogSection]):
                 data = os.read(log, _READ_BYTES)
             except BlockingIOError:
                 return
+            # The kernel's answer for records that it overwrote before they were read.
             except BrokenPipeError:
                 self._position.record_overrun()
             else:
@@ -294,12 +297,14 @@ class KernelLogCollector(Collector[KernelLogSection]):
         """
         if match.code in self._held.get(match.device, ()):
             return []
+        # Volumes of pods log their mounts, too: the mounts are read only where one may end a fault.
         if not match.code and not any(self._failing.values()):
             return []
         if self._unmounted.get(match.device, 0.0) > now.steady:
             return []
         mounted = self._host.of_block_device(match.device)
         if mounted is None:
+            # Names come from the log, so there may be any number of them.
             if len(self._unmounted) >= _MAX_UNMOUNTED:
                 self._unmounted.clear()
             self._unmounted[match.device] = now.steady + _UNMOUNTED_SECONDS

@@ -127,6 +127,7 @@ class KernelEvidence:
         """Return how long ``code`` has to be silent to end."""
         repeat = 0.0
         if code == HUNG_TASK:
+            # The kernel takes the timeout for an interval of 0, which is the default.
             names = ("hung_task_check_interval_secs", "hung_task_timeout_secs")
             repeat = next(filter(None, (_number(self._kernel / name) for name in names)), 0)
         elif code == RCU_STALL:

@@ -196,6 +196,7 @@ class Messages:
         raw = f"<{level}>{line}"
         if any(pattern.search(raw) for pattern in self._driver):
             return MessageMatch(DRIVER_ERROR, shown)
+        # Few lines are about file systems; the others are spared a dozen patterns.
         if line.startswith(_SPEAKERS):
             return _about_file_system(line, shown)
         for pattern, code in _LOCKUPS:

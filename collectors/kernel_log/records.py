@@ -76,6 +76,7 @@ def parse_record(line: bytes) -> KernelRecord | None:
         return None
     prefix, sequence, at_us, flags, text = match.groups()
     return KernelRecord(
+        # Above the level is the facility, as in syslog(3).
         int(prefix) % _LEVELS,
         int(sequence),
         int(at_us),

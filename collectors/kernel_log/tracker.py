@@ -70,6 +70,7 @@ class KernelLogTracker:
             return self._ended(gone, now)
         for code in self._tracked:
             logged_ms = self._kept_ms.get(code, now.wall_ms)
+            # The wall clock may have been set back since the last process saved it.
             age = max(0.0, (now.wall_ms - logged_ms) / 1000)
             self._logged[code] = LogTime(logged_ms, now.steady - age)
         self._tracked.clear()

@@ -116,6 +116,7 @@ async def _is_wired(tool: HccnTool, chip: Chip, port: A5Port, deadline_seconds: 
     """Return whether a port that is down should be up; also ``True`` without a usable answer."""
     place = (port.udie, port.port)
     try:
+        # A query that fails counts as enabled, as upstream (device-plugin#2.6).
         return await tool.ask_a5(A5_PORT_ENABLED, chip.logic_id, deadline_seconds, port=place)
     except ToolSilent:
         raise
@@ -238,6 +239,8 @@ class LinksCollector(Collector[LinksSection]):
     def _event(self, link: _Link, seen: Observation) -> None:
         link.tracker.apply_event(self._loop.time())
         if seen.code == UBOE_PORT_DOWN and seen.assertion is Assertion.RECOVER:
+            # As upstream, the recovery of the port removes all codes of its set
+            # (device-plugin#2.4).
             self._batch.add(link.tracker.end_faults(_UBOE_DERIVED, self.context.wall_clock()))
         self._bus.observe(seen)
         self._log_bus()
@@ -300,6 +303,7 @@ class LinksCollector(Collector[LinksSection]):
         # The next failure is news again, even with the text of the last one.
         self._trouble = None
         if self._telemetry and is_round and link.slow_due <= asked_at and self._family != _A5:
+            # Half a period early: this round may be late, and the one 5 min later in time.
             link.slow_due = asked_at + _SLOW_ROUND_SECONDS - self.period_seconds / 2
             await self._slow_round(link)
 
@@ -330,6 +334,7 @@ class LinksCollector(Collector[LinksSection]):
                     answer = await self._tool.ask(readings.question, chip, self.deadline_seconds)
                     values = readings.named(answer)
                 except ToolError as error:
+                    # A tool that hangs would hang again for each of the other readings.
                     silent = isinstance(error, ToolSilent)
             self._show(link, readings, values)
 

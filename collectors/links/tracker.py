@@ -62,6 +62,7 @@ class LinkTracker:
         if self.check_at is None or at < self.check_at:
             return
         again = self._event_at + LAG_SECONDS
+        # An event since the check was planned needs an answer that is asked later.
         self.check_at = again if again > at else None
 
     def observe(self, faults: Mapping[str, bool], asked_at: float, now_ms: int) -> list[Report]:

@@ -40,6 +40,7 @@ _log = logging.getLogger(__name__)
 
 _PROC = Path("/proc")
 _SUBJECT = host_subject(HOST_MEMORY, 0)
+# The log may follow the counter with a delay (``OomKills``).
 _SOON_SECONDS = 2.0
 
 

@@ -55,6 +55,7 @@ class Pressure:
         """Apply that ``percent`` of all memory was available."""
         limit = self._available.cleared if self.is_short else self._available.raised
         self._checks = self._checks + 1 if percent < limit else 0
+        # The available share is of one instant, unlike the stalls of a whole minute.
         self.is_short = self._checks > 0 if self.is_short else self._checks > 1
 
 

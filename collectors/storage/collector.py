@@ -88,6 +88,7 @@ class StorageCollector(Collector[StorageSection]):
         watches = [StatusFile(self, client, path, memory) for client, path in self._files.items()]
         removed = self._leave_out() & memory.clients.keys()
         while True:
+            # Together: a file that hangs must not delay the check of the other client.
             changed = await asyncio.gather(*(watch.check() for watch in watches))
             if any(changed) or removed:
                 removed = set()

@@ -31,6 +31,7 @@ def read_checked(path: Path, *, any_owner: bool) -> bytes:
     if not stat.S_ISREG((there := path.stat()).st_mode):
         raise ValueError(f"{path} is not a regular file, but {kind_of(there)}")
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    # Links are resolved before, so a link at this place was put there since.
     descriptor = os.open(path.resolve(strict=True), flags)
     try:
         status = os.fstat(descriptor)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _INSTANCE = re.compile(rb"\[instidx=(\d+)\]")
+# The blanks are those of ``\s`` in Go, which upstream uses; in Python it has more.
 _FLAG = re.compile(rb"(\w+):[\t\n\f\r ]*(-?\d{1,20})")
 _SHOWN = 60
 

@@ -77,6 +77,7 @@ class StorageTracker:
         self._instances = {
             instance: tuple(_restored(flag, at, now_ms) for flag in flags)
             for instance, flags in kept.items()
+            # Another release may have saved other flags.
             if len(flags) == len(client.flags)
         }
 
