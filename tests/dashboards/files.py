@@ -80,7 +80,8 @@ Grafana itself cannot be had in the tests. So the models of Grafana's SDK check 
 test replaces variables as Grafana does. The panels were never drawn.
 
 Of several aggregators, only the leader counts, as in the rules. A figure without a value means that
-Prometheus scrapes nothing that has it: that is not 0.
+Prometheus scrapes nothing that has it: that is not 0. A table, timeline or chart without data means
+"none" only while the figures above it have values.
 """
 _TABLE_HEAD = """
 | panel | 标题 | it answers | what changes it in the test | runbooks |

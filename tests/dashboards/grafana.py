@@ -215,8 +215,10 @@ def _time_series(panel: Panel) -> _Chart:
 
 def _table(panel: Panel) -> _Chart:
     """Return a table whose nodes link to their dashboard and to the page of NPU Vigil."""
-    excluded = {"Time": True} if panel.value else {"Time": True, "Value": True}
-    renamed = {"Value": panel.value, **{f"name_{language}": "name" for language in LANGUAGES}}
+    excluded = {"Time": True, "Value": not panel.value}
+    renamed = {f"name_{language}": "name" for language in LANGUAGES}
+    if panel.value:
+        renamed["Value"] = panel.value
     links = [
         {"title": title, "url": url, "targetBlank": True}
         for title, url in (("node", _NODE_LINK), ("NPU Vigil", _NODE_PAGE))

@@ -10,6 +10,7 @@ import contextlib
 import json
 import re
 import resource
+import subprocess
 import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -360,3 +361,34 @@ def test_each_title_follows_the_language(prometheus: Prometheus) -> None:
                 match = re.search(expression, f"{{{labels}}} 1 1795927949553")
                 assert match is not None
                 assert match[1] == title
+
+
+@pytest.mark.parametrize(("leads", "expected"), [("b", 7), ("", 3)])
+def test_the_leader_counts_and_without_one_the_aggregator_that_read_last(
+    leads: str, expected: int, tmp_path: Path
+) -> None:
+    lost = {"a": 3, "b": 7}
+    series = {}
+    for name, value in lost.items():
+        labels = f'instance="{name}:9821",job="npu-vigil-aggregator"'
+        read = f'npu_vigil_heartbeats_last_read_age_seconds{{{labels},place="s"}}'
+        series[f'npu_vigil_heartbeats{{{labels},state="lost"}}'] = value
+        series[f"npu_vigil_aggregator_leader{{{labels}}}"] = int(name == leads)
+        series[read] = {"a": 1, "b": 2}[name]
+    (query,) = (query for query in queries("en") if query[:2] == ("fleet", "lost"))
+    test = {
+        "interval": "15s",
+        "input_series": [{"series": name, "values": f"{v}x4"} for name, v in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": query.expression,
+                "eval_time": "1m",
+                "exp_samples": [{"labels": "{}", "value": expected}],
+            }
+        ],
+    }
+    file = tmp_path / "case.yml"
+    file.write_text(json.dumps({"evaluation_interval": "15s", "tests": [test]}))
+    command = ["promtool", "test", "rules", str(file)]
+    done = subprocess.run(command, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
