@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.dashboards.panel import (
+    CHIP_ALERTS,
     ORANGE,
     RED,
     SINCE,
@@ -12,11 +13,11 @@ from tests.dashboards.panel import (
     Query,
     agents,
     cluster,
+    episodes,
     or_zero,
     with_names,
 )
 
-_CHIP_ALERTS = ("NpuVigilChipSeparated", "NpuVigilChipToRestart", "NpuVigilChipPreSeparated")
 _SEPARATED = agents(
     "",
     '__name__=~"npu_vigil_faults|npu_vigil_upgrades",chip!="",level=~".*SeparateNPU"',
@@ -85,7 +86,7 @@ def _figures() -> tuple[Panel, ...]:
             ),
             width=4,
             height=5,
-            alerts=(*_CHIP_ALERTS, "NpuVigilChipIsolated"),
+            alerts=(*CHIP_ALERTS, "NpuVigilChipIsolated"),
         ),
         Panel(
             "jobs",
@@ -152,7 +153,7 @@ def _faults() -> tuple[Panel, ...]:
             unit="dateTimeAsIso",
             value="since",
             thresholds=(),
-            alerts=_CHIP_ALERTS,
+            alerts=CHIP_ALERTS,
         ),
         Panel(
             "levels",
@@ -163,25 +164,9 @@ def _faults() -> tuple[Panel, ...]:
             (Query(cluster("npu_vigil_cluster_faults", by="level", function="sum"), "{{level}}"),),
             width=12,
             thresholds=(),
-            alerts=_CHIP_ALERTS,
+            alerts=CHIP_ALERTS,
         ),
-        Panel(
-            "episodes",
-            "Faults that began",
-            "新发生的故障",
-            "How many faults began, those included that were over before a scrape?",
-            Kind.TIME_SERIES,
-            (
-                Query(
-                    "sum by (level) "
-                    f"(increase({agents('npu_vigil_fault_episodes_total')}[$__rate_interval])) > 0",
-                    "{{level}}",
-                ),
-            ),
-            width=12,
-            thresholds=(),
-            alerts=("NpuVigilShortFault",),
-        ),
+        episodes(),
         Panel(
             "parts",
             "Faults of servers, switches and other programs",

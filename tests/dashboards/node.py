@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.dashboards.panel import (
+    CHIP_ALERTS,
     ORANGE,
     RED,
     SINCE,
@@ -11,12 +12,12 @@ from tests.dashboards.panel import (
     Panel,
     Query,
     agents,
+    episodes,
     or_zero,
     with_names,
 )
 
 _VIEW = "#/node/${node}"
-_CHIP_ALERTS = ("NpuVigilChipSeparated", "NpuVigilChipToRestart", "NpuVigilChipPreSeparated")
 _HEALTH = (
     (0, "healthy / 健康", "green"),
     (1, "minor / 次要", "yellow"),
@@ -66,7 +67,7 @@ def _figures() -> tuple[Panel, ...]:
             (Query(or_zero(f"count({agents('npu_vigil_faults')})", chips)),),
             width=6,
             height=5,
-            alerts=_CHIP_ALERTS,
+            alerts=CHIP_ALERTS,
         ),
         Panel(
             "silent",
@@ -107,7 +108,7 @@ def _faults() -> Panel:
         unit="dateTimeAsIso",
         value="since",
         thresholds=(),
-        alerts=(*_CHIP_ALERTS, "NpuVigilChipSubHealthy", "NpuVigilHostFault"),
+        alerts=(*CHIP_ALERTS, "NpuVigilChipSubHealthy", "NpuVigilHostFault"),
     )
 
 
@@ -122,7 +123,7 @@ def _chips() -> tuple[Panel, ...]:
             (Query(f"max by (chip) ({agents('npu_vigil_chip_health')})", "{{chip}}"),),
             width=12,
             states=_HEALTH,
-            alerts=_CHIP_ALERTS,
+            alerts=CHIP_ALERTS,
         ),
         Panel(
             "links",
@@ -166,23 +167,7 @@ def _chips() -> tuple[Panel, ...]:
             thresholds=(),
             alerts=("NpuVigilChipIsolated",),
         ),
-        Panel(
-            "episodes",
-            "Faults that began",
-            "新发生的故障",
-            "How many faults began, those included that were over before a scrape?",
-            Kind.TIME_SERIES,
-            (
-                Query(
-                    "sum by (level) "
-                    f"(increase({agents('npu_vigil_fault_episodes_total')}[$__rate_interval])) > 0",
-                    "{{level}}",
-                ),
-            ),
-            width=12,
-            thresholds=(),
-            alerts=("NpuVigilShortFault",),
-        ),
+        episodes(),
     )
 
 

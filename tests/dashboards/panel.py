@@ -14,6 +14,7 @@ AGENT = f'{JOB},node=~"$node"'
 GREEN, ORANGE, RED = "green", "orange", "red"
 UP = f"up{{{AGENT}}}"
 SINCE = "npu_vigil_fault_since_timestamp_seconds"
+CHIP_ALERTS = ("NpuVigilChipSeparated", "NpuVigilChipToRestart", "NpuVigilChipPreSeparated")
 
 # Rules record this series, but dashboards must work where nobody has loaded the rules.
 _LEADER = re.sub(r"(npu_vigil_\w+)", rf"\1{{{JOB}}}", RECORDED[CHOSEN])
@@ -97,4 +98,25 @@ def with_names(selector: str, by: str) -> str:
         f"  {selector} * on (instance, code) group_left (name_$lang) npu_vigil_fault_info\n"
         f"  or ignoring (name_$lang) {selector}\n"
         ")"
+    )
+
+
+def episodes() -> Panel:
+    """Return the panel that also shows a fault between two scrapes, of the chosen agents."""
+    return Panel(
+        "episodes",
+        "Faults that began",
+        "新发生的故障",
+        "How many faults began, those included that were over before a scrape?",
+        Kind.TIME_SERIES,
+        (
+            Query(
+                "sum by (level) "
+                f"(increase({agents('npu_vigil_fault_episodes_total')}[$__rate_interval])) > 0",
+                "{{level}}",
+            ),
+        ),
+        width=12,
+        thresholds=(),
+        alerts=("NpuVigilShortFault",),
     )

@@ -136,16 +136,19 @@ class Cluster:
     def start(self) -> None:
         """Start the agent, the aggregator and Prometheus, and wait until both are scraped."""
         self.node.start()
-        self.aggregator.start()
-        self.node.healthy()
-        self._others.start()
+        self.aggregator.spawn()
+        agent_url = self.node.state_dir / "listen"
+        self.node.wait(agent_url.exists, "the agent listens")
+        # It takes 5 s to its first scrape, so it starts before both are ready.
         self._prometheus = start_with_rules(
             self._directory,
             RULES.read_text(),
             self.node.name,
-            (self.node.state_dir / "listen").read_text(),
+            agent_url.read_text(),
             self.aggregator.url,
         )
+        self.node.healthy()
+        self._others.start()
 
     def answer(self, expression: str) -> list[Any]:
         """Return the samples of an expression now."""
