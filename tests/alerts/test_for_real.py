@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,11 +16,13 @@ from tests.alerts.files import RULES
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
 from tests.parts.deadlines import nothing_happens_for, wait_until
-from tests.parts.prometheus import Prometheus
+from tests.parts.prometheus import start_with_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.parts.prometheus import Prometheus
 
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(120)]
 
@@ -69,36 +69,13 @@ class Cluster:
         self.node.start()
         self.node.healthy()
         self.aggregator.start()
-        # Only ``for`` is divided: a rule that uses a window or a time keeps it.
-        rules = re.sub(r"^( +for: )(?!0s).*$", r"\g<1>1s", RULES.read_text(), flags=re.MULTILINE)
-        (self._directory / "rules.yml").write_text(rules)
-        agent = (self.node.state_dir / "listen").read_text().strip().removeprefix("http://")
-        aggregator = self.aggregator.url.removeprefix("http://")
-        configuration = {
-            "global": {
-                "scrape_interval": "500ms",
-                "scrape_timeout": "400ms",
-                "evaluation_interval": "500ms",
-            },
-            "rule_files": ["rules.yml"],
-            "scrape_configs": [
-                {
-                    "job_name": "npu-vigil-agent",
-                    "static_configs": [{"targets": [agent], "labels": {"node": self.node.name}}],
-                },
-                {
-                    "job_name": "npu-vigil-aggregator",
-                    "static_configs": [{"targets": [aggregator]}],
-                },
-            ],
-        }
-        self._prometheus = Prometheus(self._directory, json.dumps(configuration))
-        wait_until(lambda: self._scraped() == 2, "Prometheus scrapes both", 30, 0.2)
-
-    def _scraped(self) -> int:
-        assert self._prometheus is not None
-        answer = self._prometheus.ask("query", query="up == 1")
-        return 0 if answer is None else len(answer["result"])
+        self._prometheus = start_with_rules(
+            self._directory,
+            RULES.read_text(),
+            self.node.name,
+            (self.node.state_dir / "listen").read_text(),
+            self.aggregator.url,
+        )
 
     def alerts(self, *states: str) -> dict[str, dict[str, Any]]:
         """Return the alerts in one of ``states``, by name."""
