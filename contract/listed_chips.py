@@ -71,6 +71,7 @@ def compare(
             for other, before in remembered.items()
             if other not in stays and before is not None and before.is_same(here)
         ]
+        # Several remembered chips that fit this one prove nothing.
         if chip_id not in stays and len(places) == 1:
             moved[places[0]] = chip_id
     gone = sorted(remembered.keys() - stays - moved.keys())

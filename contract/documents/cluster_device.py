@@ -90,6 +90,7 @@ def device_record(info: DeviceInfo) -> DeviceRecord:
 
 
 def _trimmed(names: tuple[str, ...]) -> tuple[str, ...]:
+    # Upstream does not trim: a chip would have a name with a leading blank (defect B39).
     trimmed = tuple(sorted(name.strip() for name in names if name.strip()))
     return names if names == trimmed else trimmed
 
@@ -97,8 +98,10 @@ def _trimmed(names: tuple[str, ...]) -> tuple[str, ...]:
 def split(fault: DeviceFault) -> Iterable[CodeFault]:
     """Return one fault per code of an object of the wire (clusterd#1.6)."""
     times = fault.fault_time_and_level_map or {}
+    # As upstream: all spaces go before the split (clusterd#1.6).
     for code in fault.fault_code.replace(" ", "").split(","):
         listed = times.get(code)
+        # A separation whose code is gone has no code in the document (clusterd#1.6).
         if not code and fault.fault_level == _MANUAL:
             named, level, time_ms, listed_level = _MANUAL, _MANUAL, -1, _MANUAL
         elif listed is not None:
@@ -183,6 +186,7 @@ def _render_faults(faults: tuple[CodeFault, ...]) -> str:
 
 def _merge(chip: str, fault_type: str, members: tuple[CodeFault, ...]) -> dict[str, object]:
     level = most_serious(_level(fault.level) for fault in members).value
+    # Manual separations are in the level only, neither in the codes nor in the map (clusterd#2.3).
     coded = [fault for fault in members if fault.level != _MANUAL]
     times = {
         fault.code: {"fault_time": fault.time_ms, "fault_level": fault.listed_level}

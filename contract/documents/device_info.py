@@ -155,8 +155,10 @@ def encode(info: DeviceInfo, family: Family) -> dict[str, str]:
         "DeviceInfo": inner,
         "SuperPodID": info.super_pod_id,
         "ServerIndex": info.server_index,
+        # Only the inner object is covered, neither ids nor other keys (device-plugin#1.4).
         "CheckCode": go_json.check_code(inner),
     }
+    # Upstream has it on A5 only (device-plugin#1.3).
     if info.rack_id:
         outer["RackID"] = info.rack_id
     data = {
@@ -239,6 +241,7 @@ def _verify(outer: _Outer, document: str) -> None:
 
 def _fault_text(devices: Mapping[str, str], device_type: str) -> str:
     text = devices.get(f"{resource_of(device_type)}-Fault")
+    # Upstream writes the list of a 310 under the key of the 310P (defect K19).
     if text is None and device_type == "Ascend310":
         text = devices.get(f"{resource_of('Ascend310P')}-Fault")
     return text or ""
@@ -249,6 +252,7 @@ def _read_faults(text: str, document: str) -> tuple[tuple[DeviceFault, ...], str
         return (), None
     try:
         return tuple(decode_json(text, list[DeviceFault], document, "-Fault")), None
+    # ClusterD keeps the lists of chips where the fault list cannot be read (clusterd#1.6).
     except DocumentError as error:
         return (), str(error)
 
@@ -275,6 +279,7 @@ def verify_published(data: Mapping[str, str], document: str) -> DeviceInfo:
     for name in (*info.free, *info.unhealthy, *info.network_unhealthy, *_named(info)):
         if not name.startswith(info.device_type + "-") or not name.rpartition("-")[2].isdecimal():
             raise DocumentError(document, "DeviceList", f"{name!r} is not a valid device name")
+    # The free list must be a subset of the healthy chips (consumers#7.1, M14).
     if both := set(info.free) & set(info.unhealthy):
         raise DocumentError(document, "DeviceList", f"{sorted(both)} are free and unhealthy")
     for fault in info.faults:

@@ -113,7 +113,9 @@ def decode_node_info(name: str, data: Mapping[str, str]) -> NodeRecord:
     parts = _inner_tree(inner.fault_dev_list, inner.node_status)
     expected = go_json.check_code(parts)
     reported_ms = _milliseconds(data.get(TIME_KEY, ""))
+    # After the check, because upstream's hash covers a null, too; one would crash it (defect B5).
     faults = tuple(device for device in inner.fault_dev_list or () if device is not None)
+    # Generation D first: ClusterD since 6.0.0 checks the faults alone, whatever else is there.
     if outer.check_code == expected:
         return NodeRecord(faults, inner.node_status, reported_ms)
     beat = inner.beat
@@ -176,6 +178,8 @@ def render_node_entry(node: str, record: NodeRecord) -> str:
     devices = [_device_tree(device, empty=None) for device in record.faults]
     return go_json.encode(
         {
+            # Upstream copies by gob, which loses the difference of
+            # an empty list and none (clusterd#2.2).
             "FaultDevList": devices or None,
             "NodeStatus": record.status,
             "CmName": NODE_INFO_PREFIX + node,

@@ -128,6 +128,7 @@ def decode_vigil_key(text: str, document: str) -> VigilRecord:
         raise DocumentError(document, VIGIL_KEY, message)
     version: Any = None
     try:
+        # The version alone first: another one may have members of other types.
         version = _decode_version(data).version
         if version == VERSION:
             return _decode(data)

@@ -194,6 +194,7 @@ def _of_type(kind: inspect.Type) -> _Read:
             return _of_limited(some, extra["limits"])
         case inspect.StrType():
             return _read_text
+        # A ``Uint`` has the bound that msgspec lacks: twice as much, as Go's ``uint`` of 64 bits.
         case inspect.IntType(ge=low, le=high) if low is not None and high is not None:
             return _integer(low, high if low < 0 else 2 * high + 1)
         case inspect.UnionType(types=(some, inspect.NoneType())):
@@ -250,6 +251,7 @@ def _list(item: _Read) -> _Read:
     def read(value: Any, where: str, wrong: _Wrong) -> list[Any]:
         if value is None:
             return []
+        # ``Pairs`` is a list, too, and stands for an object.
         if not isinstance(value, list) or isinstance(value, Pairs):
             wrong(where, "an array", value)
             return []
@@ -295,6 +297,8 @@ def _struct(cls: type[Any], kind: inspect.StructType) -> _Read:
             name, wire, reader, can_be_nil = member
             if element is not None:
                 values[name] = reader(element, f"{where}.{wire}", wrong)
+            # In Go, null sets a slice or map to nil and leaves any other value as an earlier
+            # duplicate set it.
             elif can_be_nil:
                 values.pop(name, None)
         return cls(**values)

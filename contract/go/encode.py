@@ -37,6 +37,7 @@ def encode(value: Any) -> str:
 
 def sorted_map(value: dict[str, Any]) -> dict[str, Any]:
     """Return ``value`` in the key order that Go writes a map in: bytewise."""
+    # Code points in order are UTF-8 bytes in order.
     return {key: value[key] for key in sorted(value)}
 
 

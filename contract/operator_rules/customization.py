@@ -137,6 +137,7 @@ def _codes(
     codes = []
     for index, text in enumerate(ids or ()):
         here, name = f"{where}.EventId[{index}]", text.lower()
+        # The first valid entry that names an id owns it (device-plugin#3.4).
         if name in owners:
             message = f"{quoted(text)!r} is in {owners[name]} already, which stays"
             problems.add(Problem(here, message))

@@ -240,6 +240,8 @@ def judge(
         elif place is ConfigurationPlace.CONFIG_MAP and text is None:
             bad = (Problem("(key)", "is not there"),)
         else:
+            # Go replaces what is not Unicode (device-plugin#3.1);
+            # the journal and the digest need UTF-8.
             text = None if text is None else _SURROGATE.sub("\ufffd", text)
             try:
                 documents.read(key, text)
@@ -280,6 +282,7 @@ def _found(
     """Where the document is now, and its text; ``None`` for the shipped, an unreadable or a
     missing one."""
     config_map = _CONFIG_MAP_OF[key]
+    # An interrupted watch is no deletion: what the ConfigMap gave stays.
     if config_map not in config_maps and before.place_of(key) is ConfigurationPlace.CONFIG_MAP:
         return ConfigurationPlace.CONFIG_MAP, getattr(before.texts, DOCUMENTS[key])
     data = config_maps.get(config_map)
