@@ -63,6 +63,7 @@ def compare(
     stays, moved = set[int](), dict[int, int]()
     for chip_id, before in remembered.items():
         here = now.get(chip_id)
+        # Where no identity is known both times, the physical id decides.
         if here is not None and (before is None or before.is_same(here) is not False):
             stays.add(chip_id)
     for chip_id, here in now.items():

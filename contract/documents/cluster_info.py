@@ -104,6 +104,7 @@ def read_device_entry(key: str, text: str, document: str) -> tuple[str, DeviceEn
 
 
 def _device_list_problem(devices: dict[str, str]) -> tuple[str, str | None]:
+    # The key of the free list is a prefix of the other four, so it sorts before them.
     resource = min(devices, default="")
     # A key that is missing would leave the reader's earlier value in force (consumers#7.1, M5).
     if set(devices) != {resource + suffix for suffix in _SUFFIXES}:

@@ -147,9 +147,11 @@ def encode(info: DeviceInfo, family: Family) -> dict[str, str]:
         f"{resource}-Unhealthy": _join(info.unhealthy),
         family.fault_key: encode_faults(info.faults),
     }
+    # Families without a parameter plane have three keys (device-plugin#1.3).
     if family.has_network:
         devices[f"{resource}-NetworkUnhealthy"] = _join(info.network_unhealthy)
         devices[f"{resource}-Recovering"] = _join(info.recovering)
+    # Go sorts the keys of a map; members of a struct stay in their order (device-plugin#1.3).
     inner = {"DeviceList": go_json.sorted_map(devices), "UpdateTime": info.update_time}
     outer = {
         "DeviceInfo": inner,
@@ -226,6 +228,7 @@ def decode(data: Mapping[str, str], document: str) -> DeviceInfo:
 def _verify(outer: _Outer, document: str) -> None:
     expected = go_json.check_code(
         {
+            # A list that is absent is null in the hash, not an empty object (clusterd#1.4).
             "DeviceList": None
             if outer.DeviceInfo.DeviceList is None
             else go_json.sorted_map(outer.DeviceInfo.DeviceList),
@@ -277,6 +280,7 @@ def verify_published(data: Mapping[str, str], document: str) -> DeviceInfo:
     if info.faults_problem is not None:
         raise DocumentError(document, "-Fault", info.faults_problem)
     for name in (*info.free, *info.unhealthy, *info.network_unhealthy, *_named(info)):
+        # Readers compare names as text with those of pods and Nodes (consumers#7.1, M6).
         if not name.startswith(info.device_type + "-") or not name.rpartition("-")[2].isdecimal():
             raise DocumentError(document, "DeviceList", f"{name!r} is not a valid device name")
     # The free list must be a subset of the healthy chips (consumers#7.1, M14).

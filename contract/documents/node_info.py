@@ -199,6 +199,7 @@ def _with_beat(parts: dict[str, Any], beat: NodeBeat) -> dict[str, Any]:
 
 
 def _inner_tree(devices: Iterable[FaultDevice | None] | None, status: str) -> dict[str, Any]:
+    # Null and an empty list have different hashes (clusterd#1.4).
     listed = None
     if devices is not None:
         listed = [None if device is None else _device_tree(device, empty=[]) for device in devices]
@@ -210,12 +211,14 @@ def _device_tree(device: FaultDevice, *, empty: list[str] | None) -> dict[str, A
     return {
         "DeviceType": device.device_type,
         "DeviceId": device.device_id,
+        # Upstream's copy turns an empty list into null, its hash does not (clusterd#2.2).
         "FaultCode": empty if codes is not None and not codes else codes,
         "FaultLevel": device.fault_level,
     }
 
 
 def _milliseconds(text: str) -> int:
+    # ``fromisoformat`` takes more forms than Go, such as a date alone.
     if _RFC3339.fullmatch(text) is None:
         return 0
     try:

@@ -145,6 +145,7 @@ def accepting(
             member, value = wrong_with
             problems.append(Problem(f"faults[{index}].{member}", f"{_shown(value)} is refused"))
         yield 1 + len(fault.influence or ())
+    # A message of which no fault is left is refused as a whole (clusterd#4.2).
     if not good:
         first = problems[0]
         raise DocumentError(document, first.where, f"{first.what}, and no other fault is left")

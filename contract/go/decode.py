@@ -141,6 +141,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON value")
 
 
+# ``Pairs`` keep duplicates for the judgement; Go refuses NaN and Infinity, which Python reads.
 parse = json.JSONDecoder(
     object_pairs_hook=Pairs, parse_float=_Number, parse_constant=_refuse_constant
 ).decode
@@ -180,6 +181,7 @@ def folded(name: str) -> str:
 
     Go folds two letters outside ASCII onto ASCII ones: the Kelvin sign and the long s.
     """
+    # ``lower`` turns the Kelvin sign into k, and leaves the long s as it is.
     return name.lower().replace("\u017f", "s")
 
 
@@ -235,6 +237,7 @@ def _integer(low: int, high: int, limits: tuple[int, int] | None = None) -> _Rea
     def read(value: Any, where: str, wrong: _Wrong) -> int:
         if value is None:
             return 0
+        # A ``bool`` is an ``int`` in Python and not in Go.
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             wrong(where, expected, value)
             return 0
@@ -296,6 +299,7 @@ def _struct(cls: type[Any], kind: inspect.StructType) -> _Read:
                 continue
             name, wire, reader, can_be_nil = member
             if element is not None:
+                # The last duplicate wins (clusterd#1.4).
                 values[name] = reader(element, f"{where}.{wire}", wrong)
             # In Go, null sets a slice or map to nil and leaves any other value as an earlier
             # duplicate set it.

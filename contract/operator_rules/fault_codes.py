@@ -20,6 +20,7 @@ from contract.go.dropped import dropped
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# ``int`` of Python takes underscores, blanks and a prefix, which ``ParseInt`` refuses.
 _NUMBER = re.compile(r"[+-]?[0-9A-Fa-f]+", re.ASCII)
 FAULT_CODE_KEY = "faultCode.json"
 _INT64 = range(-(2**63), 2**63)

@@ -261,6 +261,7 @@ def judge(
         members[member], places[key] = getattr(before.texts, member), before.place_of(key)
         documents.read(key, members[member])
     for config_map, data in config_maps.items():
+        # A ConfigMap may have a mebibyte of keys that mean nothing (``found_problems``).
         for key, problem in islice(_others(data or {}, config_map), MAX_LISTED):
             problems.append(FaultProblem(key, ConfigurationPlace.CONFIG_MAP, problem, config_map))
     for key, problem in islice(_others(files, None), MAX_LISTED):
