@@ -63,6 +63,7 @@ def compare(
     stays, moved = set[int](), dict[int, int]()
     for chip_id, before in remembered.items():
         here = now.get(chip_id)
+        # Where no identity is known both times, the physical id decides.
         if here is not None and (before is None or before.is_same(here) is not False):
             stays.add(chip_id)
     for chip_id, here in now.items():
@@ -71,6 +72,7 @@ def compare(
             for other, before in remembered.items()
             if other not in stays and before is not None and before.is_same(here)
         ]
+        # Several remembered chips that fit this one prove nothing.
         if chip_id not in stays and len(places) == 1:
             moved[places[0]] = chip_id
     gone = sorted(remembered.keys() - stays - moved.keys())

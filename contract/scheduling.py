@@ -169,6 +169,7 @@ def go_integer(text: str) -> int | None:
     It has no blanks, no underscores and only ASCII digits, and it fits 64 bit.
     """
     match = _INTEGER.fullmatch(text)
+    # Checked before the conversion: 2**63 has 19 digits, and a long text is costly to convert.
     if match is None or len(match[1]) > 19:
         return None
     value = -int(match[1]) if text.startswith("-") else int(match[1])

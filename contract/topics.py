@@ -158,6 +158,7 @@ def filters_of(topic: str) -> tuple[str, ...]:
     if len(parts) == 4 and topic.startswith(f"{_CLUSTER}/"):
         return (topic, f"{_CLUSTER}/+")
     if len(parts) == 5 and topic.startswith(f"{_CONFIG}/"):
+        # All filters that ``document_filters`` can make of it.
         return (topic, f"{_CONFIG}/{parts[3]}/+", f"{_CONFIG}/+/{parts[4]}", f"{_CONFIG}/+/+")
     return (topic,)
 

@@ -90,6 +90,7 @@ class Driver:
                 tasks.create_task(self._calls.run(), name="driver probes")
                 tasks.create_task(self._virtual(), name="driver virtual devices")
         except BaseExceptionGroup as group:
+            # Callers handle the error of the task, and know no groups.
             raise group.exceptions[0] from None
         finally:
             self.close()
@@ -156,6 +157,7 @@ class Driver:
         places = [number for chip in chips for number in (chip.card_id, chip.device_id)]
         value = await self._calls.make(_LISTS, tuple(places))
         lists = msgspec.json.decode(value, type=list[tuple[int, ...] | None])
+        # Shorter where the time of the child was over (``chip_calls.code_lists``).
         answers = zip(chips, lists, strict=False)
         return {chip: codes for chip, codes in answers if codes is not None}
 
@@ -246,6 +248,8 @@ class Driver:
                     _log.warning("inventory: %s", problem)
                 self._survey_problems = problems
             pause = self._settings.probe_seconds
+            # Until a first list no document is written (decision
+            # 18), so it is asked for again soon.
             if self._listed is None:
                 pause = min(pause, self._settings.call_seconds)
             await wait_for_event(
@@ -271,11 +275,13 @@ class Driver:
             before = await self.inventory()
             with contextlib.suppress(DriverGone):
                 virtual = await virtual_chips(self._calls.make, before.chips, before.virtual)
+                # A survey may have replaced it meanwhile, from a newer list.
                 if self._inventory is before:
                     self._take_over(msgspec.structs.replace(before, virtual=virtual), before.chips)
 
     def _take_over(self, inventory: Inventory | None, listed: tuple[Chip, ...]) -> None:
         news = listed != self._listed or (inventory is not None and inventory != self._inventory)
+        # A gap makes the collector audit, which a change of chips needs.
         if news and self._listed is not None:
             self._events.gap("the driver lists other chips than before")
         self._listed = listed

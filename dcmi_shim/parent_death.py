@@ -27,6 +27,8 @@ def _setpriv() -> str | None:
     for place in _PLACES:
         try:
             with open(place, "rb") as file:  # noqa: PTH123
+                # Looked for in the file, which costs no process;
+                # setpriv before 2.33 lacks the option.
                 if _OPTION.strip("-").encode() in file.read():
                     return place
         except OSError:

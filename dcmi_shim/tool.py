@@ -44,6 +44,7 @@ def tool_environment(
 ) -> dict[str, str]:
     """Return the environment for a tool; ``libraries`` are searched after its own path."""
     search = [environment.get("LD_LIBRARY_PATH", ""), *map(str, libraries)]
+    # Messages in one language, whatever the locale of the host is: they are parsed.
     minimal = {"PATH": environment.get("PATH", _DEFAULT_PATH), "LANG": "C"}
     if any(search):
         minimal["LD_LIBRARY_PATH"] = ":".join(filter(None, search))
@@ -197,6 +198,7 @@ class _Run:
             return False
         into += data
         if len(into) > MAX_OUTPUT_BYTES:
+            # Kept for the error, which quotes the beginning.
             del into[MAX_OUTPUT_BYTES:]
             self._fail(
                 ToolNonsense(

@@ -40,6 +40,7 @@ def finish(result: Future[T], work: Callable[[], T]) -> None:
     """Do ``work`` in this thread; put its value or error into ``result``, which is running."""
     try:
         value = work()
+    # All of them: a result that is never set would hold the waiting task until its deadline.
     except BaseException as error:
         result.set_exception(error)
     else:

@@ -33,6 +33,7 @@ class Backoff:
     def next_seconds(self) -> float:
         """Return the seconds to wait now."""
         ceiling = self._next
+        # Doubled before the random part, so that its luck does not add up.
         self._next = min(ceiling * 2, self._last_seconds)
         # Many clients lose the same server at once and must not reconnect at once.
         return random.uniform(ceiling * (1 - self._jitter), ceiling)

@@ -26,6 +26,7 @@ class TokenBucket:
         passed_ms = max(0, now_ms - self.at_ms)
         self._left = min(self._burst, self._left + passed_ms * self._gain)
         self.at_ms = max(self.at_ms, now_ms)
+        # Rounded up, because a part of a token is not enough.
         return max(0, -((self._left - tokens * self._token) // self._gain))
 
     def take(self) -> None:

@@ -67,9 +67,11 @@ def kubeconfig_files(kubeconfig: str | Path | None) -> str | None:
     path = kubeconfig or os.environ.get("KUBECONFIG")
     if path:
         files = [Path(part).expanduser() for part in str(path).split(os.pathsep) if part]
+        # kubectl skips missing files of a list, so one that exists is enough.
         if not any(file.is_file() for file in files):
             raise _wrong(_KUBERNETES, f"there is no kubeconfig file {path}")
         return os.pathsep.join(str(file) for file in files)
+    # The kubelet sets it in each container.
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
         return None
     raise _wrong(
@@ -108,6 +110,7 @@ def _open_mqtt(url: str, mqtt: Mqtt | None, node: str | None, to_be: Beat | None
     try:
         address = parse_address(url)
     except ValueError as error:
+        # Not raised yet: all problems are reported together (invariant 4 of docs/architecture.md).
         problems.insert(0, Problem(shown(url), str(error)))
     if problems or address is None:
         raise ConfigurationError("store", problems)

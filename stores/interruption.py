@@ -37,6 +37,8 @@ async def followed(
         try:
             async for event in watch():
                 yield event
+        # Only this one ends a watch (``Store.watch``); after
+        # all others it connects again by itself.
         except StoreRefused as error:
             yield Interrupted(str(error))
         await asyncio.sleep(again_seconds)

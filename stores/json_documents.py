@@ -26,6 +26,7 @@ def encode(document: Document) -> bytes:
     content = _Content(document.labels, document.data, document.annotations)
     try:
         return msgspec.json.encode(content)
+    # UTF-8 has no lone surrogates, which names of files in Python may contain.
     except (UnicodeEncodeError, TypeError) as error:
         place = f"{document.namespace}/{document.name}"
         raise StoreRefused(f"{place} cannot be written as JSON: {error}") from None

@@ -82,6 +82,7 @@ class ReadOnly(Store):
         del expected
         _refuse(f"put {document.namespace}/{document.name}")
 
+    # One method for both: ``NoReturn`` fits the types of either.
     put_shown = put
 
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:

@@ -48,6 +48,7 @@ class Spacing:
             if len(self._logged_ms) >= MAX_PLACES:
                 return False
             logged = self._logged_ms[place] = deque(maxlen=_LINES)
+        # ``logged[0]`` is the oldest of the last lines (``maxlen``): a sliding window.
         elif len(logged) == _LINES and now_ms < logged[0] + _PERIOD_MS:
             return False
         logged.append(now_ms)
@@ -89,6 +90,7 @@ class Refusals:
     def refuse(self, place: str, reason: Reason, message: str) -> None:
         """Count what came to ``place``; it is refused, and what was good there stays."""
         self._counts[reason] += 1
+        # Counted all the same, so that a metric shows what no log names.
         if place not in self._now and len(self._now) >= MAX_PLACES:
             return
         begins = place not in self._now

@@ -117,6 +117,7 @@ DEVICE_TYPES: Mapping[int, str] = MappingProxyType(
 )
 """Subject type byte of an event to the name of the device type."""
 
+# ``UNKNOWN`` is not in it: several bytes have that name (noded#4.1).
 _BYTES = {name.lower(): subject_type for subject_type, name in DEVICE_TYPES.items()}
 
 

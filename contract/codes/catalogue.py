@@ -86,6 +86,7 @@ _PUBLIC_TABLES = {
         ChipLevel.NOT_HANDLE_FAULT,
     )
 }
+# Above minor, or without a severity, an unlisted code isolates its chip (device-plugin#2.7).
 _UNKNOWN_IS_HARMLESS = frozenset({Severity.SUGGESTION, Severity.MINOR})
 
 
@@ -133,9 +134,11 @@ class Catalogue:
         ``listed`` are all codes of the chip. A code in no table is not to be handled unless the
         word shows that the chip is worse than those in the tables make it.
         """
+        # The health word bounds severities of unlisted chip codes only (decision 20).
         if code in self.chip_levels or is_network(code):
             return self.judge(code, None)
         because = f"{code} is in no level table, and the health word of its chip is {word}"
+        # The word is the maximum of all active severities, so no code is more serious (dcmi#5.5).
         if word <= Severity.MINOR:
             return ReasonedLevel(ChipLevel.NOT_HANDLE_FAULT, because)
         for other in listed:
@@ -205,6 +208,7 @@ def build(levels: LevelTables, table: CodeTable, source: str) -> Catalogue:
     severities = dict.fromkeys(by_code, Severity.MINOR)  # what the table leaves out is minor
     words = {severity.word: severity for severity in Severity}
     for code, facts in table.codes.items():
+        # Codes of switches are texts of another form (device-plugin#5.2).
         if code not in known_switch_codes:
             _check_code(code, f"codes.{code}", problems)
         if facts.severity is None:
@@ -219,6 +223,7 @@ def build(levels: LevelTables, table: CodeTable, source: str) -> Catalogue:
     public_levels = _levels_of(levels.public, _PUBLIC_TABLES, "public", problems)
     if problems:
         raise ConfigurationError(source, problems)
+    # A code in several lists has the higher level, as the shipped ``A2301001`` (device-plugin#2.7).
     chip_levels = {code: most_serious(named) for code, named in by_code.items()}
     return Catalogue(
         chip_levels, severities, table.codes, switch_levels, node_levels, public_levels

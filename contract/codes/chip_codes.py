@@ -58,6 +58,7 @@ def is_network(code: str) -> bool:
     return code in NETWORK_FAULT_CODES
 
 
+# Their names have nine digits, which a number alone does not show (device-plugin#0).
 _MADE_UP = {
     int(code, 16): code
     for code in (UBOE_SUB_HEALTH, UBOE_PRE_SEPARATE, UB_SEPARATE, UB_SUB_HEALTH, HANG)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contract.codes.levels import ChipLevel
 
 _HEALTHY = frozenset({ChipLevel.NORMAL_NPU, ChipLevel.NOT_HANDLE_FAULT, ChipLevel.SUB_HEALTH_FAULT})
+# Unlike a chip, a network in sub-health is unhealthy (device-plugin#2.8).
 _NETWORK_HEALTHY = frozenset({ChipLevel.NORMAL_NPU, ChipLevel.NOT_HANDLE_FAULT})
 
 

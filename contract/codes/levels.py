@@ -38,6 +38,7 @@ class ChipLevel(StrEnum):
     NORMAL_NPU = "NormalNPU"
 
 
+# The order of the members is that of seriousness (device-plugin#2.7).
 _RANK = {level: rank for rank, level in enumerate(ChipLevel)}
 
 

@@ -106,4 +106,6 @@ def longest_release_ms(policies: Iterable[FrequencyPolicy]) -> int | None:
     """Return the longest time after which any of ``policies`` releases; ``None`` when none ever
     does.
     """
+    # Rules without an end do not count, as upstream takes the
+    # largest below 2**32 (device-plugin#3.6).
     return max((p.release_ms for p in policies if p.release_ms is not None), default=None)

@@ -39,6 +39,7 @@ _DIAGNOSIS = "MindCluster 26.x, kg-config.json of FaultDiag"
 _GUIDE = "MindCluster 26.x, guide to fault levels, table 5"
 _HOST_CHECKS = "contract/codes/host_codes.py"
 _DPU_SPEC = "docs/spec/dpu-info.md"
+# What a driver reports has 32 bits; longer codes are made by programs (device-plugin#0).
 _DRIVER_DIGITS = 8
 _SWITCH_PARTS = 4
 _PUBLIC_COMPONENTS = {"0": "NPU", "1": "Server", "2": "Network", "3": "Storage"}
@@ -142,6 +143,7 @@ class _Facts:
 
     def _add(self, sources: dict[str, str], source: str, fields: Mapping[str, str | None]) -> None:
         for name, value in fields.items():
+            # The first source of a field counts, so tables come before what follows from the code.
             if value and name not in self.values:
                 self.values[name] = value
                 sources[name] = source
@@ -310,15 +312,18 @@ def _add_summary(facts: _Facts) -> None:
 
 def _add_layout(facts: _Facts, number: int) -> None:
     """Add what the bits of a driver's code mean."""
+    # Bits 27 to 17 of the layout in dcmi#5.3.
     module = (number >> 17) & 0x7FF
     sensor, state = (number >> 9) & 0xFF, number & 0x1FF
     name = _reference().modules.get(f"{module:X}")
     facts.follow(_LAYOUT, module=name or f"module {module:X} (not in the tables)")
+    # A flag of the black box changes the meaning of the other bits (dcmi#5.3).
     if (number >> 28) & 0x3:
         source = f"record of the black box, severity field {(number >> 25) & 0x7}"
     else:
         source = _reference().states.get(f"{sensor:02X}/{state:X}", "")
         source = source or f"state {state:X} of sensor type {sensor:02X}"
+    # Environment 01 is the host, 10 the device (dcmi#5.3).
     side = "host" if number >> 30 == 1 else "chip"
     where = name or f"Module {module:X}"
     facts.follow(_LAYOUT, summary=f"{where}: {source}, raised by the {side}")

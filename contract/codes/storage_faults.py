@@ -22,6 +22,8 @@ CODES = {
 def fault_id(node: str, code: str) -> str:
     """Return what a fault of ``code`` on ``node`` is called as long as the node lives."""
     client, name = _NAMES[code]
+    # A digest, because an id has 128 characters at most and a
+    # node's name may be longer (clusterd#4.2).
     return hashlib.sha256(f"{node}/{client}_{name}".encode()).hexdigest()
 
 

@@ -12,6 +12,7 @@ CPU, NPU, L2 = 0, 1, 2
 NOT_APPLICABLE = 0xFFFF
 """A peer that is none of these, or a port that means the whole switch chip."""
 
+# The driver's value for no sub-type, which upstream writes as ``na`` (device-plugin#5.2).
 _NO_SUB_TYPE = 0xFFFFFFFF
 _PEERS = {CPU: "cpu", NPU: "npu", L2: "L2"}
 _CODE = re.compile(r"\[0[xX]([0-9A-Fa-f]{8}),([0-9]{1,10}|na),(\w+),na\]")

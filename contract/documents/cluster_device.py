@@ -90,15 +90,19 @@ def device_record(info: DeviceInfo) -> DeviceRecord:
 
 
 def _trimmed(names: tuple[str, ...]) -> tuple[str, ...]:
+    # Upstream does not trim: a chip would have a name with a leading blank (defect B39).
     trimmed = tuple(sorted(name.strip() for name in names if name.strip()))
+    # The tuple that many nodes share (``device_info``), where there is nothing to trim.
     return names if names == trimmed else trimmed
 
 
 def split(fault: DeviceFault) -> Iterable[CodeFault]:
     """Return one fault per code of an object of the wire (clusterd#1.6)."""
     times = fault.fault_time_and_level_map or {}
+    # As upstream: all spaces go before the split (clusterd#1.6).
     for code in fault.fault_code.replace(" ", "").split(","):
         listed = times.get(code)
+        # A separation whose code is gone has no code in the document (clusterd#1.6).
         if not code and fault.fault_level == _MANUAL:
             named, level, time_ms, listed_level = _MANUAL, _MANUAL, -1, _MANUAL
         elif listed is not None:
@@ -176,6 +180,7 @@ def render_device_entry(node: str, record: DeviceRecord, update_time: int) -> st
 def _render_faults(faults: tuple[CodeFault, ...]) -> str:
     if not faults:
         return "[]"
+    # Stable, so the codes of a group keep the order of the record (clusterd#2.3).
     by_chip = sorted(faults, key=lambda fault: (fault.chip, fault.fault_type))
     groups = groupby(by_chip, key=lambda fault: (fault.chip, fault.fault_type))
     return go_json.encode([_merge(chip, kind, tuple(members)) for (chip, kind), members in groups])
@@ -183,7 +188,9 @@ def _render_faults(faults: tuple[CodeFault, ...]) -> str:
 
 def _merge(chip: str, fault_type: str, members: tuple[CodeFault, ...]) -> dict[str, object]:
     level = most_serious(_level(fault.level) for fault in members).value
+    # Manual separations are in the level only, neither in the codes nor in the map (clusterd#2.3).
     coded = [fault for fault in members if fault.level != _MANUAL]
+    # Of a code that is there twice the later one stays (clusterd#2.3).
     times = {
         fault.code: {"fault_time": fault.time_ms, "fault_level": fault.listed_level}
         for fault in coded
@@ -203,4 +210,5 @@ def _level(name: str) -> ChipLevel:
     try:
         return ChipLevel(name)
     except ValueError:
+        # Upstream shows an unknown level so, and keeps its name in the map only (clusterd#2.3).
         return ChipLevel.NORMAL_NPU

@@ -104,7 +104,9 @@ def read_device_entry(key: str, text: str, document: str) -> tuple[str, DeviceEn
 
 
 def _device_list_problem(devices: dict[str, str]) -> tuple[str, str | None]:
+    # The key of the free list is a prefix of the other four, so it sorts before them.
     resource = min(devices, default="")
+    # A key that is missing would leave the reader's earlier value in force (consumers#7.1, M5).
     if set(devices) != {resource + suffix for suffix in _SUFFIXES}:
         return resource, f"must have the five keys of one chip type, has {sorted(devices)}"
     for key, names in devices.items():
@@ -184,6 +186,7 @@ def verify_value(
             document, "$", f"has {plural(len(entries), 'node')} and must have {nodes}"
         )
     size = len(value.encode())
+    # One entry alone cannot be split any further (M20).
     if size > VALUE_LIMIT and nodes > 1:
         raise DocumentError(document, "$", f"has {size} bytes, at most {VALUE_LIMIT} are allowed")
 

@@ -147,16 +147,20 @@ def encode(info: DeviceInfo, family: Family) -> dict[str, str]:
         f"{resource}-Unhealthy": _join(info.unhealthy),
         family.fault_key: encode_faults(info.faults),
     }
+    # Families without a parameter plane have three keys (device-plugin#1.3).
     if family.has_network:
         devices[f"{resource}-NetworkUnhealthy"] = _join(info.network_unhealthy)
         devices[f"{resource}-Recovering"] = _join(info.recovering)
+    # Go sorts the keys of a map; members of a struct stay in their order (device-plugin#1.3).
     inner = {"DeviceList": go_json.sorted_map(devices), "UpdateTime": info.update_time}
     outer = {
         "DeviceInfo": inner,
         "SuperPodID": info.super_pod_id,
         "ServerIndex": info.server_index,
+        # Only the inner object is covered, neither ids nor other keys (device-plugin#1.4).
         "CheckCode": go_json.check_code(inner),
     }
+    # Upstream has it on A5 only (device-plugin#1.3).
     if info.rack_id:
         outer["RackID"] = info.rack_id
     data = {
@@ -224,6 +228,7 @@ def decode(data: Mapping[str, str], document: str) -> DeviceInfo:
 def _verify(outer: _Outer, document: str) -> None:
     expected = go_json.check_code(
         {
+            # A list that is absent is null in the hash, not an empty object (clusterd#1.4).
             "DeviceList": None
             if outer.DeviceInfo.DeviceList is None
             else go_json.sorted_map(outer.DeviceInfo.DeviceList),
@@ -239,6 +244,7 @@ def _verify(outer: _Outer, document: str) -> None:
 
 def _fault_text(devices: Mapping[str, str], device_type: str) -> str:
     text = devices.get(f"{resource_of(device_type)}-Fault")
+    # Upstream writes the list of a 310 under the key of the 310P (defect K19).
     if text is None and device_type == "Ascend310":
         text = devices.get(f"{resource_of('Ascend310P')}-Fault")
     return text or ""
@@ -249,6 +255,7 @@ def _read_faults(text: str, document: str) -> tuple[tuple[DeviceFault, ...], str
         return (), None
     try:
         return tuple(decode_json(text, list[DeviceFault], document, "-Fault")), None
+    # ClusterD keeps the lists of chips where the fault list cannot be read (clusterd#1.6).
     except DocumentError as error:
         return (), str(error)
 
@@ -273,8 +280,10 @@ def verify_published(data: Mapping[str, str], document: str) -> DeviceInfo:
     if info.faults_problem is not None:
         raise DocumentError(document, "-Fault", info.faults_problem)
     for name in (*info.free, *info.unhealthy, *info.network_unhealthy, *_named(info)):
+        # Readers compare names as text with those of pods and Nodes (consumers#7.1, M6).
         if not name.startswith(info.device_type + "-") or not name.rpartition("-")[2].isdecimal():
             raise DocumentError(document, "DeviceList", f"{name!r} is not a valid device name")
+    # The free list must be a subset of the healthy chips (consumers#7.1, M14).
     if both := set(info.free) & set(info.unhealthy):
         raise DocumentError(document, "DeviceList", f"{sorted(both)} are free and unhealthy")
     for fault in info.faults:

@@ -16,6 +16,7 @@ NAMESPACE = "kube-system"
 PREFIX = "dpuinfo-"
 LABEL = ("huawei.com/consumer.clusterd", "true")
 DATA_KEY = "DpuInfoCfg"
+# Three periods: the plugin writes every 5 minutes.
 SILENT_AFTER_MS = 15 * 60_000
 """An ``UpdateTime`` that is older shows only that the plugin is silent."""
 

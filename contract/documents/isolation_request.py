@@ -27,6 +27,7 @@ class IsolationRequest(msgspec.Struct, frozen=True):
     """Who isolates a chip, as stated, when (epoch milliseconds) and why."""
 
     by: Annotated[str, Meta(min_length=1, max_length=MAX_BY_CHARACTERS)]
+    # Before the year 10000, from which on Python has no dates.
     at_ms: Annotated[int, Meta(ge=0, lt=253_402_300_800_000)]
     reason: Annotated[str, Meta(min_length=1, max_length=MAX_REASON_CHARACTERS)]
 
@@ -53,6 +54,7 @@ def read_requests(annotations: Mapping[str, str]) -> dict[int, IsolationRequest]
     for name, raw in everything.items():
         chip = chip_of(name)
         try:
+            # One by one: a request that cannot be read voids no other.
             request = _decode(raw)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             continue

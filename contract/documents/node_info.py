@@ -113,7 +113,9 @@ def decode_node_info(name: str, data: Mapping[str, str]) -> NodeRecord:
     parts = _inner_tree(inner.fault_dev_list, inner.node_status)
     expected = go_json.check_code(parts)
     reported_ms = _milliseconds(data.get(TIME_KEY, ""))
+    # After the check, because upstream's hash covers a null, too; one would crash it (defect B5).
     faults = tuple(device for device in inner.fault_dev_list or () if device is not None)
+    # Generation D first: ClusterD since 6.0.0 checks the faults alone, whatever else is there.
     if outer.check_code == expected:
         return NodeRecord(faults, inner.node_status, reported_ms)
     beat = inner.beat
@@ -176,6 +178,8 @@ def render_node_entry(node: str, record: NodeRecord) -> str:
     devices = [_device_tree(device, empty=None) for device in record.faults]
     return go_json.encode(
         {
+            # Upstream copies by gob, which loses the difference of
+            # an empty list and none (clusterd#2.2).
             "FaultDevList": devices or None,
             "NodeStatus": record.status,
             "CmName": NODE_INFO_PREFIX + node,
@@ -195,6 +199,7 @@ def _with_beat(parts: dict[str, Any], beat: NodeBeat) -> dict[str, Any]:
 
 
 def _inner_tree(devices: Iterable[FaultDevice | None] | None, status: str) -> dict[str, Any]:
+    # Null and an empty list have different hashes (clusterd#1.4).
     listed = None
     if devices is not None:
         listed = [None if device is None else _device_tree(device, empty=[]) for device in devices]
@@ -206,12 +211,14 @@ def _device_tree(device: FaultDevice, *, empty: list[str] | None) -> dict[str, A
     return {
         "DeviceType": device.device_type,
         "DeviceId": device.device_id,
+        # Upstream's copy turns an empty list into null, its hash does not (clusterd#2.2).
         "FaultCode": empty if codes is not None and not codes else codes,
         "FaultLevel": device.fault_level,
     }
 
 
 def _milliseconds(text: str) -> int:
+    # ``fromisoformat`` takes more forms than Go, such as a date alone.
     if _RFC3339.fullmatch(text) is None:
         return 0
     try:

@@ -25,9 +25,11 @@ VERSION = "1.0"
 OLDEST_MS = 1_735_689_600_000
 """2025-01-01: no time of a message may be before it."""
 
+# Upstream demands exactly 13 digits (clusterd#4.2).
 _NEWEST_MS = 9_999_999_999_999
 _ID = re.compile(r"[a-zA-Z0-9\-_.]{8,128}")
 _NODE_NAME = re.compile(r"[a-z0-9]([a-z0-9\-.]{0,251}[a-z0-9])?")
+# Go's ``\S`` excludes these four and the space only; Python's excludes more (clusterd#4.2).
 _DESCRIPTION = re.compile(r"[^\t\n\f\r]{0,512}")
 _TYPES = ("NPU", "Node", "Network", "Storage")
 _ASSERTIONS = ("occur", "recover", "once")
@@ -143,6 +145,7 @@ def accepting(
             member, value = wrong_with
             problems.append(Problem(f"faults[{index}].{member}", f"{_shown(value)} is refused"))
         yield 1 + len(fault.influence or ())
+    # A message of which no fault is left is refused as a whole (clusterd#4.2).
     if not good:
         first = problems[0]
         raise DocumentError(document, first.where, f"{first.what}, and no other fault is left")
@@ -162,6 +165,7 @@ def _wrong_with(
         yield "faultId", fault.fault_id
     if fault.fault_type not in _TYPES:
         yield "faultType", fault.fault_type
+    # Upstream counts bytes, not characters (clusterd#4.2).
     if len(fault.fault_code.encode()) != CODE_BYTES or fault.fault_code not in codes:
         yield "faultCode", fault.fault_code
     if not _is_time(fault.fault_time):

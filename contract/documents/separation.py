@@ -49,6 +49,7 @@ class UpgradeReason(GoStruct, frozen=True):
 
 def written_code(code: str) -> str:
     """Return ``code`` as it is written in a reason."""
+    # Reasons have codes in lower case, the fault list in upper case (device-plugin#2.5).
     return code if code == AUTOFILL_CODE else code.lower()
 
 

@@ -115,6 +115,7 @@ def record_of_switches(wire: SwitchInfoCfg, document: str, where: str) -> Switch
     )
     times = None
     if wire.times is not None:
+        # Sorted, so that two documents of one content compare equal.
         times = tuple(
             (key, entry.fault_time, entry.fault_level) for key, entry in sorted(wire.times.items())
         )
@@ -154,6 +155,7 @@ def _tree(record: SwitchRecord) -> dict[str, Any]:
             key: {"fault_time": time, "fault_level": level} for key, time, level in record.times
         }
     return {
+        # Each event is JSON text in a string, so it is encoded twice (device-plugin#5.3).
         "FaultCode": [go_json.encode(msgspec.to_builtins(event)) for event in record.events],
         "FaultLevel": record.level,
         "UpdateTime": record.update_time,

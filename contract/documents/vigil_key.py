@@ -30,6 +30,7 @@ _MAX_WHY = 240
 _FRAME_BYTES = 128
 """For everything but the list."""
 
+# Before the year 10000, from which on Python has no dates.
 Milliseconds = Annotated[int, Meta(ge=0, lt=253_402_300_800_000)]
 
 
@@ -114,6 +115,7 @@ def _fitting(entries: tuple[T, ...], room: int) -> tuple[tuple[T, ...], int]:
 
 
 def _cut(entry: BlindSource) -> BlindSource:
+    # A lone surrogate has no UTF-8: one reason of that kind would void the whole key.
     reason = entry.why.encode(errors="replace").decode()
     if len(reason) > _MAX_WHY:
         reason = f"{reason[: _MAX_WHY - 3]}..."
@@ -128,6 +130,7 @@ def decode_vigil_key(text: str, document: str) -> VigilRecord:
         raise DocumentError(document, VIGIL_KEY, message)
     version: Any = None
     try:
+        # The version alone first: another one may have members of other types.
         version = _decode_version(data).version
         if version == VERSION:
             return _decode(data)

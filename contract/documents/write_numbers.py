@@ -75,6 +75,7 @@ def _named(text: str) -> tuple[dict[str, int], bool]:
         raise NoWrites(f"it is of version {version!r}, this release reads version {VERSION}")
     numbers = {kind: decoded[kind] for kind in KINDS if kind in decoded}
     for kind, number in numbers.items():
+        # ``bool`` is an ``int`` in Python, and no number of a write.
         if type(number) is not int or not -_LATEST < number < _LATEST:
             raise NoWrites(f"the number of {kind} is {number!r}")
     return numbers, decoded.get("whole") is True

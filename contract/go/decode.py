@@ -141,6 +141,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON value")
 
 
+# ``Pairs`` keep duplicates for the judgement; Go refuses NaN and Infinity, which Python reads.
 parse = json.JSONDecoder(
     object_pairs_hook=Pairs, parse_float=_Number, parse_constant=_refuse_constant
 ).decode
@@ -180,6 +181,7 @@ def folded(name: str) -> str:
 
     Go folds two letters outside ASCII onto ASCII ones: the Kelvin sign and the long s.
     """
+    # ``lower`` turns the Kelvin sign into k, and leaves the long s as it is.
     return name.lower().replace("\u017f", "s")
 
 
@@ -194,6 +196,7 @@ def _of_type(kind: inspect.Type) -> _Read:
             return _of_limited(some, extra["limits"])
         case inspect.StrType():
             return _read_text
+        # A ``Uint`` has the bound that msgspec lacks: twice as much, as Go's ``uint`` of 64 bits.
         case inspect.IntType(ge=low, le=high) if low is not None and high is not None:
             return _integer(low, high if low < 0 else 2 * high + 1)
         case inspect.UnionType(types=(some, inspect.NoneType())):
@@ -234,6 +237,7 @@ def _integer(low: int, high: int, limits: tuple[int, int] | None = None) -> _Rea
     def read(value: Any, where: str, wrong: _Wrong) -> int:
         if value is None:
             return 0
+        # A ``bool`` is an ``int`` in Python and not in Go.
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             wrong(where, expected, value)
             return 0
@@ -250,6 +254,7 @@ def _list(item: _Read) -> _Read:
     def read(value: Any, where: str, wrong: _Wrong) -> list[Any]:
         if value is None:
             return []
+        # ``Pairs`` is a list, too, and stands for an object.
         if not isinstance(value, list) or isinstance(value, Pairs):
             wrong(where, "an array", value)
             return []
@@ -294,7 +299,10 @@ def _struct(cls: type[Any], kind: inspect.StructType) -> _Read:
                 continue
             name, wire, reader, can_be_nil = member
             if element is not None:
+                # The last duplicate wins (clusterd#1.4).
                 values[name] = reader(element, f"{where}.{wire}", wrong)
+            # In Go, null sets a slice or map to nil and leaves any other value as an earlier
+            # duplicate set it.
             elif can_be_nil:
                 values.pop(name, None)
         return cls(**values)

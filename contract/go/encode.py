@@ -10,6 +10,8 @@ import json
 import re
 from typing import Any
 
+# ``Marshal`` escapes for HTML unless it is switched off,
+# which upstream does not (device-plugin#1.3).
 _ESCAPES = {
     "<": "\\u003c",
     ">": "\\u003e",
@@ -19,6 +21,7 @@ _ESCAPES = {
 }
 _TO_ESCAPE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 
+# No blanks, and UTF-8 as it is, as ``Marshal`` writes it (device-plugin#1.3).
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
@@ -37,6 +40,7 @@ def encode(value: Any) -> str:
 
 def sorted_map(value: dict[str, Any]) -> dict[str, Any]:
     """Return ``value`` in the key order that Go writes a map in: bytewise."""
+    # Code points in order are UTF-8 bytes in order.
     return {key: value[key] for key in sorted(value)}
 
 

@@ -28,6 +28,7 @@ CUSTOMIZATION_KEY = "faultCustomization.json"
 NEVER_SECONDS = 2**32
 """The ``ReleaseTimeWindow`` that means that only an operator releases."""
 
+# Only a frequency rule may separate a chip until an operator acts (device-plugin#3.4, 3.5).
 _DURATION_LEVELS = [
     level.value
     for level in ChipLevel
@@ -94,6 +95,7 @@ def read_customization(text: str, spellings: Mapping[int, str]) -> Customization
     problems = FoundProblems()
     problems.extend(dropped(text, _Customization))
     problems.extend(_grace_problems(read.grace_tolerance))
+    # A copy, since ids of rules register their spelling as well (device-plugin#2.5).
     spelled = dict(spellings)
     frequencies: dict[str, FrequencyPolicy] = {}
     owners: dict[str, str] = {}
@@ -104,6 +106,7 @@ def read_customization(text: str, spellings: Mapping[int, str]) -> Customization
             codes = _codes(entry.event_id, where, owners, spelled, problems)
             frequencies.update(dict.fromkeys(codes, policy))
     durations: dict[str, DurationPolicy] = {}
+    # A code may have a rule of each kind (device-plugin#3.5).
     owners = {}
     for index, rule in enumerate(read.fault_duration or ()):
         where = f"$.FaultDuration[{index}]"
@@ -137,6 +140,7 @@ def _codes(
     codes = []
     for index, text in enumerate(ids or ()):
         here, name = f"{where}.EventId[{index}]", text.lower()
+        # The first valid entry that names an id owns it (device-plugin#3.4).
         if name in owners:
             message = f"{quoted(text)!r} is in {owners[name]} already, which stays"
             problems.add(Problem(here, message))

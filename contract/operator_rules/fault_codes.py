@@ -20,6 +20,7 @@ from contract.go.dropped import dropped
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# ``int`` of Python takes underscores, blanks and a prefix, which ``ParseInt`` refuses.
 _NUMBER = re.compile(r"[+-]?[0-9A-Fa-f]+", re.ASCII)
 FAULT_CODE_KEY = "faultCode.json"
 _INT64 = range(-(2**63), 2**63)
@@ -101,12 +102,14 @@ def read_fault_codes(text: str) -> FaultCodes:
             except ValueError as error:
                 problems.add(Problem(where, f"{quoted(entry)!r} is skipped: {error}"))
                 continue
+            # The first spelling of a code stays, which rules must repeat (device-plugin#2.5).
             spellings.setdefault(number, entry.lower())
             level = listed_level
             if name in _NETWORK and not is_network(code):
                 message = f"{code} is not a network code; in this list it has no effect"
                 problems.add(Problem(where, message))
                 continue
+            # Upstream moves such codes to the network list of the lowest level (device-plugin#3.2).
             if is_network(code) and level not in _NETWORK.values():
                 level = ChipLevel.NOT_HANDLE_FAULT
                 message = f"{code} is a network code, which cannot be {listed_level}; it is {level}"

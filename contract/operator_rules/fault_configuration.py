@@ -240,6 +240,8 @@ def judge(
         elif place is ConfigurationPlace.CONFIG_MAP and text is None:
             bad = (Problem("(key)", "is not there"),)
         else:
+            # Go replaces what is not Unicode (device-plugin#3.1);
+            # the journal and the digest need UTF-8.
             text = None if text is None else _SURROGATE.sub("\ufffd", text)
             try:
                 documents.read(key, text)
@@ -259,6 +261,7 @@ def judge(
         members[member], places[key] = getattr(before.texts, member), before.place_of(key)
         documents.read(key, members[member])
     for config_map, data in config_maps.items():
+        # A ConfigMap may have a mebibyte of keys that mean nothing (``found_problems``).
         for key, problem in islice(_others(data or {}, config_map), MAX_LISTED):
             problems.append(FaultProblem(key, ConfigurationPlace.CONFIG_MAP, problem, config_map))
     for key, problem in islice(_others(files, None), MAX_LISTED):
@@ -280,6 +283,7 @@ def _found(
     """Where the document is now, and its text; ``None`` for the shipped, an unreadable or a
     missing one."""
     config_map = _CONFIG_MAP_OF[key]
+    # An interrupted watch is no deletion: what the ConfigMap gave stays.
     if config_map not in config_maps and before.place_of(key) is ConfigurationPlace.CONFIG_MAP:
         return ConfigurationPlace.CONFIG_MAP, getattr(before.texts, DOCUMENTS[key])
     data = config_maps.get(config_map)

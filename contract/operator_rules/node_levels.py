@@ -28,6 +28,7 @@ _LEVELS = {
 }
 _NAMES = {folded(name): name for name in _LEVELS}
 _Found: TypeAlias = "dict[str, list[str | None]]"
+# Upstream accepts letters beyond F as well (noded#3.2); they get a warning here (D-23).
 _CODE = re.compile(r"[0-9A-Z]{8}")
 _HEXADECIMAL = re.compile(r"[0-9A-F]{8}")
 
@@ -67,6 +68,7 @@ def read_node_levels(text: str) -> NodeLevels:
             where = f"$.{_ROOT}.{member}[{index}]"
             if entry is None:
                 continue
+            # NodeD compares in upper case, so either case may be written (noded#3.2).
             code = _upper(entry)
             if not _CODE.fullmatch(code):
                 message = f"{quoted(entry)!r} is not a valid code: those have 8 letters and digits"

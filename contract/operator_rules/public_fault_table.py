@@ -55,6 +55,7 @@ def read_public_fault_table(
     text: str, document: str
 ) -> tuple[PublicFaultTable, tuple[Problem, ...]]:
     """Return the table in ``text``, and what in it has no effect. Raises ``DocumentError``."""
+    # Lone surrogates are the decoder's matter; here only the size counts.
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
         raise DocumentError(document, "$", f"has {size} bytes, more than {MAX_BYTES}")
@@ -75,6 +76,7 @@ def read_public_fault_table(
             elif levels.setdefault(code, level) is not level:
                 problems.add(Problem(where, f"{code!r} is {levels[code]} by another list"))
     resources = frozenset(name for name in table.resources or () if name)
+    # Upstream empties its tables over such a file (defect B21).
     if not levels:
         raise DocumentError(document, "$.publicFaultCode", "has no code: nothing would be taken")
     if not resources:

@@ -67,6 +67,8 @@ def read_switch_levels(text: str) -> SwitchLevels:
                 where = f"$.{name}[{index}]"
                 problems.add(Problem(where, f"{quoted(entry)!r} {problem}"))
             if _is_accepted(entry):
+                # The lists come by seriousness, so the higher of two
+                # levels stays (device-plugin#5.2).
                 levels.setdefault(entry, level)
     if not levels:
         problems.add(Problem("$", "names no code: faults of switches have no level"))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MAX_PASSES = 5
 """How often a list that changes while it is read is read again before that is an error."""
 
+# Huawei's enterprise number 2011, little-endian (noded#4.1).
 _MANUFACTURER = bytes.fromhex("db0700")
 _SEVERITIES = 0x0E
 _EVERY_SUBJECT = 0xFF
@@ -94,6 +95,7 @@ def reading(before: Collection[Alarm] | None) -> Reading:
             index = len(alarms)
             last = parse_page((yield request_from(index)), index)
             alarms += last.alarms
+        # The list changed while it was read; what is on which page is not known any more.
         if last.total != page.total:
             reason = f"the total went from {page.total} to {last.total}"
             previous = None
@@ -101,6 +103,7 @@ def reading(before: Collection[Alarm] | None) -> Reading:
         if len(alarms) > page.total:
             raise _wrong(0, f"the total is {page.total}, but {len(alarms)} came")
         identities = _identities(alarms)
+        # One page is one reply of the BMC, so it is consistent in itself.
         if last is page or identities == previous:
             once: dict[tuple[str, str, int], Alarm] = {}
             for alarm in alarms:

@@ -75,6 +75,7 @@ class Ipmi:
         except NoDevice:
             pass
         try:
+            # A new exchange: the one for the device may have begun.
             return await self._tool.read(begin(), self._limit_seconds)
         except NoTool:
             raise BmcError(

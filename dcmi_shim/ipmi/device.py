@@ -38,6 +38,7 @@ RECEIVED = struct.Struct("@iPIlBBHP")
 
 _SYSTEM_INTERFACE = 0x0C
 _BMC_CHANNEL = 0x0F
+# The size of ``struct ipmi_system_interface_addr`` with its padding (noded#4.1).
 _ADDRESS_BYTES = 8
 _REPLY_BYTES = 1024
 _RESPONSE = 1
@@ -77,6 +78,7 @@ class IpmiDevice:
 
         Raises ``NoDevice``, and ``BmcError`` when it fails, or hangs now or still.
         """
+        # A second thread would hang at the same device; there is never more than one.
         if self._work is not None and self._work.is_stuck:
             raise self._stuck()
         self._begin("the start of a thread")
@@ -168,6 +170,7 @@ class IpmiDevice:
             events = readable.poll(left * 1000)
             if not events:
                 continue
+            # POLLERR or POLLHUP: the kernel's driver has gone, and no reply can come.
             if not events[0][1] & select.POLLIN:
                 raise BmcError(f"{self._path}: the device is gone (request {request})")
             self._begin("the receive ioctl")

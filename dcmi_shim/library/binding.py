@@ -64,6 +64,7 @@ class Library:
         handle = loader.dlopen(os.fsencode(path), os.RTLD_LAZY | os.RTLD_GLOBAL)
         if not handle:
             raise CannotLoad((loader.dlerror() or b"dlopen failed").decode(errors="replace"))
+        # By its handle, so that ctypes does not open it once more with its own flags.
         self._library = CDLL(path, handle=handle)
         self._functions: dict[str, Callable[..., int] | None] = {}
         self.translate: Callable[..., int] | None = None

@@ -41,6 +41,7 @@ _INVALID = 0xFFFFFFFF
 _CARDS = 64
 _DEVICES_PER_CARD = 4
 _ID_MAX = 255
+# The driver lists at most 128 active events (dcmi#5.5).
 _CODES = 128
 _LISTS_SECONDS = 0.1
 _VERSION_SIZE = 33
@@ -70,6 +71,7 @@ def copy_event(address: int) -> dict[str, object]:
 
     Raises ``Implausible`` for what is none.
     """
+    # The type first, because the union behind it depends on it.
     kind = int.from_bytes(string_at(address, 4), sys.byteorder)
     if kind:
         raise Implausible(f"an event of the unknown type {kind}")
@@ -164,6 +166,7 @@ def _chip_name(
     if answer:
         return answer, None
     words = [text(bytes(field)) for field in (info.chip_type, info.chip_name, info.chip_ver)]
+    # An empty name belongs to no family, so it counts as no answer.
     if not any(words):
         raise Implausible("type, name and version of the chip are empty")
     return answer, [*words, info.aicore_cnt]
@@ -218,6 +221,7 @@ def _super_pod(library: Library, card: int, device: int) -> Answer:
     """
     info, info_at = output(abi.SuperPodInfo)
     size, size_at = output(c_uint)
+    # The room before the call, and after it how much the driver has written.
     size.value = sizeof(abi.SuperPodInfo)
     answer = library.call("dcmi_get_device_info", card, device, *SUPER_POD, info_at, size_at)
     if answer:
@@ -231,6 +235,7 @@ def _super_pod(library: Library, card: int, device: int) -> Answer:
         info.chassis_id,
         info.super_pod_type,
     )
+    # The driver writes 0xFFFFFFFF for what is not valid (device-plugin#1.6).
     return answer, [None if member == _INVALID else member for member in members]
 
 
@@ -304,6 +309,7 @@ def error_codes(library: Library, card: int, device: int) -> Answer:
     if answer:
         return answer, None
     listed = within("the number of error codes", count.value, 0, _CODES)
+    # A zero is no code, as in events (dcmi#5.6).
     return answer, [code for code in codes[:listed] if code]
 
 

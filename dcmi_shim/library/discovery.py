@@ -78,6 +78,7 @@ def find_library(paths: VendorPaths, vendor: VendorLibrary = DCMI) -> FoundLibra
     error: type[DriverNotFound] = DriverMissing
     for origin, candidate in _candidates(vendor.file_name, paths, refused):
         error = DriverNotFound
+        # A library that others may replace would run with the rights of the agent.
         problems = ownership_problems(candidate)
         if problems and not paths.trust_driver:
             refused.append(f"{candidate} ({origin}): {problems[0]}")
@@ -178,6 +179,7 @@ def _not_loadable(path: Path) -> str | None:
         return f"cannot be read: {error.strerror}"
     if len(header) < _ELF_HEADER or header[:4] != b"\x7fELF":
         return "is not an ELF library"
+    # ``EI_DATA``, then ``e_machine`` at byte 18, and ``EI_CLASS`` 2 for 64 bits (elf(5)).
     order = "little" if header[5] == 1 else "big"
     machine = int.from_bytes(header[18:20], order)  # type: ignore[arg-type]
     expected = _MACHINES.get(platform.machine())

@@ -98,6 +98,7 @@ class Installed:
         """
         if self._in_use is None:
             return False
+        # Forgotten first: after an error two further checks have to agree.
         before, self._seen = self._seen, None
         try:
             self._seen = await self.find()
@@ -124,6 +125,7 @@ def _files(path: Path, search: tuple[Path, ...]) -> tuple[File, ...]:
     paths = [str(path)]
     for directory in search:
         with os.scandir(directory) as entries:
+            # In one order, since the result is compared and ``scandir`` has none.
             paths += sorted(entry.path for entry in entries if ".so" in entry.name)
     versions = []
     for name in paths[:_MAX_FILES]:

@@ -117,6 +117,7 @@ async def survey(ask: Ask, library: str, current: Inventory | None) -> Survey:
     if name is None:
         return Survey(None, (*problems, "no chip returns its name"), chips)
     family = chip_family(name, board)
+    # An A3 is known by its board only (dcmi#1.6), so a missing answer decides nothing.
     if family is None and board is None:
         problems.append(f"chip name {name!r} needs a board id, none was read")
         return Survey(None, tuple(problems), chips)
@@ -202,12 +203,14 @@ async def _chips(asked: _Questions, before: Sequence[Chip]) -> list[Chip]:
     logic_ids: set[int] = set()
     for card in cards:
         where = f"card {card}"
+        # Questions of their own: an identity that is missing is no problem of the inventory.
         serial = await _Questions(asked.ask).read(_LABEL, (card,), where)
         devices = await asked.read("dcmi_get_device_num_in_card", (card,), where, needed=True)
         for device in range(devices or 0):
             chip = await _identity(asked, card, device, serial or "", before)
             if chip is None:
                 continue
+            # Ids belong to one chip each; the first that the driver lists stays.
             if chip.physical_id in chips or chip.logic_id in logic_ids:
                 problems.append(f"{chip}, logic id {chip.logic_id}: another chip has such an id")
                 continue
@@ -227,6 +230,7 @@ async def _identity(
     if physical is None:
         return None
     words = await _Questions(asked.ask).read(_DIE, (card, device), where)
+    # Words that are all equal, such as zeros, identify no die.
     die = "" if words is None or len(set(words)) == 1 else _die_of(words)
     place = (physical, logic, card, device)
     before = next((chip for chip in current if _place_of(chip) == place), None)

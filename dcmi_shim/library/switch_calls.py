@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 LIST_LENGTH = 128
 """How many faults the library is asked for; one that has more truncates the list."""
 
+# More than is asked for: a library that writes too much must not reach other memory.
 _ROOM = 4 * LIST_LENGTH
 _NO_SUB_TYPE = 0xFFFFFFFF
 
@@ -96,6 +97,7 @@ def _members(event: LqDcmiEvent) -> dict[str, object]:
         "serial": event.event_serial_num,
         "driver_raised_at_ms": raised_at_ms(event.alarm_raised_time),
         "information": text(bytes(event.additional_info)),
+        # The child sets it for an event; what a list shows has no such time.
         "seen_at_ms": 0,
     }
 

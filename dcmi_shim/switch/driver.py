@@ -89,6 +89,7 @@ class SwitchDriver:
         finally:
             self._supervisor = None
             supervisor.close()
+            # Wakes the calls that wait for a start, which will not come any more.
             supervisor.tried.set()
 
     def _failed(self, reason: str) -> None:
@@ -119,6 +120,7 @@ class SwitchDriver:
             if not await wait_for_event(supervisor.tried, self._start_seconds):
                 waited = f"the switch library has been starting for {self._start_seconds:g} s"
                 raise DriverGone(f"{waited} or longer")
+            # The library may have been given up and searched again during the wait.
             if supervisor is self._supervisor:
                 return calls
 

@@ -111,6 +111,7 @@ class Calls:
     def _value(self, call: Call, where: str | None, message: Message) -> msgspec.Raw:
         if message.answer != 0:
             raise self._installed.library.vendor.failed(call[0], where, message.answer)
+        # The library answered 0 and filled in what cannot be (``binding.Implausible``).
         if message.wrong is not None:
             raise DriverCallError(
                 call[0], where, 0, f"an answer that is not possible: {message.wrong}"

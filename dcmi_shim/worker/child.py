@@ -49,7 +49,9 @@ _IGNORED = (
 
 
 def _end_with_parent(parent: int) -> None:
+    # SIGKILL, because a call that hangs in the library handles no other signal.
     CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # The parent may have ended before the call of prctl(2), which then has no effect.
     if os.getppid() != parent:
         os._exit(0)
 
@@ -65,8 +67,10 @@ def _own_pipes() -> tuple[int, int]:
 
 def _read_exactly(fd: int, size: int) -> bytes:
     data = b""
+    # A pipe gives what it has, which may be less than a frame.
     while len(data) < size:
         chunk = os.read(fd, size - len(data))
+        # End of file: the agent is gone, or has closed the pipe to end this process.
         if not chunk:
             os._exit(0)
         data += chunk
@@ -123,6 +127,7 @@ class Child:
 
         ``pointer`` is valid only until this returns.
         """
+        # First of all, so that no later work on the event changes its time.
         seen_at_ms = time.time_ns() // 1_000_000
         try:
             if not pointer:
@@ -130,6 +135,7 @@ class Child:
             event = self._interface.copy_event(pointer)
             event["seen_at_ms"] = seen_at_ms
             message: dict[str, object] = {"event": event}
+        # An exception must not leave a callback of C; the agent makes a gap of it.
         except Exception as error:
             message = {"invalid_event": str(error)}
         self._outbox.send(message, may_drop=True)

@@ -36,6 +36,7 @@ class EventQueue(Generic[Event]):
 
     def add_event(self, event: Event) -> None:
         """Add an event."""
+        # Once one is dropped, all later ones are until the gap is in the queue: the order stays.
         if self._dropped or len(self._items) >= _MAX_LENGTH:
             self._dropped += 1
         else:
@@ -46,6 +47,7 @@ class EventQueue(Generic[Event]):
         """Report that events may have been missed until now."""
         _log.warning("%s events: %s", self._name, reason)
         last = self._items[-1] if self._items else None
+        # Gaps in a row are one, so that a driver that fails for hours fills no queue.
         if isinstance(last, DriverGap):
             self._items.pop()
             reason = f"{last.reason}; {reason}"[-_MAX_LENGTH:]
@@ -96,6 +98,7 @@ class Overlap:
         mine = self._seen.get(child)
         if mine is None:
             return False
+        # Each process reads its own clock; the driver's fields are equal in both copies.
         event = msgspec.structs.replace(event, seen_at_ms=0)
         mine[event] += 1
         return any(

@@ -37,9 +37,12 @@ class Outbox:
         body = json.dumps(message, separators=(",", ":")).encode()
         frame = len(body).to_bytes(4, "big") + body
         with self._lock:
+            # Answers are never dropped: the agent would wait for
+            # its deadline and replace the process.
             if may_drop and (self._dropped or self._queued + len(frame) > _QUEUE_BYTES):
                 self._dropped += 1
                 return
+            # Only with an empty queue, or this frame would overtake or cut another one.
             if not self._queue:
                 frame = frame[self._write(frame) :]
             if frame:
@@ -67,6 +70,7 @@ class Outbox:
                     written = self._write(frame)
                     self._queued -= written
                     if written < len(frame):
+                        # A part of a frame is on the pipe already, so its rest is next in any case.
                         self._queue[0] = frame[written:]
                         break
                     self._queue.popleft()
@@ -74,4 +78,5 @@ class Outbox:
                     self._work.clear()
                     dropped, self._dropped = self._dropped, 0
             if dropped:
+                # Behind the queue and without the lock, which ``send`` takes itself.
                 self.send({"dropped": dropped})

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _CHILD = Path(__file__).with_name("child.py")
 _READ_SIZE = 1 << 16
+# A longer frame is an error of the child, whose memory may be damaged.
 _MAX_FRAME_BYTES = 1 << 20
 _SYMBOL_LOOKUP_STATUS = 127
 _FIRST_REAP_SECONDS = 0.005
@@ -80,6 +81,7 @@ class ChildProcess:
         assert self._process.stdout is not None
         self._requests = self._process.stdin.fileno()
         self._answers = self._process.stdout.fileno()
+        # A child that hangs does not read; a write must not hold the agent.
         os.set_blocking(self._requests, False)
         os.set_blocking(self._answers, False)
         self._loop.add_reader(self._answers, self._read)
@@ -116,6 +118,7 @@ class ChildProcess:
         self._waiting = (self._last_id, answer)
         expiry = self._loop.call_later(deadline_seconds, self._expire, answer)
         body = msgspec.json.encode({"id": self._last_id, "call": call, "arguments": arguments})
+        # The end of the child is seen by the reader, with the exit status.
         with contextlib.suppress(BrokenPipeError):
             os.write(self._requests, len(body).to_bytes(4, "big") + body)
         try:
@@ -192,6 +195,7 @@ class ChildProcess:
     def _reap(self, delay_seconds: float) -> None:
         _unreaped.add(self._process)
         _unreaped.difference_update([dead for dead in _unreaped if dead.poll() is not None])
+        # A process that hangs in the kernel cannot be waited for (decision 1).
         if not self.reaped and not self._loop.is_closed():
             later = min(2 * delay_seconds, _LAST_REAP_SECONDS)
             self._loop.call_later(delay_seconds, self._reap, later)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dcmi_shim.library.driver_upgrade import Installation, Installed
 
 _log = logging.getLogger(__name__)
+# The bound of decision 1 on processes that hang in the kernel and cannot be killed.
 _UNKILLABLE = 16
 _MAX_QUICK_STARTS = 20
 _START_PERIOD_MS = 3000
@@ -126,6 +127,7 @@ class Supervisor:
         self._reopened = reopened
         self._overlap = Overlap()
         self._starts = TokenBucket(_MAX_QUICK_STARTS, 1, _START_PERIOD_MS)
+        # No jitter: the driver belongs to this process alone (``Backoff``).
         self._failing = Backoff(
             settings.retry_first_seconds, settings.retry_last_seconds, jitter=0.0
         )
@@ -310,6 +312,7 @@ class Supervisor:
             self._subscribe_at = None
             self._refused.reset()
             return
+        # Such an answer depends on the library only, so a new try waits for another library.
         never = reply.answer in (UNSUPPORTED, SYMBOL_MISSING)
         refusal = self._installed.library.vendor.failed(subscribe, None, reply.answer)
         self._poll_only(str(refusal), float("inf") if never else self._refused.next_seconds())

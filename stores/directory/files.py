@@ -38,8 +38,10 @@ _DIRECTORY_MODE = 0o755
 _LOCK_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _LOCK_NAME = ".lock"
+# Short, because one thread does all work with files; the store tries again for 5 s.
 _LOCK_TRY_SECONDS = 0.02
 _LOCK_STEP_SECONDS = 0.002
+# As on a broker (``stores/mqtt/documents.py``), so that every document fits into both.
 _MAX_BYTES = 16 * 1024 * 1024
 
 # A failure of this process or of the disk is no fault of the document.
@@ -140,7 +142,10 @@ def replace(directory: int, path: Path, content: bytes) -> str:
         with os.fdopen(_new_draft(directory, draft), "wb") as file:
             file.write(content)
             file.flush()
+            # After the flush, because writing sets the time that is part of the version.
             status = os.fstat(file.fileno())
+        # By descriptor: the path may lead to another directory since the lock was taken, such as
+        # after a mount.
         os.replace(draft, path.name, src_dir_fd=directory, dst_dir_fd=directory)
     except OSError as error:
         with contextlib.suppress(OSError):
@@ -219,6 +224,8 @@ def opened_directory(path: Path, *, follow: bool = False) -> Iterator[int]:
     """Give the descriptor of a directory within the block. Without ``follow`` it is no link."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     with _explained(f"open {path}"):
+        # With ``O_DIRECTORY`` the kernel answers ENOTDIR to
+        # ``O_NOFOLLOW``, not ELOOP, which names no link.
         if not follow and path.is_symlink():
             raise StoreRefused(f"{path} is a symbolic link; nothing is written behind it")
         try:
@@ -249,6 +256,8 @@ def _existing_lock(directory: int, path: Path) -> int:
             raise StoreRefused(f"{path} is a symbolic link, and no lock") from None
         raise
     status = os.fstat(descriptor)
+    # A second name may belong to a file of another program,
+    # whose mode ``close_locks`` would change.
     if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
         os.close(descriptor)
         raise StoreRefused(
@@ -268,6 +277,8 @@ def _explained(action: str) -> Iterator[None]:
 
 def _try_lock(descriptor: int) -> bool:
     try:
+        # Not ``lockf``: such a lock ends when the process closes
+        # any descriptor of the file (fcntl(2)).
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
@@ -291,6 +302,7 @@ def _content(path: Path, flags: int = 0) -> tuple[bytes, os.stat_result] | None:
         if status.st_size > _MAX_BYTES:
             raise MalformedFile(f"has {status.st_size} bytes, more than {_MAX_BYTES}", "")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
+            # Limited again: the file may have grown since its size was read.
             return file.read(_MAX_BYTES), status
     except OSError as error:
         raise storage_error(error, f"read {path}") from error

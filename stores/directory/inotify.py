@@ -80,9 +80,12 @@ class Inotify:
                 directory = self._directories.get(watch)
                 if mask & (_QUEUE_OVERFLOW | _GONE | _IS_DIRECTORY) or directory is None:
                     everything = True
+                    # The kernel keeps the watch of a directory that was
+                    # moved; the others have ended (inotify(7)).
                     if mask & (_GONE & ~_MOVE_SELF):
                         self._directories.pop(watch, None)
                 else:
+                    # The kernel fills names up with NUL bytes to align the next event (inotify(7)).
                     file = os.fsdecode(name.rstrip(b"\0"))
                     # Unlike a file that was made, a link is complete at once.
                     if not mask & _CREATE or (directory / file).is_symlink():

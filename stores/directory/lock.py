@@ -30,6 +30,8 @@ class DirectoryLock(LeaderLock):
 
     @override
     def take(self, holder: str) -> bool:
+        # A second ``open`` would be refused its own lock: flock
+        # belongs to the open file (flock(2)).
         if self._descriptor is not None:
             return True
         files.make(self._path.parent)

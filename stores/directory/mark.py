@@ -68,7 +68,9 @@ def make(root: Path) -> None:
     """
     if os.path.lexists(root / MARK_NAME):
         return
+    # Exclusive, so that of several first writers one makes the mark (decision 22).
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    # A failure to make the mark stops no document (decision 22).
     with contextlib.suppress(OSError):
         descriptor = os.open(root / MARK_NAME, flags, 0o644)
         try:

@@ -46,6 +46,7 @@ class OneThread:
         result: Future[T] = Future()
 
         def piece() -> None:
+            # The caller may have given up meanwhile; what has not begun is then not done at all.
             if result.set_running_or_notify_cancel():
                 finish(result, partial(work, *args, **kwargs))
 

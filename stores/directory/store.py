@@ -183,6 +183,8 @@ class DirectoryStore(Store):
                     if make:
                         await self._thread.run(files.make, self._root)
                         make = False
+                    # In this order (decision 4): what changes after one of these steps is shown by
+                    # the next one.
                     identity = await self._lister.identity()
                     await self._thread.run(self._add_all, inotify, selection)
                     comparison = ListingComparison(
@@ -225,6 +227,7 @@ class DirectoryStore(Store):
         late = comparison.late_deletions(keys)
         if everything:
             await self._thread.run(self._add_all, inotify, selection)
+            # The scan below reads all of these, so the next listing must not count them as missed.
             comparison.shown(comparison.listing.stamps)
             documents = await self._thread.run(self._scan, selection, current)
             gone = (Deleted(*key) for key in late if key not in documents)
@@ -233,6 +236,7 @@ class DirectoryStore(Store):
         if any(isinstance(event, Deleted) for event in events):
             # The kernel watches directories, not their path, which may lead elsewhere by now.
             self._demand_same(comparison, await self._lister.identity(fresh=True))
+            # Read again, because the first time may have read the other directory.
             events = await self._updates(keys, selection, current)
         there = {_key(event) for event in events}
         events += tuple(Deleted(*key) for key in late if key not in there)
@@ -360,6 +364,7 @@ class DirectoryStore(Store):
         self._owner.check()
         with files.locked(self._root, namespace) as directory:
             self._demand(namespace, name, expected)
+            # With the first document, so that a first set-up has no step for it (decision 22).
             directory_mark.make(self._root)
             return files.replace(directory, self._path(namespace, name), content)
 
@@ -370,6 +375,8 @@ class DirectoryStore(Store):
         demand_version(self._path(namespace, name), current, expected)
 
     def _touch(self, namespace: str, name: str) -> None:
+        # Checked before the lock as well, because ``locked``
+        # would make the directory of the namespace.
         if not self._path(namespace, name).exists():
             return
         self._owner.check()

@@ -78,6 +78,8 @@ class LeaseHeartbeats:
                     is_written = await self._create(beat, action)
                 else:
                     is_taken = lease.holder != beat.holder
+                    # As in leader election: counted, and acquired anew, only
+                    # when the holder changes (docs/stores.md).
                     transitions = lease.transitions + 1 if is_taken else None
                     version = lease.metadata.resource_version
                     is_written = await self._renew(beat, version, transitions, action)
@@ -128,6 +130,8 @@ class LeaseHeartbeats:
         """Raise ``StoreConflict`` if another holder has the Lease now."""
         lease = await self._read(beat.node, "", action)
         if lease is not None and lease.holder not in ("", beat.holder):
+            # Not written over: decision 5 first settles whose the
+            # name of the node is (decision 15).
             raise StoreConflict(f"cannot {action}: another holder has written it")
 
     async def _renew(self, beat: Beat, version: str, transitions: int | None, action: str) -> bool:
@@ -136,7 +140,9 @@ class LeaseHeartbeats:
             "PATCH",
             f"{_path(beat.node)}?{wire.FIELD_MANAGER}",
             msgspec.json.encode(leases.fields(beat, transitions, version)),
+            # A merge patch, so that labels and annotations of others stay without a read.
             headers=wire.MERGE_PATCH_HEADERS,
+            # A node must not fall silent because the API server asks for a pause (decision 15).
             is_urgent=True,
         )
         if is_namespace_missing(answer):
@@ -189,6 +195,7 @@ class LeaseHeartbeats:
         places = {f"Lease in the list ({problem})" for problem in problems}
         for place in places:
             self.refusals.find(place, Reason.UNREADABLE, "it is not a valid heartbeat: malformed")
+        # Mostly nothing is refused; then no set of 10,000 places is made for each list.
         if not self.refusals.is_empty:
             places.update(_place(lease.metadata.name) for lease in listed)
             self.refusals.keep(places.__contains__)

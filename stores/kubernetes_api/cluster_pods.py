@@ -81,8 +81,10 @@ def _read(item: _Pod) -> PodState | None:
     metadata, given = item.metadata, item.metadata.annotations
     owner = controller(metadata.owner_references)
     annotations = kept(given)
+    # It stays as ``chips``; pods without it must not count as those of a job.
     annotations.pop(_REAL, None)
     if given.group:
+        # All pods of a job name the same group, so the text is kept once for all of them.
         annotations[_GROUP] = intern(given.group)
     labels = metadata.labels
     is_of_job = owner is not None and bool(

@@ -115,6 +115,8 @@ class Feed(Generic[AnyItem, Value]):
         return Snapshot(items, unreadable)
 
     def _one(self, type_: str, content: msgspec.Raw) -> tuple[Update[Value] | None, str]:
+        # Only its identity is read, so that the end of an object
+        # that cannot be read is seen as well.
         if type_ == "DELETED":
             metadata = item_decoder.decode(content).metadata
             key = self._kind.key(metadata)

@@ -98,10 +98,12 @@ class KubernetesLeaderLease(LeaderLease):
 
     def _body(self, record: LeaderElectionRecord) -> bytes:
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        # As in client-go, ``acquireTime`` changes with the holder and not with each renewal.
         if self._acquired is None or self._acquired[0] != record.holder:
             self._acquired = (record.holder, now)
         metadata: dict[str, object] = {"name": self._name, "namespace": LEADER_NAMESPACE}
         if record.version:
+            # A PUT replaces the whole object, so what others have added to it is written again.
             metadata["resourceVersion"] = record.version
             metadata["labels"] = self._added.labels
             metadata["annotations"] = self._added.annotations
@@ -135,6 +137,7 @@ class KubernetesLeaderLease(LeaderLease):
 
     def _one(self, kind: str, content: msgspec.Raw) -> tuple[LeaderElectionRecord, str]:
         record = self._record_of(_decoder.decode(content))
+        # The frame of a deletion has the last state of the object, with a holder.
         return NO_RECORD if kind == "DELETED" else record, record.version
 
 
@@ -147,4 +150,5 @@ def _check(wanted: LeaderElectionRecord, written: LeaderElectionRecord, action: 
     )
     differing = [field for field, ours, there in pairs if ours != there]
     if differing:
+        # A Lease whose answer differs is an error of that write, not a foreign one (decision 13).
         raise wire.altered(action, differing)

@@ -103,6 +103,7 @@ def decode_list(body: bytes) -> tuple[list[Lease], list[str]]:
         return _list_decoder.decode(body).items, []
     except msgspec.DecodeError:
         good, problems = [], []
+        # One by one: a malformed Lease must not hide the heartbeats of all other nodes.
         for raw in wire.decoded(_raw_list_decoder, body, "the list of Leases is malformed").items:
             try:
                 good.append(decoder.decode(raw))
@@ -119,6 +120,7 @@ def fields(beat: Beat, transitions: int | None, version: str = "") -> dict[str, 
     renewed = (_EPOCH + beat.beaten_at_ms * _MILLISECOND).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec: dict[str, object] = {
         "holderIdentity": beat.holder,
+        # An integer; rounded up, so that readers who know only this wait for three intervals.
         "leaseDurationSeconds": math.ceil(_INTERVALS_OF_A_DURATION * beat.interval_seconds),
         "renewTime": renewed,
     }
@@ -126,6 +128,7 @@ def fields(beat: Beat, transitions: int | None, version: str = "") -> dict[str, 
         spec |= {"acquireTime": renewed, "leaseTransitions": transitions}
     annotations: dict[str, str | None] = {
         _NODE: beat.node,
+        # ``repr`` is read back as exactly the same number, which ``_check`` compares.
         _INTERVAL: repr(beat.interval_seconds),
         _WRITES: beat.writes or None,  # a merge patch removes it
     }
@@ -143,6 +146,7 @@ def whole(beat: Beat) -> dict[str, object]:
     metadata = {"name": heartbeat_name(beat.node), "namespace": HEARTBEAT_NAMESPACE}
     given = content["metadata"]
     assert isinstance(given, dict)
+    # Null removes a key only in a merge patch (RFC 7386).
     given["annotations"] = {k: v for k, v in given["annotations"].items() if v is not None}
     return content | {
         "apiVersion": "coordination.k8s.io/v1",

@@ -58,6 +58,7 @@ async def create(
     answer = await connection.request("POST", path, body, headers, is_urgent=True)
     if answer.status != HTTPStatus.NOT_FOUND:
         return answer
+    # A POST names no object, so what was not found is the namespace.
     await create_namespace(connection, namespace, action)
     return await connection.request("POST", path, body, headers, is_urgent=True)
 
@@ -79,4 +80,5 @@ async def create_namespace(
             f"cannot {action}: there is no namespace {namespace}{reason} it may not be created; "
             f"create it (kubectl create namespace {namespace})"
         )
+    # A conflict: another process has created it meanwhile.
     wire.accepted(made, f"create namespace {namespace}", HTTPStatus.CONFLICT)

@@ -94,6 +94,7 @@ class KubernetesObjects(ClusterObjects):
             return involved.uid
         path = wire.object_path("/api/v1", "configmaps", involved.namespace, involved.name)
         answer = await self._connection.request("GET", path, headers=wire.ONLY_METADATA)
+        # An Event without the uid is better than none.
         if answer.status != HTTPStatus.OK:
             return ""
         try:
@@ -180,6 +181,7 @@ class KubernetesObjects(ClusterObjects):
         body = wire.accepted(answer, f"read which kinds are in {group}")
         kinds = wire.decoded(_kinds, body, f"the answer about {group} lists no kinds").resources
         for kind in kinds:
+            # Subresources such as ``pods/status`` are listed with the same kind.
             if kind.kind == owner.kind and "/" not in kind.name:
                 place = namespace if kind.namespaced else None
                 return wire.object_path(api, kind.name, place, owner.name)

@@ -60,4 +60,5 @@ async def is_own_node_only(connection: ApiConnection, node: str) -> bool | None:
 def _is_refused(answer: ApiAnswer) -> bool | None:
     if is_refused_by_policy(answer):
         return True
+    # Admission comes before the storage: a name that is taken was let through.
     return False if answer.status in (*wire.SUCCESS, HTTPStatus.CONFLICT) else None

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 _PAGE = 500
+# Half a million objects; a server that repeats its token does not keep a verb for ever.
 _MAX_PAGES = 1000
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from stores.base import Document, ObjectOwner
 
+# The prefix by which API servers recognise this encoding; a ``runtime.Unknown`` follows.
 _MAGIC = b"k8s\x00"
 _LENGTH_DELIMITED = 2
 

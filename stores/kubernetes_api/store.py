@@ -102,6 +102,7 @@ class KubernetesStore(Store):
         action = f"write ConfigMap {namespace}/{name}"
         body = wire.config_map_body(document, expected)
         for _ in range(_ATTEMPTS):
+            # PUT first, because mostly the document is there: then a write is one request.
             if expected != "":
                 path = f"{_path(namespace, name)}?{self._manager}"
                 answer = await self._connection.request("PUT", path, body, headers, is_urgent=True)
@@ -118,6 +119,7 @@ class KubernetesStore(Store):
                     continue
                 is_invalid = answer.status == HTTPStatus.UNPROCESSABLE_ENTITY
                 if is_invalid and await self._make_way(document, expected, action):
+                    # An API server refuses to create an object that brings a version.
                     body = wire.config_map_body(document, "")
                 elif answer.status != HTTPStatus.NOT_FOUND:
                     raise wire.refusal(answer.status, answer.body, action)
@@ -247,6 +249,7 @@ class KubernetesStore(Store):
             msgspec.json.encode({"metadata": metadata}),
             headers=wire.MERGE_PATCH_HEADERS | wire.ONLY_METADATA,
         )
+        # Another version: its watchers have seen an event by now, which is all that a touch is for.
         if not expected or answer.status != HTTPStatus.CONFLICT:
             wire.accepted(answer, f"touch ConfigMap {namespace}/{name}", HTTPStatus.NOT_FOUND)
 

@@ -91,6 +91,7 @@ class VcJobs(ObjectPages):
         """Delete a pod by force, whatever runs of it; another one of its name stays."""
         check_names(namespace, name)
         path = wire.object_path("/api/v1", "pods", namespace, name)
+        # The kubelet of a dead node confirms no deletion, so none is waited for (decision 37).
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
         answer = await self.connection.request(
             "DELETE", path, msgspec.json.encode(options), headers=wire.ONLY_METADATA
@@ -149,6 +150,7 @@ def _items(page: bytes) -> list[msgspec.Raw]:
 
 
 def _command(name: str, uid: str) -> str:
+    # One name for each job, so that a second Command is a conflict and not one more end.
     return f"{name}-terminatejob-{uid}"
 
 

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
     from stores.kubernetes_api.client.connection import ApiConnection
 
+# The size of a page in client-go.
 _PAGE = 500
 _PAGE_SECONDS = 60.0
+# Random as in client-go, so that the watches of all agents do not end at the same time.
 _WATCH_SECONDS = (240, 480)
 _MAX_FRAME_BYTES = 16 * 1024 * 1024
 # A watch that ends at once is a failure, whatever the server answers.
@@ -116,6 +118,8 @@ async def watched(
                 connection, path, query, read_page, action, only_metadata=only_metadata
             )
             yield everything(items)
+            # A generator keeps its locals: all objects would stay
+            # in memory as long as the watch lasts.
             del items
             reason = ""
             changes = _follow(
@@ -132,6 +136,7 @@ async def watched(
                 async for event in changes:
                     yield event
         except (StoreUnavailable, StoreForbidden) as error:
+            # What worked for a while has only ended, as when an API server restarts: no long pause.
             if loop.time() - began > _STEADY_SECONDS:
                 backoff.reset()
             if str(error) != reason:
@@ -223,6 +228,7 @@ def _event(
         if frame.type == "BOOKMARK":
             return None, wire.bookmark_decoder.decode(frame.object).metadata.resource_version
         if frame.type == "ERROR":
+            # Mostly 410: the version is too old, so that everything has to be listed again.
             status = wire.status_decoder.decode(frame.object)
             raise StoreUnavailable(f"the watch ended: {status.message or status.reason}")
         if frame.type not in ("ADDED", "MODIFIED", "DELETED"):

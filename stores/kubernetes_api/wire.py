@@ -158,6 +158,7 @@ MERGE_PATCH_HEADERS = {"Content-Type": "application/merge-patch+json"}
 """What goes with a JSON merge patch."""
 
 SUCCESS = (HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.ACCEPTED)
+# 410 belongs to them: a version or a page's token has expired, and a new list helps.
 _TEMPORARY = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.GONE)
 
 

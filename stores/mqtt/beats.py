@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from stores.mqtt.connection import BrokerConnection, Received
 
 _MAX_BYTES = 4096
+# Any client with the right to write can make up names of nodes, so this memory is bounded.
 _MAX_NODES = 65_536
 _UNKNOWN_INTERVAL_SECONDS = 5.0
 _NAME_LENGTH = 253
@@ -67,10 +68,13 @@ def decode_pulse(node: str, payload: bytes) -> HeartbeatMessage:
         raise ValueError(f"it has {len(payload)} bytes, more than {_MAX_BYTES}")
     try:
         pulse = _decoder.decode(payload)
+    # msgspec raises the last two, for bytes that are not UTF-8 and
+    # for deep nesting, outside of its own errors.
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(decode_text(error)) from None
     if pulse.node != node:
         raise OfAnotherNode(f"it is one of {pulse.node[:_NAME_LENGTH]!r}")
+    # A will from before the first beat may have no holder (``LastWill``).
     if not pulse.holder and not pulse.is_broken:
         raise ValueError("it has no holder")
     if not 0 < pulse.interval_seconds < math.inf:
@@ -95,9 +99,11 @@ class LastWill:
     def of_next_connection(self) -> aiomqtt.Will:
         """Return the will of a connection that is to be made."""
         self.connection = uuid.uuid4().hex[:12]
+        # Without ``writes``: the broker publishes the will later, when these numbers may be old.
         broken = msgspec.structs.replace(
             self._last, connection=self.connection, is_broken=True, writes=""
         )
+        # Retained, so that it replaces the beat for an aggregator that subscribes later.
         return aiomqtt.Will(beat_topic(self._node), msgspec.json.encode(broken), qos=1, retain=True)
 
     def record_beat(self, pulse: HeartbeatMessage) -> None:
@@ -132,6 +138,8 @@ class ReceivedHeartbeats:
             self._received = {node: beat for node, beat in self._received.items() if node in listed}
             there = {beat_topic(node) for node in listed}
             self._refusals.keep(lambda place: place in there or not is_beat_topic(place))
+        # Also beats that came live before a break: whether the node's connection ended or the
+        # broker did is not known.
         for beat in self._received.values():
             beat.is_retained = True
 
@@ -142,6 +150,7 @@ class ReceivedHeartbeats:
             problem = "there is no node of this name"
             self._refusals.refuse(message.topic, Reason.UNREADABLE, problem)
             return
+        # An empty retained message deletes what is retained (MQTT 5, 3.3.1.3), as ``forget`` does.
         if not message.payload:
             self._received.pop(node, None)
             self._refusals.accept(message.topic)
@@ -149,6 +158,7 @@ class ReceivedHeartbeats:
         if self._listed is not None:
             self._listed.add(node)
         last = self._received.get(node)
+        # A new subscription brings the same beat again, which proves nothing about now.
         if last is not None and last.payload == message.payload:
             return
         try:
@@ -169,6 +179,7 @@ class ReceivedHeartbeats:
         if pulse.is_broken and last is not None:
             if last.pulse.connection != pulse.connection:
                 return
+            # The will repeats what was last at the begin of the connection; the last beat is newer.
             pulse = msgspec.structs.replace(last.pulse, is_broken=True)
         self._received[node] = _ReceivedBeat(payload, pulse, time.monotonic())
 
@@ -232,6 +243,7 @@ class BrokerHeartbeats:
         """Return the received heartbeats, of all nodes or of one, as ``Store.beats`` does."""
         if node is not None:
             check_node_name(node)
+            # The subscription to all beats has this one: no request to the broker.
             if self._is_complete:
                 return self._received_beats.beat_of(node)
             return await self._ask(node)

@@ -32,6 +32,7 @@ MAX_BYTES = 4 << 20
 
 T = TypeVar("T", HistoryBatch, HistoryAck)
 
+# The aggregator keeps these numbers in SQLite, whose integers have 64 bits with a sign.
 _MAX_INT64 = (1 << 63) - 1
 _NAME_LENGTH = 253
 _JOURNAL_LENGTH = 64
@@ -117,6 +118,7 @@ class MqttChannel(EventChannel):
         async for message in self._connection.messages(topics):
             if isinstance(message, Interrupted):
                 yield message
+            # An empty message: a retained acknowledgement was deleted.
             if not isinstance(message, Received) or not message.payload:
                 continue
             node = node_of(message.topic)

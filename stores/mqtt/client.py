@@ -66,6 +66,7 @@ class MqttClient(ExtendedClient):
         self._mqtt = mqtt
         self._take = take
         self._learned = learned
+        # Until CONNACK states the limits (``_begin_session``).
         self._window = PublishWindow(1)
         self._under_way: dict[int, UnderWay] = {}
         self.limits = BrokerLimits()
@@ -82,11 +83,14 @@ class MqttClient(ExtendedClient):
             identifier=identifier,
             protocol=_PROTOCOLS[mqtt.protocol],
             will=will,
+            # paho raises ``ValueError`` for the option that belongs to the other protocol version.
             clean_session=None if is_v5 else True,
             clean_start=True if is_v5 else MQTT_CLEAN_START_FIRST_ONLY,
             timeout=_ANSWER_SECONDS,
             keepalive=mqtt.keepalive_seconds,
             tls_context=tls_of(mqtt) if address.is_tls else None,
+            # Otherwise small messages wait 40 ms for earlier
+            # acknowledgements, as at the broker (docs/stores.md).
             socket_options=((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),),
         )
 
@@ -139,6 +143,7 @@ class MqttClient(ExtendedClient):
         size = self._size(topic, payload)
         try:
             info = self._paho.publish(topic, payload, 1, retain)
+        # paho raises it for more than 268,435,455 bytes and for topics that the protocol forbids.
         except ValueError as error:
             self._window.free()
             raise StoreRefused(f"{self._address}: {topic} cannot be published: {error}") from None
@@ -169,6 +174,7 @@ class MqttClient(ExtendedClient):
         return packet_bytes(topic, payload, is_v5=self._mqtt.protocol == "5")
 
     def _give_up(self, reason: str) -> None:
+        # Hung up first: that takes away paho's callback, which would end the future, too.
         if not self._end.done():
             self._hang_up()
             self._end.set_exception(aiomqtt.MqttError(reason))
@@ -182,6 +188,8 @@ class MqttClient(ExtendedClient):
         later has the flag with which it was published, too.
         """
         if self._mqtt.protocol == "5":
+            # Retain Handling (MQTT 5, 3.8.3.1): 0 sends what is
+            # retained at each subscription, 2 never.
             handling = 2 if only_new else 0
             options = SubscribeOptions(qos, retainAsPublished=True, retainHandling=handling)
             result, mid = self._paho.subscribe(topics, options=options)
@@ -246,6 +254,7 @@ class MqttClient(ExtendedClient):
 
     def _acknowledge(self, mid: int, error: Exception | None) -> None:
         future = self._acknowledgements.pop(mid, None)
+        # A caller that was cancelled or ran into its deadline; the broker answers all the same.
         if future is None or future.done():
             return
         if error is None:

@@ -49,7 +49,9 @@ _LATER_SECONDS = 0.5
 _RETAINED_TRIES = 3
 _LATE_SECONDS = 0.5
 """So long a retained message may come after a later one, before it counts as missing."""
+# HiveMQ is late now and then only, so one message in order proves nothing (decision 52).
 _ORDER_TRIES = 10
+# The wait of decision 52 for brokers without an order between topics.
 _QUIET_SECONDS = 2.0
 _MAX_QUIET_SECONDS = 8.0
 _SHOWN_SECONDS = 2.0
@@ -101,6 +103,7 @@ class Sink:
     def end(self, reason: str) -> None:
         """End it: nothing more comes."""
         self._waiting.clear()
+        # The first reason stays: a sink that was full ends before its connection does.
         self._end = self._end or reason
         self._more.set()
 
@@ -186,14 +189,19 @@ class Session:
         A message to oneself must come twice: as it is published, and with another subscription.
         Other clients with the same topic may clear it meanwhile.
         """
+        # An agent subscribes to exact topics only (decision 52).
         if not client.limits.wildcards and self._node is None:
             raise no_wildcards(self._address)
         for _ in range(_RETAINED_TRIES):
             shown = await self._shown_by(client, 0)
+            # Only the first filter is enough for this client; a later one shows that messages are
+            # retained at all.
             if shown == self._lists[:1]:
                 break
         else:
             raise no_wildcards(self._address) if shown else no_retain(self._address)
+        # A size that the broker may refuse is not tried here: it
+        # would end the connection that all share.
         if not largest or not client.takes(packet_bytes(self._echo, bytes(largest), is_v5=True)):
             return
         for _ in range(_RETAINED_TRIES):
@@ -218,8 +226,10 @@ class Session:
             if await self._is_shown(2):
                 shown = (topics,)
                 break
+        # Not with the large message: each try would send it once more.
         if shown == (ECHO_BY_WILDCARD,) and not size:
             await self._find_order(ECHO_BY_WILDCARD)
+        # The exact filter stays: every list waits for a message at it.
         if self._lists[0] != self._echo:
             client.unsubscribe_now(self._lists[0])
         self._clears += 1
@@ -306,6 +316,8 @@ class Session:
             self._connected.unsubscribe_now(topic)
         try:
             await self.publish(topic, payload, retain=True)
+        # Also after a cancellation: otherwise the watch of this
+        # document would show nothing any more.
         except BaseException:
             if is_followed and self._client is not None:
                 self._client.subscribe_now(topic, 1)
@@ -314,6 +326,7 @@ class Session:
             granted = await self._connected.subscribe_in_turn(topic, 1)
             await self._answer(granted, f"subscription to {topic}")
             with contextlib.suppress(TimeoutError):
+                # A broker that is late with retained messages (``_is_shown``) is late here, too.
                 async with asyncio.timeout(_SHOWN_SECONDS + self._quiet_seconds):
                     return (await shown.pop()).payload == payload
         return False
@@ -328,6 +341,8 @@ class Session:
         finally:
             for pattern in filters:
                 self._sinks[pattern].remove(sink)
+                # A broker has one subscription for each filter (MQTT 5, 3.8.4), which several lists
+                # and watches share.
                 if not self._sinks[pattern]:
                     del self._sinks[pattern]
                     if self._client is not None:
@@ -341,6 +356,8 @@ class Session:
         retained has none for that message either: mosquitto, which keeps 1000 messages by
         default, drops both without a word.
         """
+        # One list at a time: the message that ends it is recognised by ``_echo_name``, of which
+        # there is one.
         async with self._listing:
             began = time.monotonic()
             await self._echo_behind(topics)
@@ -407,6 +424,7 @@ class Session:
         asked_at = time.monotonic()
         later = self._echo_name + b" later"
         while not (await asyncio.wait({first}, timeout=_LATER_SECONDS))[0]:
+            # As long as retained messages arrive, the message behind them may still come.
             if time.monotonic() - max(asked_at, self._retained_at) > _ANSWER_SECONDS:
                 raise StoreForbidden(
                     f"{self._address}: a message to {self._echo} does not come back: the broker's "
@@ -431,6 +449,7 @@ class Session:
                 f"{self._address}: {request}: no answer within {_ANSWER_SECONDS:.0f} s"
             ) from None
         except StoreError as error:
+            # Of the same class, by which callers decide whether another attempt makes sense.
             raise type(error)(f"{request}: {error}") from None
 
     @property
@@ -458,12 +477,12 @@ class BrokerConnection:
         self._mqtt = mqtt
         self._node = node
         self._will = will
-        # Not the node's name alone: two agents of one name would throw each other out for ever.
         self.learned = LearnedLimits(address)
         """What the broker takes."""
         self._lack = ""
         self.largest = 0
         """The bytes of the largest document that was published."""
+        # Not the node's name alone: two agents of one name would throw each other out for ever.
         self._identifier = f"npu-vigil-{node or 'cluster'}-{uuid.uuid4().hex[:8]}"
         self._task: asyncio.Task[NoReturn] | None = None
         self._session: Session | None = None
@@ -484,6 +503,7 @@ class BrokerConnection:
         while self._session is None:
             if self._error is not None and not waits:
                 raise self._error
+            # Also set when the task ended by a mistake of the program, which ``_start`` raises.
             await self._changed.wait()
             self._start()
         return self._session
@@ -513,6 +533,7 @@ class BrokerConnection:
                     while True:
                         yield await sink.pop()
             except StoreError as error:
+                # One interruption for an outage: further attempts that fail alike are no news.
                 if str(error) != reason:
                     reason = str(error)
                     yield Interrupted(reason)
@@ -558,6 +579,8 @@ class BrokerConnection:
                 self._lost(StoreUnavailable(reason))
             except StoreError as error:
                 self._lost(error)
+            # Password, CA and key are read anew for each attempt,
+            # since an operator may replace them.
             except (OSError, ssl.SSLError, ValueError) as error:
                 self._lost(StoreForbidden(f"{self._address}: its files cannot be used: {error}"))
             await asyncio.sleep(backoff.next_seconds())
@@ -575,6 +598,7 @@ class BrokerConnection:
             is_back = self._error is not None
             self._session, self._error = session, None
             self._notify()
+            # Only after a while, so that a connection that breaks again and again fills no log.
             if is_back and not (await asyncio.wait({ending}, timeout=_STEADY_SECONDS))[0]:
                 _log.info("%s: connected again", self._address)
             reason = f"{self._address}: the connection broke: {await ending}"

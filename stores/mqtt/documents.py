@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# The largest of ours has 1 MB (cluster-info); this bounds what another writer can cause.
 MAX_BYTES = 16 * 1024 * 1024
 _MAX_DOCUMENTS = 65_536
 _MAX_COMPLAINTS = 1000
@@ -149,6 +150,8 @@ class BrokerDocuments:
         reason = ""
         while True:
             try:
+                # After an error the next connection is awaited, or the
+                # same error would be raised at once.
                 session = await self._connection.session(waits=bool(reason))
                 latest = Latest(self._passed_on)
                 async with session.subscribed(filters, latest):
@@ -230,6 +233,8 @@ class BrokerDocuments:
             current[topic] = after
         was_selected = before is not None and selection.fits(before.labels)
         if after is not None and selection.fits(after.labels):
+            # Any read of the same filter makes the broker send its
+            # retained messages to this watch, too.
             if was_selected and before is not None and before.version == after.version:
                 return None
             return Changed(after)

@@ -22,6 +22,7 @@ _MAY_NOT_TAKE = (
 )
 HUNG_UP = f"the broker hung up; {_MAY_NOT_TAKE}"
 
+# Reason codes of MQTT 5, section 2.4; paho translates the return codes of 3.1.1 into them.
 _UNSPECIFIED = 0x80
 _TOO_LARGE = 0x95
 _NO_RETAIN = 0x9A
@@ -92,6 +93,8 @@ def publish_error(address: BrokerAddress, answer: ReasonCode) -> StoreError | No
             "the broker's access rules do not let this client write there; those that do are in "
             "systemd/mosquitto/rights"
         )
+    # A passing error: the next attempt is refused by
+    # ``LearnedLimits.check``, which names the limit.
     if answer.value == _TOO_LARGE:
         return StoreUnavailable(f"{address}: the broker does not take a packet of this size")
     if answer.value in _PASSING:
@@ -164,6 +167,7 @@ def _refused_connection(address: BrokerAddress, error: aiomqtt.MqttCodeError) ->
             f"{address}: the broker does not speak this version of MQTT; set mqtt.protocol to the "
             "other one (5, 3.1.1)"
         )
+    # The answer to CONNECT, because the last will is retained and has QoS 1.
     if code == _NO_RETAIN:
         return no_retain(address)
     if code == _NO_QOS:

@@ -55,6 +55,7 @@ class BrokerLimits(NamedTuple):
 def limits_of(properties: object) -> BrokerLimits:
     """Read the properties of a CONNACK; those of MQTT 3.1.1 has none."""
     return BrokerLimits(
+        # paho sets only the attributes that the packet has; a missing property means no limit.
         getattr(properties, "MaximumPacketSize", None),
         bool(getattr(properties, "RetainAvailable", 1)),
         int(getattr(properties, "MaximumQoS", 2)),
@@ -123,6 +124,7 @@ def no_qos(address: BrokerAddress) -> StoreRefused:
 def packet_bytes(topic: str, payload: bytes, *, is_v5: bool) -> int:
     """Return the size of a PUBLISH packet at QoS 1 without properties (MQTT 5, 3.3)."""
     rest = 2 + len(topic.encode()) + 2 + (1 if is_v5 else 0) + len(payload)
+    # The length is a variable byte integer: 7 bits in each byte (MQTT 5, 1.5.5).
     length_bytes = next(count for count in (1, 2, 3, 4, 5) if rest < 128**count)
     return 1 + length_bytes + rest
 
@@ -174,6 +176,8 @@ class LearnedLimits:
         """The largest packet that is sent; ``None`` without a limit that is known."""
         limits = [] if self._stated.packet_bytes is None else [self._stated.packet_bytes]
         if len(self._failed) == FAILURES:
+            # The larger of the two sizes that failed: only for it are there two breaks, as a
+            # smaller one failed, too.
             limits.append(self._failed[-1] - 1)
         return min(limits, default=None)
 
@@ -261,13 +265,16 @@ class LearnedLimits:
             self.refuse(largest)
             return
         if len(under_way) > 1:
+            # A broker with 3.1.1 cannot state a Receive Maximum, so any such break may be about it.
             self._under_way = max(1, min(self._under_way, len(under_way)) // 2)
             self._under_way_again_at = self._steady_seconds() + LAST_PAUSE_SECONDS
         self._lost |= {
+            # A digest, since documents have up to a megabyte and may never be shown.
             message.topic: (message.size, _digest(message.payload))
             for message in under_way
             if message.size > MIN_PACKET_BYTES
         }
+        # A broker that took nothing before may refuse this client, whatever the size.
         is_proof = alone and self._was_small_taken and self.is_suspect(largest)
         if largest > max(self._taken, MIN_PACKET_BYTES) and not is_named:
             self._suspect = max(self._suspect, largest)
@@ -332,11 +339,14 @@ class PublishWindow:
         began = self._steady_seconds()
         try:
             while not turn.done():
+                # Checked again before the deadline, because each
+                # acknowledgement to others moves it.
                 await asyncio.wait({turn}, timeout=PROGRESS_SECONDS / 2)
                 idle_seconds = self._steady_seconds() - max(began, self._progress_at)
                 if not turn.done() and idle_seconds >= PROGRESS_SECONDS:
                     raise TimeoutError
         except BaseException:
+            # Cancelled just when it got its place, which must not be lost.
             if turn.done():
                 self.free()
             else:

@@ -27,6 +27,8 @@ class Mqtt(Section):
     ca_file: Path | None = None
     certificate_file: Path | None = None
     key_file: Path | None = None
+    # A broker notices a dead client, and publishes its will,
+    # after 1.5 times as long (MQTT 5, 3.1.2.10).
     keepalive_seconds: int = Field(default=10, ge=1, le=300)
 
     @model_validator(mode="after")
@@ -48,6 +50,7 @@ def read_password(file: Path) -> str:
     Raises ``OSError`` where it cannot be read, ``ValueError`` where all users can read it.
     """
     with file.open(encoding="utf-8") as opened:
+        # Of the opened file: its path may lead to another one by now.
         if os.fstat(opened.fileno()).st_mode & stat.S_IROTH:
             raise ValueError(f"{file.absolute()} can be read by everybody; chmod 0600 or 0640")
         return opened.read().rstrip("\r\n")

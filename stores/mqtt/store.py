@@ -198,6 +198,7 @@ class MqttStore(Store):
         if not is_new and len(payload) <= self._proven:
             await session.publish(topic, payload, retain=True)
             return
+        # As with MQTT 5; with 3.1.1 a packet is one byte shorter (``packet_bytes``).
         learned, size = self._connection.learned, packet_bytes(topic, payload, is_v5=True)
         others = set()
         for pause_seconds in _SHOWN_AFTER_SECONDS:
@@ -205,6 +206,8 @@ class MqttStore(Store):
             is_kept = await session.publish_shown(topic, payload)
             shown = None if is_kept else await self._get(topic)
             if is_kept or (shown is not None and shown.version == version):
+                # Only now: a subscription has shown that the right to write exists, an
+                # acknowledgement does not.
                 self._writable.add(topic)
                 self._proven = max(self._proven, len(payload))
                 self._connection.largest = max(self._connection.largest, len(payload))

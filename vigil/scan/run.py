@@ -61,6 +61,7 @@ async def scan(
         "store": _store,
         "namespaces": lambda _: check_namespaces(aggregator_file, environment),
     }
+    # At the same time, and shown in the order of the areas, whichever ends first.
     by_area = await asyncio.gather(
         *(_bounded(name, look(configuration)) for name, look in areas.items())
     )
@@ -74,6 +75,7 @@ async def _bounded(name: str, looking: Awaitable[tuple[Check, ...]]) -> tuple[Ch
             return await looking
     except TimeoutError:
         return (problem(name, f"no answer within {_AREA_SECONDS:g} s", advice),)
+    # One area that fails must not take the results of the others with it.
     except (VigilError, OSError) as error:
         return (problem(name, f"{type(error).__name__}: {error}", advice),)
 
@@ -88,6 +90,7 @@ async def _machine(configuration: AgentConfiguration) -> tuple[Check, ...]:
 
 async def _hardware(configuration: AgentConfiguration) -> tuple[Check, ...]:
     driver = await check_driver(configuration)
+    # Both need the inventory, which the driver has given by now, and not each other.
     switches, links = await asyncio.gather(
         check_switches(configuration, driver.inventory),
         check_links(configuration, driver.inventory),
@@ -98,6 +101,7 @@ async def _hardware(configuration: AgentConfiguration) -> tuple[Check, ...]:
 
 async def _store(configuration: AgentConfiguration) -> tuple[Check, ...]:
     if configuration.store.startswith(("mqtt://", "mqtts://")):
+        # aiomqtt costs 5 MB, which users of another store do not pay (``stores/address.py``).
         from vigil.scan.broker import check_broker
 
         return await check_broker(configuration)
@@ -113,6 +117,7 @@ async def _store(configuration: AgentConfiguration) -> tuple[Check, ...]:
     else:
         checks = await check_cluster(configuration)
     is_usable = all(check.means < ExitStatus.WRONG_USE for check in checks)
+    # A store that cannot be used could only repeat its error.
     if not is_usable:
         return (*checks, await check_fault_configuration(configuration, None))
     try:

@@ -21,6 +21,7 @@ from contract.errors import StoreError
 if TYPE_CHECKING:
     from stores.kubernetes_api.client.pool import ConnectionPool
 
+# The numbers are those of decision 15.
 _MIN_SECONDS = 2.0
 _MAX_SECONDS = 10.0
 _TIMES = 1.5
@@ -140,7 +141,9 @@ class Attempts:
                 self._leave(second)
                 return first.result()
             if not second.done():
+                # The first attempt has failed: an answer can come from the second one only.
                 return await second
+            # No new connection either; the first attempt stays open until its deadline.
             if second.exception() is not None:
                 return None
             if is_probe and _now() - second_began < _QUICK_SECONDS:

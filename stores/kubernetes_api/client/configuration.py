@@ -74,6 +74,7 @@ class ClientConfiguration:
 
     endpoint: ApiEndpoint
     authorization: str | None = field(repr=False)
+    # Not compared: a context equals only itself, and ``endpoint`` has the texts that it is made of.
     tls: ssl.SSLContext | None = field(repr=False, compare=False)
     unused: Problem | None = field(default=None, compare=False)
     """What was given and has no effect."""
@@ -159,6 +160,7 @@ class ConfigurationReader:
         if plugin is None or user.value.auth_provider is not None:
             return None
         name = plugin.command
+        # As kubectl: with a slash relative to the kubeconfig, otherwise looked up in ``PATH``.
         command = [str(user.directory / name) if "/" in name else name, *(plugin.args or ())]
         with naming(f"{user.where}.exec", quoted(name)):
             printed = self._plugins.run(command, self._environment_of(plugin), self._deadline)

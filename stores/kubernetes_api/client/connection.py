@@ -37,6 +37,7 @@ _LARGE_BODY_BYTES = 1024 * 1024
 _UNAUTHORIZED = 401
 # A quiet watch gets a bookmark about once a minute, where anything of its kind changes.
 _SILENCE_SECONDS = 90.0
+# 10 s and three probes of 5 s: a dead peer is noticed within 30 s.
 _KEEPALIVE_IDLE_SECONDS = 10
 _KEEPALIVE_STEP_SECONDS = 5
 _KEEPALIVE_PROBES = 3
@@ -151,6 +152,7 @@ class ApiConnection:
                     try:
                         yield response
                     finally:
+                        # aiohttp lets go of the connection once the answer was read to its end.
                         is_whole = response.connection is None
                         _abandon(response)
             finally:
@@ -215,6 +217,7 @@ async def _sent(
     if endpoint.server_name:
         options["server_hostname"] = endpoint.server_name
     if endpoint.proxy_authorization is not None:
+        # With TLS the proxy sees the CONNECT only, otherwise the request itself.
         if endpoint.server.startswith("https:"):
             options["proxy_headers"] = {"Proxy-Authorization": endpoint.proxy_authorization}
         else:
@@ -253,4 +256,5 @@ def _notice_dead_peer(response: aiohttp.ClientResponse) -> None:
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE_SECONDS)
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_STEP_SECONDS)
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE_PROBES)
+    # No keepalive probe is sent while data waits for its acknowledgement (tcp(7)).
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)

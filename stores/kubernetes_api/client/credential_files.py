@@ -25,6 +25,7 @@ class CredentialFiles:
 
     def read(self, path: Path, most_bytes: int) -> bytes:
         """Read a regular file. Raises ``Unusable``, also for an empty one."""
+        # A file that cannot be read has changed once it can be.
         self._stamps[path] = None
         try:
             # Opening a named pipe would wait for a writer.

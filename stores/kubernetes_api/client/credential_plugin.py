@@ -45,6 +45,7 @@ class Plugins:
         At ``deadline`` (``time.monotonic``) its process group is killed, and so it is when it
         prints too much. Raises ``Unusable``.
         """
+        # Held over the start, so that ``end`` misses no process that is just being started.
         with self._lock:
             if self._closed:
                 raise Unusable("is not run: the store has been closed")
@@ -95,10 +96,12 @@ def _finished(process: subprocess.Popen[bytes], deadline: float) -> bytes:
                 if not chunk:
                     selector.unregister(key.fileobj)
                 key.data.extend(chunk)
+            # Read on, or the plugin would block at a full pipe; only the first words are kept.
             del complaint[_MAX_COMPLAINT:]
             if len(printed) > _MAX_OUTPUT:
                 raise Unusable(f"printed more than {_MAX_OUTPUT} bytes and was ended")
         try:
+            # A process may close its outputs and go on.
             status = process.wait(_left(deadline))
         except subprocess.TimeoutExpired:
             raise Unusable(_TOO_SLOW) from None

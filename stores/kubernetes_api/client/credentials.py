@@ -64,6 +64,7 @@ class Credentials:
         if self._good is None:
             await self._finished(self._refreshing(is_refused=True))
         elif time.monotonic() - self._looked >= _POLL_SECONDS:
+            # Not awaited: requests go on with what is in force.
             self._refreshing(is_refused=False)
         return self._in_force()
 
@@ -108,6 +109,7 @@ class Credentials:
     async def _refresh(self, is_refused: bool) -> None:
         """Read again if that may help: files have changed, or what there is does not do."""
         self._looked = time.monotonic()
+        # A second thread would hang in the same file system.
         if self._stuck is not None and self._stuck.is_stuck:
             return
         try:
@@ -115,6 +117,7 @@ class Credentials:
             now = time.monotonic()
             is_due = now - self._began >= _PAUSE_SECONDS
             if has_changed:
+                # Changed files are read at once, but no plugin is run more often than once in 5 s.
                 is_due = now - self._plugins.began >= _PAUSE_SECONDS
             if is_due and (has_changed or is_refused or self._trouble is not None):
                 self._began = now
@@ -131,6 +134,7 @@ class Credentials:
             self._succeed(await self._in_thread(read, _DEADLINE_SECONDS + _ENDING_SECONDS))
         except StoreMisconfigured as error:
             self._fail(error)
+        # After a failure, too: a change of these files is the next reason to read.
         self._files = files
 
     async def _in_thread(self, work: Callable[[], T], seconds: float) -> T:

@@ -58,6 +58,7 @@ class Pauses:
         seconds = seconds_of(retry_after, datetime.now(UTC))
         if seconds is None:
             return
+        # Clients that were refused together shall not come back together (decision 15: 10 %).
         seconds = min(seconds * random.uniform(1 - _JITTER, 1 + _JITTER), _MAX_SECONDS)
         now = _now()
         if urgent is not None:
@@ -78,6 +79,7 @@ def seconds_of(retry_after: str, now: datetime) -> float | None:
     """Return the seconds that a ``Retry-After`` asks for; ``None`` for what is none."""
     text = retry_after.strip()
     if text.isascii() and text.isdigit():
+        # A longer number is above every limit, and may be too large for a float.
         return float(text) if len(text) < _DIGITS else _MAX_SECONDS
     try:
         at = parsedate_to_datetime(text)

@@ -90,6 +90,7 @@ class ConnectionPool:
         self.dead_before = max(self.dead_before, before)
         self.drop_idle(before)
         for pooled in self._used:
+            # Requests are repeated by ``Attempts``; a watch would wait for its 90 s of silence.
             if pooled.is_watch and pooled.end is not None and pooled.opened_at < before:
                 pooled.end()
 
@@ -112,6 +113,7 @@ class ConnectionPool:
     def _forget_old(self) -> None:
         """Close what was idle for longer than its connection is kept."""
         until = _now() - _KEPT_SECONDS
+        # Given back at the end and taken from there: the first ones are idle the longest.
         while self._idle and self._idle[0].idle_since < until:
             self._close(self._idle.pop(0))
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 IpAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 IpNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+# In this order, as Go's ``httpproxy`` reads them.
 _VARIABLES = {"https": ("HTTPS_PROXY", "https_proxy"), "http": ("HTTP_PROXY", "http_proxy")}
 _NO_PROXY = ("NO_PROXY", "no_proxy")
 _MAX_NAME = 253
