@@ -18,12 +18,12 @@ import time
 from time import process_time
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import msgspec
 import psutil
 
 from aggregator.advising.advice import AdviceService
 from aggregator.advising.cluster_objects import KINDS
 from benchmarks import advise
+from contract.kubernetes import decode_object
 from service.clock import system_clock
 from stores.cluster import Snapshot, Update
 
@@ -54,7 +54,7 @@ class Feeds:
         for one in found:
             kind = KINDS[_KINDS[one["kind"]]]
             uid = one["metadata"]["uid"]
-            self._values[kind.name][uid] = kind.read(msgspec.Raw(json.dumps(one).encode()))
+            self._values[kind.name][uid] = kind.read(decode_object(json.dumps(one).encode()))
             if one["kind"] == "ConfigMap":
                 self.documents[uid] = one
 
@@ -64,7 +64,7 @@ class Feeds:
         yield Snapshot(self._values.pop(kind.name, {}), frozenset())
         while True:
             raw = await queue.get()
-            value: Any = kind.read(msgspec.Raw(raw))
+            value: Any = kind.read(decode_object(raw))
             yield Update(value.uid, value)
 
     def write(self, text: bytes) -> None:

@@ -15,6 +15,8 @@ from stores.interruption import Interrupted
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
+    from contract.kubernetes import KubernetesObject
+
 Texts = dict[str, str]
 
 Value = TypeVar("Value")
@@ -108,15 +110,15 @@ class ObjectKind(Generic[Value]):
     """Objects of any kind, for a reader that knows what is in them.
 
     ``name`` is for people, a plural. ``path`` is that of all objects in the API, ``query`` selects
-    some. ``read`` makes a value of the bytes of one, ``None`` of one that means nothing to the
-    reader; it raises ``ValueError`` where it cannot. ``by_name``: keys are names instead of uids,
+    some. ``read`` makes a value of one, ``None`` of one that means nothing to the reader; it raises
+    ``ValueError`` where it cannot. ``by_name``: keys are names instead of uids,
     for objects of one namespace. ``pause_seconds``: after changes were read, further ones wait so
     long, so that many small ones cost little; the first after a quiet time is read at once.
     """
 
     name: str
     path: str
-    read: Callable[[msgspec.Raw], Value | None]
+    read: Callable[[KubernetesObject], Value | None]
     query: Mapping[str, str] = field(default_factory=dict)
     by_name: bool = False
     pause_seconds: float = 0.0

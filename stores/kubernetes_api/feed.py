@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 
 from contract.errors import StoreNotFound
+from contract.kubernetes import ObjectMetadata, decode_object
 from contract.validation_texts import decode_text
 from stores.cluster import KindUnavailable, Snapshot, Update
-from stores.kubernetes_api.watch import ListPage, watched
-from stores.kubernetes_api.wire import Item, ObjectMetadata, item_decoder
+from stores.kubernetes_api.watch import ListPage, read_objects, watched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 
+    from contract.kubernetes import KubernetesObject
     from stores.interruption import Interrupted
     from stores.kubernetes_api.client.connection import ApiConnection
 
@@ -37,27 +38,20 @@ _RETRY_SECONDS = 45.0
 Value = TypeVar("Value")
 
 
-AnyItem = TypeVar("AnyItem", bound=Item)
-
-read_raw_page = msgspec.json.Decoder(ListPage[msgspec.Raw]).decode
+_read_raw_page = msgspec.json.Decoder(ListPage[msgspec.Raw]).decode
 
 
 @dataclass(frozen=True)
-class WatchedKind(Generic[AnyItem, Value]):
-    """What is followed, and how it is read. ``name`` is for people, a plural.
-
-    ``read_page`` and ``read_item`` raise ``msgspec.DecodeError`` and ``RecursionError``.
-    """
+class WatchedKind(Generic[Value]):
+    """What is followed, and how it is read. ``name`` is for people, a plural."""
 
     name: str
     path: str
     query: Mapping[str, str]
-    read_page: Callable[[bytes], ListPage[AnyItem]]
-    read_item: Callable[[msgspec.Raw], AnyItem]
     key: Callable[[ObjectMetadata], str]
     """Empty where an object has none: such a one cannot be read."""
-    read: Callable[[AnyItem], Value | None]
-    """``None`` for one that means nothing here. Raises ``ValueError``."""
+    read: Callable[[KubernetesObject], Value | None]
+    """``None`` for one that means nothing here. Raises ``ValueError`` and ``RecursionError``."""
     pause_seconds: float = 0.0
     """See ``ObjectKind``."""
 
@@ -69,10 +63,10 @@ class _Read(msgspec.Struct, Generic[Value]):
     value: Value | None
 
 
-class Feed(Generic[AnyItem, Value]):
+class Feed(Generic[Value]):
     """Reads a kind, and logs which objects it cannot read."""
 
-    def __init__(self, kind: WatchedKind[AnyItem, Value]) -> None:
+    def __init__(self, kind: WatchedKind[Value]) -> None:
         self._kind = kind
         self._unreadable: dict[str, str] = {}
 
@@ -98,10 +92,10 @@ class Feed(Generic[AnyItem, Value]):
         Mostly all can be read, and it is done in one go.
         """
         try:
-            page = self._kind.read_page(body)
+            page = read_objects(body)
             read = [self._read(item) for item in page.items or ()]
         except (ValueError, RecursionError):
-            raw = read_raw_page(body)
+            raw = _read_raw_page(body)
             each = [self._attempt(item) for item in raw.items or ()]
             return ListPage(raw.metadata, [item for item in each if item is not None])
         kept = [_Read(key, value) for key, value in read if value is not None]
@@ -116,12 +110,12 @@ class Feed(Generic[AnyItem, Value]):
 
     def _one(self, type_: str, content: msgspec.Raw) -> tuple[Update[Value] | None, str]:
         if type_ == "DELETED":
-            metadata = item_decoder.decode(content).metadata
+            metadata = decode_object(content).metadata
             key = self._kind.key(metadata)
             self._readable(key)
             return Update(key, None), metadata.resource_version
         try:
-            item = self._kind.read_item(content)
+            item = decode_object(content)
             key, value = self._read(item)
         except (ValueError, RecursionError) as error:
             _, metadata = self._refuse(content, error)
@@ -132,13 +126,13 @@ class Feed(Generic[AnyItem, Value]):
     def _attempt(self, content: msgspec.Raw) -> _Read[Value] | None:
         """Read one object of a page in which something is wrong."""
         try:
-            key, value = self._read(self._kind.read_item(content))
+            key, value = self._read(decode_object(content))
         except (ValueError, RecursionError) as error:
             key, _ = self._refuse(content, error)
             return _Read(key, None)
         return None if value is None else _Read(key, value)
 
-    def _read(self, item: AnyItem) -> tuple[str, Value | None]:
+    def _read(self, item: KubernetesObject) -> tuple[str, Value | None]:
         key = self._kind.key(item.metadata)
         if not key:
             raise ValueError("it has neither name nor uid")
@@ -147,7 +141,7 @@ class Feed(Generic[AnyItem, Value]):
     def _refuse(self, content: msgspec.Raw, error: Exception) -> tuple[str, ObjectMetadata]:
         """Log it; return which object it is, as far as that can be read."""
         try:
-            metadata = item_decoder.decode(content).metadata
+            metadata = decode_object(content).metadata
         except (msgspec.DecodeError, RecursionError):
             metadata = ObjectMetadata()
         return self._log_state(metadata, error), metadata
@@ -187,7 +181,7 @@ def check_lengths(*texts: str) -> None:
 
 
 async def follow_if_installed(
-    connection: ApiConnection, kind: WatchedKind[AnyItem, Value]
+    connection: ApiConnection, kind: WatchedKind[Value]
 ) -> AsyncIterator[Snapshot[Value] | Update[Value] | KindUnavailable | Interrupted]:
     """Follow all objects of a kind; yields ``KindUnavailable`` while the API has no such kind.
 

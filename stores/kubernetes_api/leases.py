@@ -103,7 +103,8 @@ def decode_list(body: bytes) -> tuple[list[Lease], list[str]]:
         return _list_decoder.decode(body).items, []
     except msgspec.DecodeError:
         good, problems = [], []
-        for raw in wire.decoded(_raw_list_decoder, body, "the list of Leases is malformed").items:
+        problem = "the list of Leases is malformed"
+        for raw in wire.decoded(_raw_list_decoder.decode, body, problem).items:
             try:
                 good.append(decoder.decode(raw))
             except msgspec.ValidationError as error:

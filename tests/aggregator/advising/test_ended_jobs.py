@@ -18,6 +18,7 @@ from service.clock import Instant
 from stores.cluster import Snapshot, Update
 from tests.advisor.checks.ended_jobs import ended, snapshot
 from tests.advisor.controllers.elastic_fleet import CARDS, entry
+from tests.parts.kubernetes_object import made_of
 from tests.vigil.advise import cluster
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _UID = "u-document"
 def _document(version: str) -> Any:
     raw = cluster.configmap("mindx-dl", "cluster-info-device-0", "{}", 20)
     raw["metadata"] |= {"uid": _UID, "resourceVersion": version}
-    return kubernetes_objects.configmap(raw)
+    return kubernetes_objects.configmap(made_of(raw))
 
 
 class _Behind:
