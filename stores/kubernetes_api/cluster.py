@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from typing_extensions import override
@@ -18,7 +18,7 @@ from stores.cluster import Cluster, JobState, Texts
 from stores.document_names import check_names
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.cluster_pods import PODS, controller
-from stores.kubernetes_api.feed import Feed, WatchedKind, follow_if_installed, kept
+from stores.kubernetes_api.feed import Feed, WatchedKind, follow_if_installed, kept, key_of
 from stores.kubernetes_api.nodes import NODES
 from stores.kubernetes_api.watch import ListPage, listed
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         NodeStatesEvent,
         ObjectKind,
         PodsEvent,
+        SecondReader,
         Snapshot,
         Update,
         Value,
@@ -114,17 +115,17 @@ class KubernetesCluster(Cluster):
         self._connection = connection
 
     @override
-    def pods(self) -> AsyncIterator[PodsEvent]:
-        return Feed(PODS).follow(self._connection)
+    def pods(self, second: SecondReader[Any] | None = None) -> AsyncIterator[PodsEvent]:
+        return Feed(PODS, second).follow(self._connection)
 
     @override
-    def nodes(self) -> AsyncIterator[NodeStatesEvent]:
-        return Feed(NODES).follow(self._connection)
+    def nodes(self, second: SecondReader[Any] | None = None) -> AsyncIterator[NodeStatesEvent]:
+        return Feed(NODES, second).follow(self._connection)
 
     @override
-    def jobs(self) -> AsyncIterator[JobsEvent]:
+    def jobs(self, second: SecondReader[Any] | None = None) -> AsyncIterator[JobsEvent]:
         """See ``Cluster``. Until Volcano is installed, jobs are known by their pods."""
-        return follow_if_installed(self._connection, POD_GROUPS)
+        return follow_if_installed(self._connection, Feed(POD_GROUPS, second))
 
     @override
     def objects(
@@ -134,11 +135,11 @@ class KubernetesCluster(Cluster):
             name=kind.name,
             path=kind.path,
             query=kind.query,
-            key=lambda metadata: metadata.name if kind.by_name else metadata.uid,
+            key=key_of(kind),
             read=kind.read,
             pause_seconds=kind.pause_seconds,
         )
-        return follow_if_installed(self._connection, watched)
+        return follow_if_installed(self._connection, Feed(watched))
 
     @override
     async def versions(self, kind: ObjectKind[Value]) -> dict[str, str]:

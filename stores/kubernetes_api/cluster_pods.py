@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _REAL = "huawei.com/AscendReal"
 _GROUP = "scheduling.k8s.io/group-name"
 _MINDIE = "mindie-ms-"
+_OVER = ("Succeeded", "Failed")
 _NONE: Texts = {}
 
 
@@ -59,6 +60,7 @@ class _Spec(msgspec.Struct, rename="camel"):
 
 
 class _Status(msgspec.Struct):
+    phase: object = None
     ip: str = msgspec.field(default="", name="podIP")
     host_ip: str = msgspec.field(default="", name="hostIP")
 
@@ -86,7 +88,10 @@ def _read(item: KubernetesObject) -> PodState | None:
     is_of_job = owner is not None and bool(
         annotations or labels.job_id or labels.fault_type or labels.app.startswith(_MINDIE)
     )
-    if not node or not (given.real or is_of_job):
+    # The server selects by these, unless another reader of the watch needs all pods.
+    if not node or status.phase in _OVER:
+        return None
+    if not (given.real or is_of_job):
         return None
     return PodState(
         uid=metadata.uid,
