@@ -57,7 +57,7 @@ async def follow(
         cache: StoreCache[V],
     ) -> None:
         """Watch one kind of objects and pass each event to ``observe``."""
-        name, second = kind.lower(), None
+        name, second = kind.lower(), None  # Advice has keys without capitals.
         if advice is not None:
             observe_advised = partial(advice.observe_objects, name)
             second = SecondReader(advice.shared_kinds[name], observe_advised)

@@ -81,6 +81,9 @@ def _read(item: KubernetesObject) -> PodState | None:
     metadata, given = item.metadata, _annotations(item)
     owner, labels = controller(item), _labels(item)
     node, status = _spec(item).node_name, _status(item)
+    # The server selects by these, unless another reader of the watch needs all pods.
+    if not node or status.phase in _OVER:
+        return None
     annotations = kept(given)
     annotations.pop(_REAL, None)
     if given.group:
@@ -88,9 +91,6 @@ def _read(item: KubernetesObject) -> PodState | None:
     is_of_job = owner is not None and bool(
         annotations or labels.job_id or labels.fault_type or labels.app.startswith(_MINDIE)
     )
-    # The server selects by these, unless another reader of the watch needs all pods.
-    if not node or status.phase in _OVER:
-        return None
     if not (given.real or is_of_job):
         return None
     return PodState(

@@ -166,7 +166,9 @@ async def test_two_readers_of_one_watch(caplog: pytest.LogCaptureFixture) -> Non
 
     second: list[object] = []
     kind = ObjectKind("phases", "/api/v1/pods", phase, by_name=True)
-    body = listed(pod("a", "Running"), pod("b", "odd"), pod("c", "Failed"), pod("d", "Running", 7))
+    too_long = pod("c", "Failed")
+    too_long["metadata"]["annotations"]["hccl/rankIndex"] = "x" * 33_000
+    body = listed(pod("a", "Running"), pod("b", "odd"), too_long, pod("d", "Running", 7))
     frames = (
         a_frame("MODIFIED", pod("a", "Succeeded")),
         a_frame("MODIFIED", pod("b", "Running")),
