@@ -252,7 +252,16 @@ class Aggregator:
                 log = self.notifier.log
                 read = read_documents(watch, store, self._observe, self.stalls, log)
                 tasks.create_task(read, name=f"read {watch.selection.namespace} of {url}")
-            task = follow(self.cluster_state, number, store, self._listed_nodes, self.stalls)
+            # Advice is about one store, and shares the watches of that.
+            is_advised = self._advising is not None and self._advising.cluster is store.cluster
+            task = follow(
+                self.cluster_state,
+                number,
+                store,
+                self._listed_nodes,
+                self.stalls,
+                self._advising if is_advised else None,
+            )
             tasks.create_task(task, name=f"read pods and nodes of {url}")
         dpu_faults = self.jobs.dpu_faults
         for number in range(dpu_faults.stores):

@@ -18,12 +18,12 @@ import time
 from time import process_time
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import msgspec
 import psutil
 
 from aggregator.advising.advice import AdviceService
 from aggregator.advising.cluster_objects import KINDS
 from benchmarks import advise
+from contract.kubernetes import decode_object
 from service.clock import system_clock
 from stores.cluster import Snapshot, Update
 
@@ -50,21 +50,21 @@ class Feeds:
     def __init__(self, found: Iterable[advise.Object]) -> None:
         self.queues: dict[str, asyncio.Queue[Any]] = {}
         self.documents: dict[str, advise.Object] = {}
-        self._values: dict[str, dict[str, Any]] = {kind.name: {} for kind in KINDS.values()}
+        self.values: dict[str, dict[str, Any]] = {kind.name: {} for kind in KINDS.values()}
         for one in found:
             kind = KINDS[_KINDS[one["kind"]]]
             uid = one["metadata"]["uid"]
-            self._values[kind.name][uid] = kind.read(msgspec.Raw(json.dumps(one).encode()))
+            self.values[kind.name][uid] = kind.read(decode_object(json.dumps(one).encode()))
             if one["kind"] == "ConfigMap":
                 self.documents[uid] = one
 
     async def objects(self, kind: ObjectKind[Any]) -> AsyncIterator[Any]:
         """Yield what there is of a kind, and then what changes."""
         queue = self.queues[kind.name] = asyncio.Queue()
-        yield Snapshot(self._values.pop(kind.name, {}), frozenset())
+        yield Snapshot(self.values.pop(kind.name, {}), frozenset())
         while True:
             raw = await queue.get()
-            value: Any = kind.read(msgspec.Raw(raw))
+            value: Any = kind.read(decode_object(raw))
             yield Update(value.uid, value)
 
     def write(self, text: bytes) -> None:
@@ -118,6 +118,8 @@ async def measured(given: argparse.Namespace) -> dict[str, float]:
     looked = asyncio.Event()
     advising = AdviceService(feeds, system_clock, lambda _: looked.set())  # type: ignore[arg-type]
     advising.kept.restore({}, system_clock())
+    for name, kind in advising.shared_kinds.items():
+        advising.observe_objects(name, Snapshot(feeds.values.pop(kind.name)))
     task: asyncio.Task[NoReturn] = asyncio.create_task(advising.run())
 
     async def advised(since: int) -> None:

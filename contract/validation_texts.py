@@ -109,6 +109,13 @@ def decode_problem(error: Exception) -> Problem:
     return Problem(where, CUT_OFF if message == _TRUNCATED else message)
 
 
+def placed_in(error: msgspec.ValidationError, path: str) -> msgspec.ValidationError:
+    """Return an error in the part of a JSON text at ``path``, as one in the whole text."""
+    text, separator, where = str(error).partition(" - at ")
+    place = where.replace("`$", f"`{path}") if separator else f"`{path}`"
+    return msgspec.ValidationError(f"{text} - at {place}")
+
+
 def decode_text(error: Exception) -> str:
     """Return ``decode_problem`` as one text; without the place where that is the whole."""
     problem = decode_problem(error)

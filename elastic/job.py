@@ -9,9 +9,11 @@ import msgspec
 
 from advisor.inputs import kubernetes_objects
 from contract.errors import DocumentError
+from contract.kubernetes import Member, decode_object, require_name
 
 if TYPE_CHECKING:
     from advisor.snapshot import VcJob
+    from contract.kubernetes import AnyObject, KubernetesObject
 
 
 class JobPod(msgspec.Struct, frozen=True):
@@ -54,15 +56,6 @@ class _Owner(msgspec.Struct):
     controller: bool = False
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str
-    namespace: str = ""
-    uid: str = ""
-    deletion_timestamp: datetime | None = None
-    deletion_grace_period_seconds: int | None = None
-    owner_references: list[_Owner] | None = None
-
-
 class _RunSpec(msgspec.Struct, rename="camel"):
     node_name: str | None = None
 
@@ -71,65 +64,64 @@ class _RunStatus(msgspec.Struct):
     phase: str | None = None
 
 
-class _Pod(msgspec.Struct):
-    metadata: _Metadata
-    spec: _RunSpec | None = None
-    status: _RunStatus | None = None
-
-
-class _Group(msgspec.Struct):
-    metadata: _Metadata
-
-
 class _QueueStatus(msgspec.Struct):
     state: str | None = None
 
 
-class _Queue(msgspec.Struct):
-    metadata: _Metadata
-    status: _QueueStatus | None = None
+_deleted: Member[datetime | None] = Member("metadata.deletionTimestamp", datetime | None)
+_grace: Member[int | None] = Member("metadata.deletionGracePeriodSeconds", int | None)
+_owners: Member[list[_Owner] | None] = Member("metadata.ownerReferences", list[_Owner] | None)
+_spec: Member[_RunSpec | None] = Member("spec", _RunSpec | None)
+_status: Member[_RunStatus | None] = Member("status", _RunStatus | None)
+_queue_status: Member[_QueueStatus | None] = Member("status", _QueueStatus | None)
 
 
-_pods = msgspec.json.Decoder(_Pod)
-_groups = msgspec.json.Decoder(_Group)
-_queues = msgspec.json.Decoder(_Queue)
-
-
-def read_job(raw: msgspec.Raw | bytes) -> VcJob:
+def read_job(item: AnyObject) -> VcJob:
     """Return a vcjob. Raises ``ValueError``."""
     try:
-        return kubernetes_objects.vcjob(msgspec.Raw(raw))
+        return kubernetes_objects.vcjob(item)
     except DocumentError as error:
         raise ValueError(str(error)) from None
 
 
-def read_pod(raw: msgspec.Raw | bytes) -> JobPod:
+def read_pod(item: AnyObject) -> JobPod:
     """Return a pod. Raises ``msgspec.DecodeError``."""
-    read = _pods.decode(raw)
-    metadata, spec = read.metadata, read.spec or _RunSpec()
-    owners = metadata.owner_references or ()
+    item = _named(item)
+    metadata, owners = item.metadata, _owners(item) or ()
+    spec, status = _spec(item) or _RunSpec(), _status(item) or _RunStatus()
     return JobPod(
         namespace=metadata.namespace,
         name=metadata.name,
         uid=metadata.uid,
         job=next((owner.uid for owner in owners if owner.kind == "Job" and owner.controller), ""),
         node=spec.node_name or "",
-        phase=(read.status and read.status.phase) or "Pending",
-        deleted_at_ms=_ms(metadata.deletion_timestamp),
-        grace_seconds=metadata.deletion_grace_period_seconds or 0,
+        phase=status.phase or "Pending",
+        deleted_at_ms=_ms(_deleted(item)),
+        grace_seconds=_grace(item) or 0,
     )
 
 
-def read_group(raw: msgspec.Raw | bytes) -> str:
-    """Return the uid of the job that a PodGroup belongs to; empty for none."""
-    owners = _groups.decode(raw).metadata.owner_references or ()
-    return next((owner.uid for owner in owners if owner.kind == "Job"), "")
+def read_group(item: AnyObject) -> str:
+    """Return the uid of the job that a PodGroup belongs to; empty for none.
+
+    Raises ``msgspec.DecodeError``.
+    """
+    item = _named(item)
+    return next((owner.uid for owner in _owners(item) or () if owner.kind == "Job"), "")
 
 
-def read_queue(raw: msgspec.Raw | bytes) -> JobQueue:
+def read_queue(item: AnyObject) -> JobQueue:
     """Return a Queue. Raises ``msgspec.DecodeError``."""
-    read = _queues.decode(raw)
-    return JobQueue(read.metadata.name, (read.status and read.status.state) or "")
+    item = _named(item)
+    status = _queue_status(item) or _QueueStatus()
+    return JobQueue(item.metadata.name, status.state or "")
+
+
+def _named(item: AnyObject) -> KubernetesObject:
+    """Return an object that has a name. Raises ``msgspec.DecodeError``."""
+    decoded = decode_object(item)
+    require_name(decoded)
+    return decoded
 
 
 def _ms(at: datetime | None) -> int:

@@ -19,9 +19,8 @@ from stores.kubernetes_api.vcjobs import PATH
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    import msgspec
-
     from advisor.snapshot import StoredConfigMap, VcJob
+    from contract.kubernetes import AnyObject, KubernetesObject
     from stores.cluster import Update
 
 _RIVAL = "resilience-controller"
@@ -33,28 +32,30 @@ _DEFAULT_QUEUE = "default"
 _Records = dict[str, tuple[Evicted, ...]]
 
 
-def _stored(raw: msgspec.Raw) -> StoredConfigMap:
+def _stored(item: AnyObject) -> StoredConfigMap:
     try:
-        return kubernetes_objects.configmap(raw)
+        return kubernetes_objects.configmap(item)
     except DocumentError as error:
         raise ValueError(str(error)) from None
 
 
-def evictions_of(raw: msgspec.Raw) -> _Records:
+def evictions_of(item: AnyObject) -> _Records:
     """Return by job what the scheduler records, from its ConfigMap. Raises ``ValueError``."""
-    return read_evictions(_stored(raw).data.get(scheduling.RESCHEDULE_KEY, ""))
+    return read_evictions(_stored(item).data.get(scheduling.RESCHEDULE_KEY, ""))
 
 
-def grace_over_time_of(raw: msgspec.Raw) -> int:
+def grace_over_time_of(item: AnyObject) -> int:
     """Return ``grace-over-time`` in seconds, from the scheduler's ConfigMap.
 
     Raises ``ValueError``. Source: docs/spec/consumers.md#1.1.
     """
-    options = scheduler_options((_stored(raw),))
+    options = scheduler_options((_stored(item),))
     return DEFAULT_GRACE_OVER_TIME if options is None else options[0].grace_over_time
 
 
-def _configmap(namespace: str, name: str, read: Callable[[msgspec.Raw], Any]) -> ObjectKind[Any]:
+def _configmap(
+    namespace: str, name: str, read: Callable[[KubernetesObject], Any]
+) -> ObjectKind[Any]:
     return ObjectKind(
         f"ConfigMap {namespace}/{name}",
         f"/api/v1/namespaces/{namespace}/configmaps",

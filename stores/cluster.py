@@ -6,7 +6,7 @@ Sources: ``docs/spec/clusterd.md#1.8``, 3.3 and 6, ``docs/spec/consumers.md#1.15
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -14,6 +14,8 @@ from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
+
+    from contract.kubernetes import KubernetesObject
 
 Texts = dict[str, str]
 
@@ -108,18 +110,31 @@ class ObjectKind(Generic[Value]):
     """Objects of any kind, for a reader that knows what is in them.
 
     ``name`` is for people, a plural. ``path`` is that of all objects in the API, ``query`` selects
-    some. ``read`` makes a value of the bytes of one, ``None`` of one that means nothing to the
-    reader; it raises ``ValueError`` where it cannot. ``by_name``: keys are names instead of uids,
+    some. ``read`` makes a value of one, ``None`` of one that means nothing to the reader; it raises
+    ``ValueError`` where it cannot. ``by_name``: keys are names instead of uids,
     for objects of one namespace. ``pause_seconds``: after changes were read, further ones wait so
     long, so that many small ones cost little; the first after a quiet time is read at once.
     """
 
     name: str
     path: str
-    read: Callable[[msgspec.Raw], Value | None]
+    read: Callable[[KubernetesObject], Value | None]
     query: Mapping[str, str] = field(default_factory=dict)
     by_name: bool = False
     pause_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class SecondReader(Generic[Value]):
+    """Another reader of the objects that a watch follows, so that each kind is watched once.
+
+    ``kind`` is what it makes of them; its query becomes that of the watch. ``observe`` gets each
+    event before the first reader gets its own. Interruptions concern both readers: only the first
+    one gets them.
+    """
+
+    kind: ObjectKind[Value]
+    observe: Callable[[Snapshot[Value] | Update[Value]], None]
 
 
 class Cluster(Protocol):
@@ -128,15 +143,17 @@ class Cluster(Protocol):
     The first event of each feed is a ``Snapshot``, ``Interrupted`` or ``KindUnavailable``; after an
     interruption it comes back by itself. An object that cannot be read is named in the log and
     changes nothing of what is known of it and of others. ``StoreRefused`` ends a feed.
+
+    ``second`` reads the same objects, too.
     """
 
-    def pods(self) -> AsyncIterator[PodsEvent]:
+    def pods(self, second: SecondReader[Any] | None = None) -> AsyncIterator[PodsEvent]:
         """Yield the pods of all nodes that have chips or belong to a job."""
 
-    def nodes(self) -> AsyncIterator[NodeStatesEvent]:
+    def nodes(self, second: SecondReader[Any] | None = None) -> AsyncIterator[NodeStatesEvent]:
         """Yield all Nodes. Most updates are heartbeats of kubelets without a change."""
 
-    def jobs(self) -> AsyncIterator[JobsEvent]:
+    def jobs(self, second: SecondReader[Any] | None = None) -> AsyncIterator[JobsEvent]:
         """Yield the PodGroups that have a controlling owner.
 
         ``KindUnavailable`` while Volcano is not installed; it is found within a minute when it is.

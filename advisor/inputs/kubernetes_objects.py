@@ -1,16 +1,14 @@
 """Makes the values of ``advisor/snapshot.py`` from Kubernetes' JSON.
 
-Every function takes an object as a mapping, or its bytes as ``msgspec.Raw``, and raises
-``DocumentError`` with the object and the JSON path of what cannot be read. Members that decisions
-do not need are not looked at.
+Every function takes an object, or its bytes, and raises ``DocumentError`` with the object and the
+JSON path of what cannot be read. Members that decisions do not need are not looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
-from typing import Any, TypeAlias, TypeVar
+from functools import lru_cache, wraps
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -18,9 +16,19 @@ from advisor import snapshot
 from advisor.inputs.quantities import amount
 from contract import scheduling
 from contract.errors import DocumentError
+from contract.kubernetes import (
+    AnyObject,
+    KubernetesObject,
+    Member,
+    ObjectMetadata,
+    decode_object,
+    require_name,
+)
 from contract.validation_texts import decode_problem
 
-Raw: TypeAlias = Mapping[str, Any] | msgspec.Raw
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
 _Texts = dict[str, str] | None
 
 _MAX_SHARED_LENGTH = 128
@@ -32,19 +40,6 @@ class _OwnerReference(msgspec.Struct):
     name: str = ""
     uid: str = ""
     controller: bool | None = None
-
-
-class _Metadata(msgspec.Struct):
-    name: str
-    namespace: str = ""
-    uid: str = ""
-    labels: _Texts = None
-    annotations: _Texts = None
-    creation: str | None = msgspec.field(default=None, name="creationTimestamp")
-    deletion: str | None = msgspec.field(default=None, name="deletionTimestamp")
-    deletion_grace: int | None = msgspec.field(default=None, name="deletionGracePeriodSeconds")
-    version: str = msgspec.field(default="", name="resourceVersion")
-    owners: list[_OwnerReference] | None = msgspec.field(default=None, name="ownerReferences")
 
 
 class _NodeSpec(msgspec.Struct):
@@ -61,12 +56,6 @@ class _NodeStatus(msgspec.Struct):
     capacity: dict[str, str | int] | None = None
     allocatable: dict[str, str | int] | None = None
     conditions: list[_Condition] | None = None
-
-
-class _Node(msgspec.Struct):
-    metadata: _Metadata
-    spec: _NodeSpec | None = None
-    status: _NodeStatus | None = None
 
 
 class _Env(msgspec.Struct):
@@ -173,12 +162,6 @@ class _PodStatus(msgspec.Struct):
     )
 
 
-class _Pod(msgspec.Struct):
-    metadata: _Metadata
-    spec: _PodSpec | None = None
-    status: _PodStatus | None = None
-
-
 class _PodGroupSpec(msgspec.Struct):
     min_member: int | None = msgspec.field(default=None, name="minMember")
     min_resources: dict[str, str | int] | None = msgspec.field(default=None, name="minResources")
@@ -186,12 +169,6 @@ class _PodGroupSpec(msgspec.Struct):
 
 class _Phase(msgspec.Struct):
     phase: str | None = None
-
-
-class _PodGroup(msgspec.Struct):
-    metadata: _Metadata
-    spec: _PodGroupSpec | None = None
-    status: _Phase | None = None
 
 
 class _Policy(msgspec.Struct):
@@ -226,10 +203,6 @@ class _ManagedFields(msgspec.Struct):
     fields: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"{}"), name="fieldsV1")
 
 
-class _VcJobMetadata(_Metadata):
-    managed: list[_ManagedFields] | None = msgspec.field(default=None, name="managedFields")
-
-
 class _VcJobSpec(msgspec.Struct, rename="camel"):
     queue: str = ""
     min_available: int | None = None
@@ -256,12 +229,6 @@ class _VcJobStatus(msgspec.Struct):
     conditions: list[_VcJobCondition] | None = None
 
 
-class _VcJob(msgspec.Struct):
-    metadata: _VcJobMetadata
-    spec: _VcJobSpec | None = None
-    status: _VcJobStatus | None = None
-
-
 class _Replicas(msgspec.Struct):
     replicas: int | None = None
 
@@ -279,17 +246,6 @@ class _AscendJobStatus(msgspec.Struct):
     conditions: list[_Condition] | None = None
 
 
-class _AscendJob(msgspec.Struct):
-    metadata: _Metadata
-    spec: _AscendJobSpec | None = None
-    status: _AscendJobStatus | None = None
-
-
-class _ReplicaSet(msgspec.Struct):
-    metadata: _Metadata
-    spec: _Replicas | None = None
-
-
 class _GroupTemplate(msgspec.Struct, rename="camel"):
     size: int | None = None
     restart_policy: str | None = None
@@ -301,36 +257,65 @@ class _WorkloadSpec(msgspec.Struct, rename="camel"):
     leader_worker_template: _GroupTemplate | None = None
 
 
-class _Workload(msgspec.Struct):
-    metadata: _Metadata
-    spec: _WorkloadSpec | None = None
-
-
-class _ConfigMap(msgspec.Struct):
-    metadata: _Metadata
-    data: _Texts = None
+# The API writes null where Go has no value: here it is as if the member were missing.
+_labels: Member[_Texts] = Member("metadata.labels", _Texts)
+_annotations: Member[_Texts] = Member("metadata.annotations", _Texts)
+_created: Member[str | None] = Member("metadata.creationTimestamp", str | None)
+_deleted: Member[str | None] = Member("metadata.deletionTimestamp", str | None)
+_grace: Member[int | None] = Member("metadata.deletionGracePeriodSeconds", int | None)
+_owners: Member[list[_OwnerReference] | None] = Member(
+    "metadata.ownerReferences", list[_OwnerReference] | None
+)
+_managed: Member[list[_ManagedFields] | None] = Member(
+    "metadata.managedFields", list[_ManagedFields] | None
+)
+_node_spec: Member[_NodeSpec | None] = Member("spec", _NodeSpec | None)
+_node_status: Member[_NodeStatus | None] = Member("status", _NodeStatus | None)
+_pod_spec: Member[_PodSpec | None] = Member("spec", _PodSpec | None)
+_pod_status: Member[_PodStatus | None] = Member("status", _PodStatus | None)
+_group_spec: Member[_PodGroupSpec | None] = Member("spec", _PodGroupSpec | None)
+_phase: Member[_Phase | None] = Member("status", _Phase | None)
+_vcjob_spec: Member[_VcJobSpec | None] = Member("spec", _VcJobSpec | None)
+_vcjob_status: Member[_VcJobStatus | None] = Member("status", _VcJobStatus | None)
+_ascend_job_spec: Member[_AscendJobSpec | None] = Member("spec", _AscendJobSpec | None)
+_ascend_job_status: Member[_AscendJobStatus | None] = Member("status", _AscendJobStatus | None)
+_replicas: Member[_Replicas | None] = Member("spec", _Replicas | None)
+_workload_spec: Member[_WorkloadSpec | None] = Member("spec", _WorkloadSpec | None)
+_data: Member[_Texts] = Member("data", _Texts)
 
 
 T = TypeVar("T")
 
 
-def _read(raw: Raw, model: type[T], kind: str) -> T:
-    try:
-        if isinstance(raw, msgspec.Raw):
-            return msgspec.json.decode(raw, type=model)
-        return msgspec.convert(raw, model)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        problem = decode_problem(error)
-        raise DocumentError(_called(raw, kind), problem.where, problem.what) from None
+def _of_kind(
+    kind: str,
+) -> Callable[[Callable[[KubernetesObject], T]], Callable[[AnyObject], T]]:
+    """Make a reader take the bytes of an object of ``kind``, too, and raise ``DocumentError``."""
+
+    def decorate(read: Callable[[KubernetesObject], T]) -> Callable[[AnyObject], T]:
+        @wraps(read)
+        def checked(item: AnyObject) -> T:
+            try:
+                decoded = decode_object(item)
+                require_name(decoded)
+                return read(decoded)
+            except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+                problem = decode_problem(error)
+                raise DocumentError(_called(item, kind), problem.where, problem.what) from None
+
+        return checked
+
+    return decorate
 
 
-def _called(raw: Raw, kind: str) -> str:
+def _called(item: AnyObject, kind: str) -> str:
     """Return what an object that cannot be read is called, as far as that can be seen."""
     try:
-        tree = msgspec.json.decode(raw) if isinstance(raw, msgspec.Raw) else raw
-        metadata = tree["metadata"]
-        names = [metadata.get("namespace", ""), metadata["name"]]
-        return f"{kind} {'/'.join(str(name) for name in names if name)}"
+        if isinstance(item, KubernetesObject):
+            names = [item.metadata.namespace, item.metadata.name]
+        else:
+            metadata = msgspec.json.decode(item)["metadata"]
+            names = [metadata.get("namespace", ""), metadata["name"]]
     except (
         msgspec.MsgspecError,
         ValueError,
@@ -339,38 +324,39 @@ def _called(raw: Raw, kind: str) -> str:
         AttributeError,
         RecursionError,
     ):
-        return f"{kind} without a name"
+        names = []
+    called = "/".join(str(name) for name in names if name)
+    return f"{kind} {called}" if called else f"{kind} without a name"
 
 
-def node(raw: Raw) -> snapshot.SchedulerNode:
+@_of_kind("Node")
+def node(item: KubernetesObject) -> snapshot.SchedulerNode:
     """Return a Node."""
-    read = _read(raw, _Node, "Node")
-    status = read.status or _NodeStatus()
-    spec = read.spec or _NodeSpec()
+    metadata = item.metadata
+    spec, status = _node_spec(item) or _NodeSpec(), _node_status(item) or _NodeStatus()
     return snapshot.SchedulerNode(
-        name=_one_text(read.metadata.name),
-        uid=read.metadata.uid,
+        name=_one_text(metadata.name),
+        uid=metadata.uid,
         is_ready=any(
             condition.type == "Ready" and condition.status == "True"
             for condition in status.conditions or ()
         ),
-        labels=_of_shared_texts(read.metadata.labels),
-        annotations=read.metadata.annotations or {},
-        capacity=shared(
-            _amounts(status.capacity, f"Node {read.metadata.name}", "$.status.capacity")
-        ),
+        labels=_of_shared_texts(_labels(item)),
+        annotations=_annotations(item) or {},
+        capacity=shared(_amounts(status.capacity, f"Node {metadata.name}", "$.status.capacity")),
         allocatable=shared(
-            _amounts(status.allocatable, f"Node {read.metadata.name}", "$.status.allocatable")
+            _amounts(status.allocatable, f"Node {metadata.name}", "$.status.allocatable")
         ),
         taints=spec.taints or (),
         is_cordoned=bool(spec.unschedulable),
     )
 
 
-def pod(raw: Raw) -> snapshot.SchedulerPod:
+@_of_kind("Pod")
+def pod(item: KubernetesObject) -> snapshot.SchedulerPod:
     """Return a Pod."""
-    read = _read(raw, _Pod, "Pod")
-    metadata, spec, status = read.metadata, read.spec or _PodSpec(), read.status or _PodStatus()
+    metadata = item.metadata
+    spec, status = _pod_spec(item) or _PodSpec(), _pod_status(item) or _PodStatus()
     called = f"Pod {metadata.namespace}/{metadata.name}"
     grace = spec.termination_grace_period_seconds
     return snapshot.SchedulerPod(
@@ -379,12 +365,12 @@ def pod(raw: Raw) -> snapshot.SchedulerPod:
         uid=metadata.uid,
         node=_one_text(spec.node_name or ""),
         phase=_one_text(status.phase or "Pending"),
-        labels=shared(metadata.labels or {}),
-        annotations=_of_shared_texts(metadata.annotations),
-        owner=_owner(metadata),
-        created_at_ms=_created_at_ms(metadata, called),
-        is_terminating=metadata.deletion is not None,
-        deletion_grace_seconds=metadata.deletion_grace,
+        labels=shared(_labels(item) or {}),
+        annotations=_of_shared_texts(_annotations(item)),
+        owner=_owner(item),
+        created_at_ms=_created_at_ms(item, called),
+        is_terminating=_deleted(item) is not None,
+        deletion_grace_seconds=_grace(item),
         restart_policy=_one_text(spec.restart_policy or "Always"),
         termination_grace_seconds=30 if grace is None else grace,
         requests=shared(_requests(spec, called)),
@@ -410,39 +396,40 @@ def _tolerations(spec: _PodSpec) -> tuple[snapshot.Toleration, ...]:
     )
 
 
-def pod_group(raw: Raw) -> snapshot.PodGroup:
+@_of_kind("PodGroup")
+def pod_group(item: KubernetesObject) -> snapshot.PodGroup:
     """Return a PodGroup."""
-    read = _read(raw, _PodGroup, "PodGroup")
-    metadata, spec = read.metadata, read.spec or _PodGroupSpec()
+    metadata, spec = item.metadata, _group_spec(item) or _PodGroupSpec()
+    status = _phase(item) or _Phase()
     return snapshot.PodGroup(
         namespace=_one_text(metadata.namespace),
         name=metadata.name,
         uid=metadata.uid,
-        phase=_one_text((read.status and read.status.phase) or ""),
+        phase=_one_text(status.phase or ""),
         min_member=spec.min_member or 0,
         min_resources=shared(
             {key: str(quantity) for key, quantity in (spec.min_resources or {}).items()}
         ),
-        labels=shared(metadata.labels or {}),
-        annotations=_of_shared_texts(metadata.annotations),
-        owner=_owner(metadata),
-        created_at_ms=_created_at_ms(metadata, f"PodGroup {metadata.namespace}/{metadata.name}"),
+        labels=shared(_labels(item) or {}),
+        annotations=_of_shared_texts(_annotations(item)),
+        owner=_owner(item),
+        created_at_ms=_created_at_ms(item, f"PodGroup {metadata.namespace}/{metadata.name}"),
     )
 
 
-def vcjob(raw: Raw) -> snapshot.VcJob:
+@_of_kind("Job")
+def vcjob(item: KubernetesObject) -> snapshot.VcJob:
     """Return a Volcano Job."""
-    read = _read(raw, _VcJob, "Job")
-    metadata, spec = read.metadata, read.spec or _VcJobSpec()
-    status = read.status or _VcJobStatus()
+    metadata, spec = item.metadata, _vcjob_spec(item) or _VcJobSpec()
+    status = _vcjob_status(item) or _VcJobStatus()
     state, tasks = status.state or _VcJobState(), spec.tasks or ()
     called = f"Job {metadata.namespace}/{metadata.name}"
     return snapshot.VcJob(
         namespace=_one_text(metadata.namespace),
         name=metadata.name,
         uid=metadata.uid,
-        labels=shared(metadata.labels or {}),
-        annotations=_of_shared_texts(metadata.annotations),
+        labels=shared(_labels(item) or {}),
+        annotations=_of_shared_texts(_annotations(item)),
         tasks=_one_of(tuple(_task(task) for task in tasks)),
         min_available=spec.min_available or 0,
         max_retry=spec.max_retry,
@@ -453,12 +440,12 @@ def vcjob(raw: Raw) -> snapshot.VcJob:
         message=state.message or "",
         conditions=_conditions(status.conditions, called),
         retry_count=status.retry_count or 0,
-        created_at_ms=_created_at_ms(metadata, called),
-        is_deleted=metadata.deletion is not None,
-        has_owner=bool(metadata.owners),
+        created_at_ms=_created_at_ms(item, called),
+        is_deleted=_deleted(item) is not None,
+        has_owner=bool(_owners(item)),
         template=_template(metadata, tasks),
-        version=metadata.version,
-        writer=_writer(metadata.managed),
+        version=metadata.resource_version,
+        writer=_writer(_managed(item)),
         queue=_one_text(spec.queue),
     )
 
@@ -524,7 +511,7 @@ def _writer(managed: Sequence[_ManagedFields] | None) -> str:
     return "" if last is None else last.manager
 
 
-def _template(metadata: _Metadata, tasks: Sequence[_Task]) -> snapshot.SchedulerPod | None:
+def _template(metadata: ObjectMetadata, tasks: Sequence[_Task]) -> snapshot.SchedulerPod | None:
     """Return a pod of the task that asks for most chips; ``None`` where none asks for any."""
     from_template: snapshot.SchedulerPod | None = None
     most = 0
@@ -550,17 +537,17 @@ def _template(metadata: _Metadata, tasks: Sequence[_Task]) -> snapshot.Scheduler
     return from_template
 
 
-def ascend_job(raw: Raw) -> snapshot.AscendJob:
+@_of_kind("AscendJob")
+def ascend_job(item: KubernetesObject) -> snapshot.AscendJob:
     """Return an AscendJob."""
-    read = _read(raw, _AscendJob, "AscendJob")
-    metadata, spec = read.metadata, read.spec or _AscendJobSpec()
-    conditions = (read.status and read.status.conditions) or ()
+    metadata, spec = item.metadata, _ascend_job_spec(item) or _AscendJobSpec()
+    status = _ascend_job_status(item) or _AscendJobStatus()
     return snapshot.AscendJob(
         namespace=metadata.namespace,
         name=metadata.name,
         uid=metadata.uid,
-        labels=metadata.labels or {},
-        annotations=metadata.annotations or {},
+        labels=_labels(item) or {},
+        annotations=_annotations(item) or {},
         replicas=sum(
             1 if replicas.replicas is None else replicas.replicas
             for replicas in (spec.replica_specs or {}).values()
@@ -568,83 +555,88 @@ def ascend_job(raw: Raw) -> snapshot.AscendJob:
         backoff_limit=spec.run_policy.backoff_limit if spec.run_policy else None,
         is_over=any(
             condition.type in ("Succeeded", "Failed") and condition.status == "True"
-            for condition in conditions
+            for condition in status.conditions or ()
         ),
-        created_at_ms=_created_at_ms(metadata, f"AscendJob {metadata.namespace}/{metadata.name}"),
+        created_at_ms=_created_at_ms(item, f"AscendJob {metadata.namespace}/{metadata.name}"),
     )
 
 
-def replica_set(raw: Raw) -> snapshot.ReplicaSet:
+@_of_kind("ReplicaSet")
+def replica_set(item: KubernetesObject) -> snapshot.ReplicaSet:
     """Return a ReplicaSet."""
-    read = _read(raw, _ReplicaSet, "ReplicaSet")
-    count = read.spec.replicas if read.spec else None
+    metadata, spec = item.metadata, _replicas(item) or _Replicas()
     return snapshot.ReplicaSet(
-        namespace=read.metadata.namespace,
-        name=read.metadata.name,
-        uid=read.metadata.uid,
-        replicas=1 if count is None else count,
-        labels=read.metadata.labels or {},
-        annotations=read.metadata.annotations or {},
-        owner=_owner(read.metadata),
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        replicas=1 if spec.replicas is None else spec.replicas,
+        labels=_labels(item) or {},
+        annotations=_annotations(item) or {},
+        owner=_owner(item),
     )
 
 
-def leader_worker_set(raw: Raw) -> snapshot.WorkloadObject:
+@_of_kind("LeaderWorkerSet")
+def leader_worker_set(item: KubernetesObject) -> snapshot.WorkloadObject:
     """Return a LeaderWorkerSet with the ``restartPolicy`` that counts.
 
     Source: docs/spec/consumers.md#2.9.
     """
-    read = _read(raw, _Workload, "LeaderWorkerSet")
-    template = (read.spec and read.spec.leader_worker_template) or _GroupTemplate()
+    spec = _workload_spec(item) or _WorkloadSpec()
+    template = spec.leader_worker_template or _GroupTemplate()
     policy = template.restart_policy or scheduling.LWS_RECREATE_ON_RESTART
     if policy == scheduling.LWS_NONE_BEFORE:
         policy = scheduling.LWS_NONE
-    waits = scheduling.LWS_AFTER_START_ANNOTATION in (read.metadata.annotations or {})
+    waits = scheduling.LWS_AFTER_START_ANNOTATION in (_annotations(item) or {})
     if waits and policy == scheduling.LWS_RECREATE_ON_RESTART:
         policy = scheduling.LWS_RECREATE_AFTER_START
     size = 1 if template.size is None else template.size
-    return msgspec.structs.replace(_workload("LeaderWorkerSet", read), policy=policy, size=size)
+    whole = _workload("LeaderWorkerSet", item, spec)
+    return msgspec.structs.replace(whole, policy=policy, size=size)
 
 
-def pod_set(raw: Raw) -> snapshot.WorkloadObject:
+@_of_kind("PodSet")
+def pod_set(item: KubernetesObject) -> snapshot.WorkloadObject:
     """Return a PodSet of AIBrix with its ``recoveryPolicy`` (consumers#2.9)."""
-    read = _read(raw, _Workload, "PodSet")
-    policy = (read.spec and read.spec.recovery_policy) or scheduling.POD_SET_REPLACE
-    return msgspec.structs.replace(_workload("PodSet", read), policy=policy)
+    spec = _workload_spec(item) or _WorkloadSpec()
+    policy = spec.recovery_policy or scheduling.POD_SET_REPLACE
+    return msgspec.structs.replace(_workload("PodSet", item, spec), policy=policy)
 
 
-def workload(kind: str) -> Callable[[Raw], snapshot.WorkloadObject]:
+def workload(kind: str) -> Callable[[AnyObject], snapshot.WorkloadObject]:
     """Return what reads an object of ``kind``, of which only who owns it and how many matters."""
 
-    def one(raw: Raw) -> snapshot.WorkloadObject:
-        return _workload(kind, _read(raw, _Workload, kind))
+    @_of_kind(kind)
+    def read_workload(item: KubernetesObject) -> snapshot.WorkloadObject:
+        return _workload(kind, item, _workload_spec(item) or _WorkloadSpec())
 
-    return one
+    return read_workload
 
 
-def _workload(kind: str, read: _Workload) -> snapshot.WorkloadObject:
+def _workload(kind: str, item: KubernetesObject, spec: _WorkloadSpec) -> snapshot.WorkloadObject:
     return snapshot.WorkloadObject(
         kind=kind,
         # A manifest may leave out what the API server fills in.
-        namespace=read.metadata.namespace or "default",
-        name=read.metadata.name,
-        uid=read.metadata.uid,
-        replicas=read.spec.replicas if read.spec else None,
-        owner=_owner(read.metadata),
+        namespace=item.metadata.namespace or "default",
+        name=item.metadata.name,
+        uid=item.metadata.uid,
+        replicas=spec.replicas,
+        owner=_owner(item),
     )
 
 
-def configmap(raw: Raw) -> snapshot.StoredConfigMap:
+@_of_kind("ConfigMap")
+def configmap(item: KubernetesObject) -> snapshot.StoredConfigMap:
     """Return a ConfigMap."""
-    read = _read(raw, _ConfigMap, "ConfigMap")
+    metadata = item.metadata
     return snapshot.StoredConfigMap(
-        namespace=read.metadata.namespace,
-        name=read.metadata.name,
-        data=read.data or {},
-        labels=read.metadata.labels or {},
-        annotations=read.metadata.annotations or {},
-        uid=read.metadata.uid,
-        resource_version=read.metadata.version,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        data=_data(item) or {},
+        labels=_labels(item) or {},
+        annotations=_annotations(item) or {},
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
     )
 
 
@@ -680,8 +672,8 @@ def _of_shared_texts(texts: _Texts) -> dict[str, str]:
     return {_one_text(key): _one_text(text) for key, text in (texts or {}).items()}
 
 
-def _owner(metadata: _Metadata) -> snapshot.ControllingOwner | None:
-    for owner in metadata.owners or ():
+def _owner(item: KubernetesObject) -> snapshot.ControllingOwner | None:
+    for owner in _owners(item) or ():
         if owner.controller:
             shared_owner: snapshot.ControllingOwner = _one_of(
                 snapshot.ControllingOwner(owner.kind, owner.name, owner.uid)
@@ -690,8 +682,8 @@ def _owner(metadata: _Metadata) -> snapshot.ControllingOwner | None:
     return None
 
 
-def _created_at_ms(metadata: _Metadata, called: str) -> int:
-    return _time_ms(metadata.creation, called, "$.metadata.creationTimestamp")
+def _created_at_ms(item: KubernetesObject, called: str) -> int:
+    return _time_ms(_created(item), called, "$.metadata.creationTimestamp")
 
 
 def _time_ms(text: str | None, called: str, where: str) -> int:

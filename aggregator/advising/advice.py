@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from aggregator.advising.outcomes import Watched
     from aggregator.advising.status import AdviceChange
     from service.clock import Clock
-    from stores.cluster import Cluster, ObjectKind
+    from stores.cluster import Cluster, KindUnavailable, ObjectKind, Update
+    from stores.cluster import Snapshot as Listed
+    from stores.interruption import Interrupted
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +51,11 @@ _RETRY_SECONDS = 5.0
 
 
 class AdviceService:
-    """The advisor of one cluster. It reads for itself, so that nothing waits for it."""
+    """The advisor of one cluster. Nothing waits for it.
+
+    The aggregator watches ``shared_kinds`` of ``cluster`` for itself, too, and calls
+    ``observe_objects`` with what they are here. All other kinds are followed here.
+    """
 
     def __init__(
         self,
@@ -63,7 +69,8 @@ class AdviceService:
         to be stored, ``past`` is what was published before; without it no end is judged by that.
         """
         self._send = send
-        self._cluster = cluster
+        self.cluster = cluster
+        self.shared_kinds = {name: KINDS[name] for name in ("nodes", "pods", "podgroups")}
         self._clock = clock
         self._objects = AdvisedObjects()
         self._jobs_changed = asyncio.Event()
@@ -85,7 +92,8 @@ class AdviceService:
         """Follow and advise until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for name, kind in KINDS.items():
-                tasks.create_task(self._follow(name, kind), name=f"read {kind.name} for advice")
+                if name not in self.shared_kinds:
+                    tasks.create_task(self._follow(name, kind), name=f"read {kind.name} for advice")
             tasks.create_task(self._follow_rules(), name="read scaling rules for advice")
             tasks.create_task(self._advise(), name="advise")
             if self._past is not None:
@@ -168,7 +176,7 @@ class AdviceService:
         """Wait for cluster documents as new as the stored ones; return why they are older."""
         kind = KINDS["documents"]
         try:
-            stored = await self._cluster.versions(kind)
+            stored = await self.cluster.versions(kind)
         except StoreError as error:
             return f"{kind.name}: {error}"
         until_ms = self._clock().steady_ms + _CATCH_UP_MS
@@ -179,14 +187,20 @@ class AdviceService:
         return ""
 
     async def _follow(self, name: str, kind: ObjectKind[Any]) -> None:
-        async for event in followed(partial(self._cluster.objects, kind)):
-            now_ms = self._clock().wall_ms
-            self._pods.observe_pods(name, event, now_ms)
-            self._keep_pods()
-            if self._objects.observe_objects(name, event, now_ms):
-                self._changed.set()
-                if name == "ascendjobs":
-                    self._jobs_changed.set()
+        async for event in followed(partial(self.cluster.objects, kind)):
+            self.observe_objects(name, event)
+
+    def observe_objects(
+        self, name: str, event: Listed[Any] | Update[Any] | KindUnavailable | Interrupted
+    ) -> None:
+        """Apply an event of a kind of this name."""
+        now_ms = self._clock().wall_ms
+        self._pods.observe_pods(name, event, now_ms)
+        self._keep_pods()
+        if self._objects.observe_objects(name, event, now_ms):
+            self._changed.set()
+            if name == "ascendjobs":
+                self._jobs_changed.set()
 
     async def _follow_rules(self) -> NoReturn:
         """Follow the scaling rules of MindIE Motor in each namespace whose AscendJobs name some."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from advisor.snapshot import AscendJob
+    from contract.kubernetes import KubernetesObject
 
 _MAX_GRACES = 50_000
 """Pods that begin to end between two computations; of more the grace is not compared."""
@@ -72,30 +73,33 @@ def pod_as_decided(pod: SchedulerPod) -> SchedulerPod:
 
 
 def _kind(
-    name: str, path: str, read: Callable[[msgspec.Raw], Any], query: Mapping[str, str] | None = None
+    name: str,
+    path: str,
+    read: Callable[[KubernetesObject], Any],
+    query: Mapping[str, str] | None = None,
 ) -> ObjectKind[Any]:
     """Return a kind of objects; one that ``read`` refuses is unreadable, and no error."""
 
-    def decode(raw: msgspec.Raw) -> Any:
+    def checked(item: KubernetesObject) -> Any:
         try:
-            return read(raw)
+            return read(item)
         except DocumentError as error:
             raise ValueError(str(error)) from None
 
-    return ObjectKind(name, path, decode, query or {})
+    return ObjectKind(name, path, checked, query or {})
 
 
-def _node(raw: msgspec.Raw) -> SchedulerNode:
-    return node_as_decided(kubernetes_objects.node(raw))
+def _node(item: KubernetesObject) -> SchedulerNode:
+    return node_as_decided(kubernetes_objects.node(item))
 
 
-def _pod(raw: msgspec.Raw) -> SchedulerPod:
-    return pod_as_decided(kubernetes_objects.pod(raw))
+def _pod(item: KubernetesObject) -> SchedulerPod:
+    return pod_as_decided(kubernetes_objects.pod(item))
 
 
-def _rule(raw: msgspec.Raw) -> StoredConfigMap | None:
+def _rule(item: KubernetesObject) -> StoredConfigMap | None:
     """Return a scaling rule; ``None`` for any other ConfigMap of a job's namespace."""
-    configmap = kubernetes_objects.configmap(raw)
+    configmap = kubernetes_objects.configmap(item)
     return configmap if scheduling.SCALING_KEY in configmap.data else None
 
 

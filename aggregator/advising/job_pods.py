@@ -121,10 +121,9 @@ class JobPods:
     def _observe_nodes(self, event: object, now_ms: int) -> None:
         match event:
             case Snapshot(items=items):
-                for node in items.values():
-                    self._node(node, now_ms)
+                self._nodes({node.name: node for node in items.values()}, now_ms)
             case Update(value=node) if node is not None:
-                self._node(node, now_ms)
+                self._nodes({node.name: node}, now_ms)
 
     def _pod(self, key: str, pod: SchedulerPod, now_ms: int) -> None:
         owner = pod.owner
@@ -171,10 +170,12 @@ class JobPods:
         if self.runs.pop(uid, None) is not None:
             self.changed.add(uid)
 
-    def _node(self, node: SchedulerNode, now_ms: int) -> None:
+    def _nodes(self, nodes: Mapping[str, SchedulerNode], now_ms: int) -> None:
+        # All pods once for all Nodes of a list: there may be 10,000 Nodes.
         for uid, run in self.runs.items():
             for pod in run.pods.values():
-                if pod.node != node.name or pod.asked_ms:
+                node = nodes.get(pod.node)
+                if node is None or pod.asked_ms:
                     continue
                 at_ms = 0 if node.is_ready else (pod.not_ready_ms or now_ms)
                 if at_ms != pod.not_ready_ms:

@@ -15,6 +15,7 @@ import msgspec
 from contract.documents import dpu_info
 from contract.documents.dpu_info import DpuInfo, decode_dpu_info
 from contract.errors import DocumentError
+from contract.kubernetes import Member
 from contract.pages.blind import BlindStatus
 from contract.pages.changes import BlindChange
 from service.clock import shown_time
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from aggregator.public_faults.values import NodeLookup
     from contract.documents.dpu_info import DpuFault
+    from contract.kubernetes import KubernetesObject
     from service.clock import Instant
 
 SOURCE = "dpuinfo"
@@ -51,30 +53,20 @@ DpuEvent: TypeAlias = Snapshot[DpuReport] | Update[DpuReport] | KindUnavailable 
 """Keys are names of documents."""
 
 
-class _Metadata(msgspec.Struct):
-    name: str
-
-
 class _Data(msgspec.Struct):
     text: str | None = msgspec.field(default=None, name=dpu_info.DATA_KEY)
 
 
-class _ConfigMap(msgspec.Struct):
-    metadata: _Metadata
-    data: _Data = msgspec.field(default_factory=_Data)
+_data = Member("data", _Data)
 
 
-_config_map = msgspec.json.Decoder(_ConfigMap)
-
-
-def _read(content: msgspec.Raw) -> DpuReport | None:
+def _read(config_map: KubernetesObject) -> DpuReport | None:
     """Return what a ConfigMap has; ``None`` for one of another name."""
-    config = _config_map.decode(content)
-    node = dpu_info.node_of(config.metadata.name)
+    node, data = dpu_info.node_of(config_map.metadata.name), _data(config_map)
     if node is None:
         return None
     try:
-        return DpuReport(node, decode_dpu_info(node, config.data.text))
+        return DpuReport(node, decode_dpu_info(node, data.text))
     except DocumentError as error:
         return DpuReport(node, _NEVER, str(error))
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from service.log.ongoing_failure import OngoingFailure
+from stores.cluster import KindUnavailable, SecondReader
 from stores.interruption import Interrupted, followed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from aggregator.advising.advice import AdviceService
     from aggregator.inputs.cluster_state import ClusterState
     from aggregator.inputs.multi_store_cache import StoreCache
     from service.watchdog import Watchdog
@@ -33,12 +36,14 @@ async def follow(
     store: Store,
     on_change: Callable[[frozenset[str] | None], None],
     stalls: Watchdog,
+    advice: AdviceService | None = None,
 ) -> None:
     """Watch all cluster objects of the store with this number, until cancelled.
 
     ``on_change`` is called with the nodes about which something changed, ``None`` for all of them.
     It is called with no node when a watch delivers for the first time or fails, so that a waiting
-    caller checks again. Return at once where a store has no such objects.
+    caller checks again. ``advice`` reads the same objects, so that each kind is watched and
+    decoded once. Return at once where a store has no such objects.
     """
     cluster = store.cluster
     if cluster is None:
@@ -47,15 +52,21 @@ async def follow(
 
     async def watch(
         kind: str,
-        events: Callable[[], AsyncIterator[Event]],
+        events: Callable[[SecondReader[Any] | None], AsyncIterator[Event]],
         observe: Callable[[int, Event | Interrupted], frozenset[str] | None],
         cache: StoreCache[V],
     ) -> None:
         """Watch one kind of objects and pass each event to ``observe``."""
+        name, second = kind.lower(), None  # Advice has keys without capitals.
+        if advice is not None:
+            observe_advised = partial(advice.observe_objects, name)
+            second = SecondReader(advice.shared_kinds[name], observe_advised)
         trouble = OngoingFailure(
             _log, "%s of %s cannot be read: %s", "%s of %s can be read again", kind, url
         )
-        async for event in followed(events):
+        async for event in followed(partial(events, second)):
+            if advice is not None and isinstance(event, (Interrupted, KindUnavailable)):
+                advice.observe_objects(name, event)
             absent, state = cache.absent, (cache.known, cache.answered)
             with stalls.busy(f"read {kind} of {url}"):
                 changed = observe(number, event)

@@ -5,22 +5,22 @@ PodGroups of Volcano have what a job asks for (``docs/spec/clusterd.md#1.8``, 3.
 
 from __future__ import annotations
 
-from datetime import datetime  # noqa: TC003 (msgspec reads it)
+from datetime import datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from typing_extensions import override
 
 from contract.errors import StoreNotFound
+from contract.kubernetes import KubernetesObject, Member
 from stores.cluster import Cluster, JobState, Texts
 from stores.document_names import check_names
 from stores.kubernetes_api import wire
-from stores.kubernetes_api.cluster_pods import PODS, OwnerReference, controller
-from stores.kubernetes_api.feed import Feed, WatchedKind, follow_if_installed, kept, read_raw_page
+from stores.kubernetes_api.cluster_pods import PODS, controller
+from stores.kubernetes_api.feed import Feed, WatchedKind, follow_if_installed, kept, key_of
 from stores.kubernetes_api.nodes import NODES
 from stores.kubernetes_api.watch import ListPage, listed
-from stores.kubernetes_api.wire import Item, ObjectMetadata
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         NodeStatesEvent,
         ObjectKind,
         PodsEvent,
+        SecondReader,
         Snapshot,
         Update,
         Value,
@@ -56,32 +57,25 @@ class _Labels(msgspec.Struct, omit_defaults=True):
     recovers: str = msgspec.field(default="", name="process-recover-enable")
 
 
-class _GroupMetadata(ObjectMetadata, rename="camel"):
-    annotations: _Annotations = msgspec.field(default_factory=_Annotations)
-    labels: _Labels = msgspec.field(default_factory=_Labels)
-    owner_references: list[OwnerReference] = msgspec.field(default_factory=list)
-    creation_timestamp: datetime | None = None
+_annotations = Member("metadata.annotations", _Annotations)
+_labels = Member("metadata.labels", _Labels)
+_created: Member[datetime | None] = Member("metadata.creationTimestamp", datetime | None)
+_spec: Member[object] = Member("spec", object)
 
 
-class _PodGroup(Item):
-    metadata: _GroupMetadata
-    spec: object = None
-
-
-def _read(item: _PodGroup) -> JobState | None:
-    metadata = item.metadata
-    owner = controller(metadata.owner_references)
+def _read(item: KubernetesObject) -> JobState | None:
+    annotations, labels, created = _annotations(item), _labels(item), _created(item)
+    owner = controller(item)
     if owner is None:
         return None
-    created = metadata.creation_timestamp
     return JobState(
         key=owner.uid,
-        namespace=metadata.namespace,
+        namespace=item.metadata.namespace,
         name=owner.name,
-        annotations=kept(metadata.annotations) or _NONE,
-        labels=kept(metadata.labels) or _NONE,
+        annotations=kept(annotations) or _NONE,
+        labels=kept(labels) or _NONE,
         created_at_ms=0 if created is None else int(created.timestamp() * 1000),
-        size=_size(item.spec),
+        size=_size(_spec(item)),
     )
 
 
@@ -91,19 +85,17 @@ def _size(spec: object) -> int:
     return max(0, number) if isinstance(number, int) else 0
 
 
-POD_GROUPS = WatchedKind[_PodGroup, JobState](
+POD_GROUPS = WatchedKind[JobState](
     name="PodGroups",
     path="/apis/scheduling.volcano.sh/v1beta1/podgroups",
     query={},
-    read_page=msgspec.json.Decoder(ListPage[_PodGroup]).decode,
-    read_item=msgspec.json.Decoder(_PodGroup).decode,
     key=lambda metadata: metadata.uid,
     read=_read,
 )
 
 
 class _Identity(msgspec.Struct):
-    """Less than ``wire.ObjectMetadata``: all pods of a cluster are asked for it at a time."""
+    """Less than ``ObjectMetadata``: all objects of a kind are asked for it at a time."""
 
     uid: str = ""
     version: str = msgspec.field(default="", name="resourceVersion")
@@ -116,21 +108,6 @@ class _Identified(msgspec.Struct):
 _read_page = msgspec.json.Decoder(ListPage[_Identified]).decode
 
 
-class _Bytes(wire.Item):
-    """An object of which only its identity is read; ``content`` is all of it."""
-
-    content: msgspec.Raw
-
-
-def _read_item(content: msgspec.Raw) -> _Bytes:
-    return _Bytes(wire.item_decoder.decode(content).metadata, msgspec.Raw(content))
-
-
-def _read_items(body: bytes) -> ListPage[_Bytes]:
-    page = read_raw_page(body)
-    return ListPage(page.metadata, [_read_item(raw) for raw in page.items or ()])
-
-
 class KubernetesCluster(Cluster):
     """Nodes, pods and jobs, read and followed at the API server."""
 
@@ -138,33 +115,31 @@ class KubernetesCluster(Cluster):
         self._connection = connection
 
     @override
-    def pods(self) -> AsyncIterator[PodsEvent]:
-        return Feed(PODS).follow(self._connection)
+    def pods(self, second: SecondReader[Any] | None = None) -> AsyncIterator[PodsEvent]:
+        return Feed(PODS, second).follow(self._connection)
 
     @override
-    def nodes(self) -> AsyncIterator[NodeStatesEvent]:
-        return Feed(NODES).follow(self._connection)
+    def nodes(self, second: SecondReader[Any] | None = None) -> AsyncIterator[NodeStatesEvent]:
+        return Feed(NODES, second).follow(self._connection)
 
     @override
-    def jobs(self) -> AsyncIterator[JobsEvent]:
+    def jobs(self, second: SecondReader[Any] | None = None) -> AsyncIterator[JobsEvent]:
         """See ``Cluster``. Until Volcano is installed, jobs are known by their pods."""
-        return follow_if_installed(self._connection, POD_GROUPS)
+        return follow_if_installed(self._connection, Feed(POD_GROUPS, second))
 
     @override
     def objects(
         self, kind: ObjectKind[Value]
     ) -> AsyncIterator[Snapshot[Value] | Update[Value] | KindUnavailable | Interrupted]:
-        watched: WatchedKind[_Bytes, Value] = WatchedKind(
+        watched = WatchedKind(
             name=kind.name,
             path=kind.path,
             query=kind.query,
-            read_page=_read_items,
-            read_item=_read_item,
-            key=lambda metadata: metadata.name if kind.by_name else metadata.uid,
-            read=lambda item: kind.read(item.content),
+            key=key_of(kind),
+            read=kind.read,
             pause_seconds=kind.pause_seconds,
         )
-        return follow_if_installed(self._connection, watched)
+        return follow_if_installed(self._connection, Feed(watched))
 
     @override
     async def versions(self, kind: ObjectKind[Value]) -> dict[str, str]:

@@ -10,18 +10,22 @@ from __future__ import annotations
 
 from functools import lru_cache
 from sys import intern
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from contract.kubernetes import Member
 from stores.cluster import PodState, Texts
 from stores.kubernetes_api.feed import WatchedKind, check_lengths, kept
 from stores.kubernetes_api.pods_with_chips import ALIVE, PATH, chip_names
-from stores.kubernetes_api.watch import ListPage
-from stores.kubernetes_api.wire import Item, ObjectMetadata
+
+if TYPE_CHECKING:
+    from contract.kubernetes import KubernetesObject
 
 _REAL = "huawei.com/AscendReal"
 _GROUP = "scheduling.k8s.io/group-name"
 _MINDIE = "mindie-ms-"
+_OVER = ("Succeeded", "Failed")
 _NONE: Texts = {}
 
 
@@ -51,59 +55,58 @@ class _Labels(msgspec.Struct, frozen=True, omit_defaults=True):
     fault_type: str = msgspec.field(default="", name="fault-type")
 
 
-class _PodMetadata(ObjectMetadata, rename="camel"):
-    annotations: _Annotations = msgspec.field(default_factory=_Annotations)
-    labels: _Labels = msgspec.field(default_factory=_Labels)
-    owner_references: list[OwnerReference] = msgspec.field(default_factory=list)
-
-
 class _Spec(msgspec.Struct, rename="camel"):
     node_name: str = ""
 
 
 class _Status(msgspec.Struct):
+    phase: object = None
     ip: str = msgspec.field(default="", name="podIP")
     host_ip: str = msgspec.field(default="", name="hostIP")
 
 
-class _Pod(Item):
-    metadata: _PodMetadata
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-    status: _Status = msgspec.field(default_factory=_Status)
+_annotations = Member("metadata.annotations", _Annotations)
+_labels = Member("metadata.labels", _Labels)
+_owners: Member[list[OwnerReference]] = Member("metadata.ownerReferences", list[OwnerReference])
+_spec = Member("spec", _Spec)
+_status = Member("status", _Status)
 
 
-def controller(owners: list[OwnerReference]) -> OwnerReference | None:
-    """Return the owner that controls, if one does."""
-    return next((owner for owner in owners if owner.controller and owner.uid), None)
+def controller(item: KubernetesObject) -> OwnerReference | None:
+    """Return the owner that controls an object, if one does. Raises ``msgspec.DecodeError``."""
+    return next((owner for owner in _owners(item) if owner.controller and owner.uid), None)
 
 
-def _read(item: _Pod) -> PodState | None:
-    metadata, given = item.metadata, item.metadata.annotations
-    owner = controller(metadata.owner_references)
+def _read(item: KubernetesObject) -> PodState | None:
+    metadata, given = item.metadata, _annotations(item)
+    owner, labels = controller(item), _labels(item)
+    node, status = _spec(item).node_name, _status(item)
+    # The server selects by these, unless another reader of the watch needs all pods.
+    if not node or status.phase in _OVER:
+        return None
     annotations = kept(given)
     # It stays as ``chips``; pods without it must not count as those of a job.
     annotations.pop(_REAL, None)
     if given.group:
         # All pods of a job name the same group, so the text is kept once for all of them.
         annotations[_GROUP] = intern(given.group)
-    labels = metadata.labels
     is_of_job = owner is not None and bool(
         annotations or labels.job_id or labels.fault_type or labels.app.startswith(_MINDIE)
     )
-    if not item.spec.node_name or not (given.real or is_of_job):
+    if not (given.real or is_of_job):
         return None
     return PodState(
         uid=metadata.uid,
-        node=intern(item.spec.node_name),
+        node=intern(node),
         namespace=intern(metadata.namespace),
         name=metadata.name,
         job="" if owner is None else intern(owner.uid),
         chips=_chips(given.real),
         annotations=annotations or _NONE,
-        labels=_labels(labels),
+        labels=_kept_labels(labels),
         job_name="" if owner is None else intern(owner.name),
-        ip=item.status.ip,
-        host_ip=intern(item.status.host_ip),
+        ip=status.ip,
+        host_ip=intern(status.host_ip),
     )
 
 
@@ -117,16 +120,14 @@ def _chips(text: str) -> tuple[str, ...]:
 
 
 @lru_cache(1024)
-def _labels(labels: _Labels) -> Texts:
+def _kept_labels(labels: _Labels) -> Texts:
     return kept(labels) or _NONE
 
 
-PODS = WatchedKind[_Pod, PodState](
+PODS = WatchedKind[PodState](
     name="pods",
     path=PATH,
     query={"fieldSelector": f"{ALIVE}!="},
-    read_page=msgspec.json.Decoder(ListPage[_Pod]).decode,
-    read_item=msgspec.json.Decoder(_Pod).decode,
     key=lambda metadata: metadata.uid,
     read=_read,
 )

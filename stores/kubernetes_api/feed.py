@@ -7,19 +7,21 @@ import contextlib
 import logging
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
 from contract.errors import StoreNotFound
+from contract.kubernetes import ObjectMetadata, decode_object
 from contract.validation_texts import decode_text
 from stores.cluster import KindUnavailable, Snapshot, Update
-from stores.kubernetes_api.watch import ListPage, watched
-from stores.kubernetes_api.wire import Item, ObjectMetadata, item_decoder
+from stores.kubernetes_api.watch import ListPage, read_objects, watched
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 
+    from contract.kubernetes import KubernetesObject
+    from stores.cluster import ObjectKind, SecondReader
     from stores.interruption import Interrupted
     from stores.kubernetes_api.client.connection import ApiConnection
 
@@ -37,27 +39,20 @@ _RETRY_SECONDS = 45.0
 Value = TypeVar("Value")
 
 
-AnyItem = TypeVar("AnyItem", bound=Item)
-
-read_raw_page = msgspec.json.Decoder(ListPage[msgspec.Raw]).decode
+_read_raw_page = msgspec.json.Decoder(ListPage[msgspec.Raw]).decode
 
 
 @dataclass(frozen=True)
-class WatchedKind(Generic[AnyItem, Value]):
-    """What is followed, and how it is read. ``name`` is for people, a plural.
-
-    ``read_page`` and ``read_item`` raise ``msgspec.DecodeError`` and ``RecursionError``.
-    """
+class WatchedKind(Generic[Value]):
+    """What is followed, and how it is read. ``name`` is for people, a plural."""
 
     name: str
     path: str
     query: Mapping[str, str]
-    read_page: Callable[[bytes], ListPage[AnyItem]]
-    read_item: Callable[[msgspec.Raw], AnyItem]
     key: Callable[[ObjectMetadata], str]
     """Empty where an object has none: such a one cannot be read."""
-    read: Callable[[AnyItem], Value | None]
-    """``None`` for one that means nothing here. Raises ``ValueError``."""
+    read: Callable[[KubernetesObject], Value | None]
+    """``None`` for one that means nothing here. Raises ``ValueError`` and ``RecursionError``."""
     pause_seconds: float = 0.0
     """See ``ObjectKind``."""
 
@@ -69,12 +64,105 @@ class _Read(msgspec.Struct, Generic[Value]):
     value: Value | None
 
 
-class Feed(Generic[AnyItem, Value]):
-    """Reads a kind, and logs which objects it cannot read."""
+class _Reader(Generic[Value]):
+    """Makes values of the objects of a watch, and logs which ones it cannot read."""
 
-    def __init__(self, kind: WatchedKind[AnyItem, Value]) -> None:
-        self._kind = kind
+    def __init__(
+        self,
+        name: str,
+        key: Callable[[ObjectMetadata], str],
+        read: Callable[[KubernetesObject], Value | None],
+    ) -> None:
+        """See ``WatchedKind``."""
+        self._name = name
+        self._key = key
+        self._value = read
         self._unreadable: dict[str, str] = {}
+
+    def read_item(self, item: KubernetesObject | msgspec.Raw) -> _Read[Value] | None:
+        """Read an object of a list; return ``None`` for one that means nothing here."""
+        try:
+            key, value = self._read(decode_object(item))
+        except (ValueError, RecursionError) as error:
+            return _Read(self._refuse(item, error), None)
+        return None if value is None else _Read(key, value)
+
+    def snapshot(self, read: Iterable[_Read[Value] | None]) -> Snapshot[Value]:
+        """Return the event of a list."""
+        items, unreadable = {}, set()
+        for item in read:
+            if item is not None and item.value is not None:
+                items[item.key] = item.value
+            elif item is not None:
+                unreadable.add(item.key)
+        for key in self._unreadable.keys() - unreadable:
+            self._readable(key)
+        return Snapshot(items, frozenset(unreadable))
+
+    def update(self, type_: str, content: KubernetesObject | msgspec.Raw) -> Update[Value] | None:
+        """Return the event of a frame; ``None`` where the object cannot be read.
+
+        Raises ``msgspec.DecodeError`` for a deleted object without an identity.
+        """
+        # Only its identity is read, so that the end of an object that cannot be read is seen as well.
+        if type_ == "DELETED":
+            key = self._key(decode_object(content).metadata)
+            self._readable(key)
+            return Update(key, None)
+        try:
+            key, value = self._read(decode_object(content))
+        except (ValueError, RecursionError) as error:
+            self._refuse(content, error)
+            return None
+        self._readable(key)
+        return Update(key, value)
+
+    def _read(self, item: KubernetesObject) -> tuple[str, Value | None]:
+        key = self._key(item.metadata)
+        if not key:
+            raise ValueError("it has neither name nor uid")
+        return key, self._value(item)
+
+    def _refuse(self, item: KubernetesObject | msgspec.Raw, error: Exception) -> str:
+        """Log it; return the key of the object, as far as that can be read."""
+        try:
+            metadata = decode_object(item).metadata
+        except (ValueError, RecursionError):
+            metadata = ObjectMetadata()
+        key = self._key(metadata)
+        if key not in self._unreadable and len(self._unreadable) < _NAMED:
+            who = (
+                "/".join(filter(None, (metadata.namespace, metadata.name))) or "one without a name"
+            )
+            self._unreadable[key] = who
+            _log.warning("of the %s %s cannot be read: %s", self._name, who, decode_text(error))
+        return key
+
+    def _readable(self, key: str) -> None:
+        who = self._unreadable.pop(key, None)
+        if who is not None:
+            _log.info("of the %s %s is gone or can be read again", self._name, who)
+
+
+_ReadTwice: TypeAlias = tuple[_Read[Value] | None, _Read[Any] | None]
+
+
+class Feed(Generic[Value]):
+    """Follows a kind, and decodes each object once for one reader or two.
+
+    The query of ``second`` replaces that of ``kind``: ``kind.read`` leaves out by itself what its
+    own query would.
+    """
+
+    def __init__(self, kind: WatchedKind[Value], second: SecondReader[Any] | None = None) -> None:
+        self._kind = kind
+        self._query = kind.query
+        self._first = _Reader(kind.name, kind.key, kind.read)
+        self._second: _Reader[Any] | None = None
+        if second is not None:
+            self._query = second.kind.query
+            self._second = _Reader(second.kind.name, key_of(second.kind), second.kind.read)
+            self._observe = second.observe
 
     def follow(
         self, connection: ApiConnection
@@ -84,92 +172,53 @@ class Feed(Generic[AnyItem, Value]):
         return watched(
             connection,
             kind.path,
-            kind.query,
+            self._query,
             self._read_page,
             kind.name,
             self._snapshot,
-            self._one,
+            self._update,
             pause_seconds=kind.pause_seconds,
         )
 
-    def _read_page(self, body: bytes) -> ListPage[_Read[Value]]:
-        """Return what means something here of a page.
-
-        Mostly all can be read, and it is done in one go.
-        """
+    def _read_page(self, body: bytes) -> ListPage[_ReadTwice[Value]]:
+        items: Sequence[KubernetesObject | msgspec.Raw]
         try:
-            page = self._kind.read_page(body)
-            read = [self._read(item) for item in page.items or ()]
+            page = read_objects(body)
+            metadata, items = page.metadata, page.items or ()
         except (ValueError, RecursionError):
-            raw = read_raw_page(body)
-            each = [self._attempt(item) for item in raw.items or ()]
-            return ListPage(raw.metadata, [item for item in each if item is not None])
-        kept = [_Read(key, value) for key, value in read if value is not None]
-        return ListPage(page.metadata, kept)
+            # The identity of one is malformed: each is decoded alone.
+            raw = _read_raw_page(body)
+            metadata, items = raw.metadata, raw.items or ()
+        read = [self._read_twice(item) for item in items]
+        return ListPage(metadata, [pair for pair in read if pair != (None, None)])
 
-    def _snapshot(self, read: list[_Read[Value]]) -> Snapshot[Value]:
-        items = {item.key: item.value for item in read if item.value is not None}
-        unreadable = frozenset(item.key for item in read if item.value is None)
-        for key in self._unreadable.keys() - unreadable:
-            self._readable(key)
-        return Snapshot(items, unreadable)
+    def _read_twice(self, item: KubernetesObject | msgspec.Raw) -> _ReadTwice[Value]:
+        second = None if self._second is None else self._second.read_item(item)
+        return self._first.read_item(item), second
 
-    def _one(self, type_: str, content: msgspec.Raw) -> tuple[Update[Value] | None, str]:
-        # Only its identity is read, so that the end of an object
-        # that cannot be read is seen as well.
-        if type_ == "DELETED":
-            metadata = item_decoder.decode(content).metadata
-            key = self._kind.key(metadata)
-            self._readable(key)
-            return Update(key, None), metadata.resource_version
+    def _snapshot(self, read: list[_ReadTwice[Value]]) -> Snapshot[Value]:
+        if self._second is not None:
+            self._observe(self._second.snapshot(second for _, second in read))
+        return self._first.snapshot(first for first, _ in read)
+
+    def _update(self, type_: str, content: msgspec.Raw) -> tuple[Update[Value] | None, str]:
+        item: KubernetesObject | msgspec.Raw
         try:
-            item = self._kind.read_item(content)
-            key, value = self._read(item)
-        except (ValueError, RecursionError) as error:
-            _, metadata = self._refuse(content, error)
-            return None, metadata.resource_version
-        self._readable(key)
-        return Update(key, value), item.metadata.resource_version
+            item = decode_object(content)
+            version = item.metadata.resource_version
+        except (ValueError, RecursionError):
+            item, version = content, ""
+        update = self._first.update(type_, item)
+        if self._second is not None:
+            event = self._second.update(type_, item)
+            if event is not None:
+                self._observe(event)
+        return update, version
 
-    def _attempt(self, content: msgspec.Raw) -> _Read[Value] | None:
-        """Read one object of a page in which something is wrong."""
-        try:
-            key, value = self._read(self._kind.read_item(content))
-        except (ValueError, RecursionError) as error:
-            key, _ = self._refuse(content, error)
-            return _Read(key, None)
-        return None if value is None else _Read(key, value)
 
-    def _read(self, item: AnyItem) -> tuple[str, Value | None]:
-        key = self._kind.key(item.metadata)
-        if not key:
-            raise ValueError("it has neither name nor uid")
-        return key, self._kind.read(item)
-
-    def _refuse(self, content: msgspec.Raw, error: Exception) -> tuple[str, ObjectMetadata]:
-        """Log it; return which object it is, as far as that can be read."""
-        try:
-            metadata = item_decoder.decode(content).metadata
-        except (msgspec.DecodeError, RecursionError):
-            metadata = ObjectMetadata()
-        return self._log_state(metadata, error), metadata
-
-    def _log_state(self, metadata: ObjectMetadata, error: Exception) -> str:
-        key = self._kind.key(metadata)
-        if key not in self._unreadable and len(self._unreadable) < _NAMED:
-            who = (
-                "/".join(filter(None, (metadata.namespace, metadata.name))) or "one without a name"
-            )
-            self._unreadable[key] = who
-            _log.warning(
-                "of the %s %s cannot be read: %s", self._kind.name, who, decode_text(error)
-            )
-        return key
-
-    def _readable(self, key: str) -> None:
-        who = self._unreadable.pop(key, None)
-        if who is not None:
-            _log.info("of the %s %s is gone or can be read again", self._kind.name, who)
+def key_of(kind: ObjectKind[Any]) -> Callable[[ObjectMetadata], str]:
+    """Return what makes the key of an object."""
+    return (lambda metadata: metadata.name) if kind.by_name else (lambda metadata: metadata.uid)
 
 
 def kept(texts: msgspec.Struct) -> dict[str, str]:
@@ -189,13 +238,12 @@ def check_lengths(*texts: str) -> None:
 
 
 async def follow_if_installed(
-    connection: ApiConnection, kind: WatchedKind[AnyItem, Value]
+    connection: ApiConnection, feed: Feed[Value]
 ) -> AsyncIterator[Snapshot[Value] | Update[Value] | KindUnavailable | Interrupted]:
     """Follow all objects of a kind; yields ``KindUnavailable`` while the API has no such kind.
 
     Raises ``StoreRefused``.
     """
-    feed = Feed(kind)
     while True:
         try:
             async with contextlib.aclosing(feed.follow(connection)) as events:

@@ -31,7 +31,11 @@ NO_RECORD = LeaderElectionRecord("", 0)
 """The value where there is no Lease."""
 
 
-class _Metadata(wire.LabelledMetadata, rename="camel"):
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
     finalizers: tuple[str, ...] = ()
     owner_references: tuple[dict[str, object], ...] = ()
 
@@ -120,7 +124,8 @@ class KubernetesLeaderLease(LeaderLease):
         return msgspec.json.encode({**api, "metadata": metadata, "spec": spec})
 
     def _decoded(self, body: bytes, action: str) -> LeaderElectionRecord:
-        return self._record_of(wire.decoded(_decoder, body, f"the answer to {action} is no Lease"))
+        problem = f"the answer to {action} is no Lease"
+        return self._record_of(wire.decoded(_decoder.decode, body, problem))
 
     def _record_of(self, lease: _Lease) -> LeaderElectionRecord:
         self._added = lease.metadata

@@ -103,8 +103,9 @@ def decode_list(body: bytes) -> tuple[list[Lease], list[str]]:
         return _list_decoder.decode(body).items, []
     except msgspec.DecodeError:
         good, problems = [], []
+        problem = "the list of Leases is malformed"
         # One by one: a malformed Lease must not hide the heartbeats of all other nodes.
-        for raw in wire.decoded(_raw_list_decoder, body, "the list of Leases is malformed").items:
+        for raw in wire.decoded(_raw_list_decoder.decode, body, problem).items:
             try:
                 good.append(decoder.decode(raw))
             except msgspec.ValidationError as error:

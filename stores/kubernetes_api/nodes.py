@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from contract.kubernetes import Member, decode_object
 from stores.cluster import NodeState
 from stores.kubernetes_api.feed import WatchedKind, check_lengths
-from stores.kubernetes_api.watch import ListPage
-from stores.kubernetes_api.wire import Item, ObjectMetadata
+
+if TYPE_CHECKING:
+    from contract.kubernetes import KubernetesObject
 
 
 class _Annotations(msgspec.Struct):
     serial_number: str = msgspec.field(default="", name="product-serial-number")
-
-
-class _NodeMetadata(ObjectMetadata, rename="camel"):
-    annotations: _Annotations = msgspec.field(default_factory=_Annotations)
 
 
 class _Address(msgspec.Struct):
@@ -36,17 +35,15 @@ class _Status(msgspec.Struct):
     conditions: list[_Condition] = []
 
 
-class _Node(Item):
-    metadata: _NodeMetadata
-    status: _Status = msgspec.field(default_factory=_Status)
+_annotations = Member("metadata.annotations", _Annotations)
+_status = Member("status", _Status)
 
 
-def _read(item: _Node) -> NodeState:
-    metadata, status = item.metadata, item.status
-    serial_number = metadata.annotations.serial_number
+def _read(item: KubernetesObject) -> NodeState:
+    serial_number, status = _annotations(item).serial_number, _status(item)
     check_lengths(serial_number)
     return NodeState(
-        name=metadata.name,
+        name=item.metadata.name,
         ip=next(
             (address.address for address in status.addresses if address.type == "InternalIP"), ""
         ),
@@ -58,15 +55,12 @@ def _read(item: _Node) -> NodeState:
     )
 
 
-_nodes = msgspec.json.Decoder(_Node)
-
-
 def not_ready_since_ms(raw: bytes) -> int:
     """Return since when a Node is not Ready (wall); 0 where it is, or where that is not known.
 
     Raises ``msgspec.DecodeError``.
     """
-    for condition in _nodes.decode(raw).status.conditions:
+    for condition in _status(decode_object(raw)).conditions:
         if (
             condition.type == "Ready"
             and condition.status != "True"
@@ -76,12 +70,10 @@ def not_ready_since_ms(raw: bytes) -> int:
     return 0
 
 
-NODES = WatchedKind[_Node, NodeState](
+NODES = WatchedKind[NodeState](
     name="nodes",
     path="/api/v1/nodes",
     query={},
-    read_page=msgspec.json.Decoder(ListPage[_Node]).decode,
-    read_item=_nodes.decode,
     key=lambda metadata: metadata.name,
     read=_read,
 )

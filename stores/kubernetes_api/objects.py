@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote
 
 import msgspec
 from typing_extensions import override
 
+from contract.kubernetes import KubernetesObject, Member, decode_object
 from stores.base import ClusterObjects, NodeObject
 from stores.cluster import Snapshot, Update
 from stores.document_names import check_node_name
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.own_node_only import is_own_node_only
 from stores.kubernetes_api.pods_with_chips import ALIVE
-from stores.kubernetes_api.watch import ListPage, watched
+from stores.kubernetes_api.watch import ListPage, read_objects, watched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -29,12 +30,9 @@ _NODES = "/api/v1/nodes"
 _NOT_THERE = NodeObject({}, {})
 
 
-class _Node(msgspec.Struct):
-    metadata: wire.LabelledMetadata
-
-
-_node = msgspec.json.Decoder(_Node)
-_read_page = msgspec.json.Decoder(ListPage[_Node]).decode
+_Texts: TypeAlias = dict[str, str]
+_labels: Member[_Texts] = Member("metadata.labels", _Texts)
+_annotations: Member[_Texts] = Member("metadata.annotations", _Texts)
 
 
 class _Commanded(msgspec.Struct):
@@ -47,12 +45,11 @@ class _CommandedSpec(msgspec.Struct, rename="camel"):
     service_account_name: str = "default"
 
 
-class _CommandedPod(wire.Item):
-    spec: _CommandedSpec = msgspec.field(default_factory=_CommandedSpec)
+_spec = Member("spec", _CommandedSpec)
 
 
-class _CommandedPods(msgspec.Struct):
-    items: list[_CommandedPod] = []
+class _Pods(msgspec.Struct):
+    items: list[KubernetesObject] = []
 
 
 class _Kind(msgspec.Struct):
@@ -66,7 +63,7 @@ class _Kinds(msgspec.Struct):
 
 
 _kinds = msgspec.json.Decoder(_Kinds)
-_commanded = msgspec.json.Decoder(_CommandedPods)
+_pods = msgspec.json.Decoder(_Pods)
 
 
 class KubernetesObjects(ClusterObjects):
@@ -98,7 +95,7 @@ class KubernetesObjects(ClusterObjects):
         if answer.status != HTTPStatus.OK:
             return ""
         try:
-            return wire.item_decoder.decode(answer.body).metadata.uid
+            return decode_object(answer.body).metadata.uid
         except msgspec.DecodeError:
             return ""
 
@@ -106,7 +103,7 @@ class KubernetesObjects(ClusterObjects):
     async def get_node(self, node: str) -> NodeObject:
         answer = await self._connection.request("GET", _path(node), headers=wire.ONLY_METADATA)
         body = wire.accepted(answer, f"read node {node}")
-        return _object(wire.decoded(_node, body, f"the answer for node {node} is no Node"))
+        return wire.decoded(_read_node, body, f"the answer for node {node} is no Node")
 
     @override
     async def set_node(
@@ -136,15 +133,16 @@ class KubernetesObjects(ClusterObjects):
         selector = quote(f"{ALIVE}={node}", safe="")
         path = f"/api/v1/pods?fieldSelector={selector}&resourceVersion=0"
         answer = await self._connection.request("GET", path)
-        pods = _commanded.decode(wire.accepted(answer, f"read the pods of node {node}")).items
+        pods = _pods.decode(wire.accepted(answer, f"read the pods of node {node}")).items
         return tuple(
             (
                 f"{pod.metadata.namespace}/{pod.metadata.name}",
                 " ".join((*container.command, *container.args)),
-                f"{pod.metadata.namespace}/{pod.spec.service_account_name}",
+                f"{pod.metadata.namespace}/{spec.service_account_name}",
             )
             for pod in pods
-            for container in pod.spec.containers
+            for spec in (_spec(pod),)
+            for container in spec.containers
         )
 
     @override
@@ -164,7 +162,7 @@ class KubernetesObjects(ClusterObjects):
             body = wire.accepted(answer, action, HTTPStatus.NOT_FOUND)
             if answer.status != HTTPStatus.NOT_FOUND:
                 owner_object = wire.decoded(
-                    wire.item_decoder, body, f"the answer to {action} is not a valid object"
+                    decode_object, body, f"the answer to {action} is not a valid object"
                 )
                 if owner_object.metadata.uid == owner.uid:
                     continue
@@ -179,7 +177,9 @@ class KubernetesObjects(ClusterObjects):
         if answer.status in (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN):
             return None
         body = wire.accepted(answer, f"read which kinds are in {group}")
-        kinds = wire.decoded(_kinds, body, f"the answer about {group} lists no kinds").resources
+        kinds = wire.decoded(
+            _kinds.decode, body, f"the answer about {group} lists no kinds"
+        ).resources
         for kind in kinds:
             # Subresources such as ``pods/status`` are listed with the same kind.
             if kind.kind == owner.kind and "/" not in kind.name:
@@ -201,7 +201,7 @@ class KubernetesObjects(ClusterObjects):
             self._connection,
             _NODES,
             query,
-            _read_page,
+            _read_nodes,
             f"node {node}",
             _everything,
             _one,
@@ -215,7 +215,7 @@ class KubernetesObjects(ClusterObjects):
             self._connection,
             _NODES,
             {"labelSelector": "=".join(label)},
-            _read_page,
+            _read_nodes,
             "nodes",
             _all_nodes,
             _one_of_all,
@@ -266,25 +266,34 @@ def _path(node: str) -> str:
     return wire.object_path("/api/v1", "nodes", None, node)
 
 
-def _object(node: _Node) -> NodeObject:
-    metadata = node.metadata
-    return NodeObject(metadata.labels, metadata.annotations, metadata.resource_version)
+def _object(node: KubernetesObject) -> NodeObject:
+    return NodeObject(_labels(node), _annotations(node), node.metadata.resource_version)
 
 
-def _everything(nodes: list[_Node]) -> NodeObject:
-    return _object(nodes[0]) if nodes else _NOT_THERE
+def _read_node(content: msgspec.Raw | bytes) -> NodeObject:
+    return _object(decode_object(content))
+
+
+def _read_nodes(body: bytes) -> ListPage[tuple[str, NodeObject]]:
+    page = read_objects(body)
+    nodes = [(node.metadata.name, _object(node)) for node in page.items or ()]
+    return ListPage(page.metadata, nodes)
+
+
+def _everything(nodes: list[tuple[str, NodeObject]]) -> NodeObject:
+    return nodes[0][1] if nodes else _NOT_THERE
 
 
 def _one(kind: str, content: msgspec.Raw) -> tuple[NodeObject, str]:
-    node = _object(_node.decode(content))
+    node = _read_node(content)
     return _NOT_THERE if kind == "DELETED" else node, node.version
 
 
-def _all_nodes(nodes: list[_Node]) -> NodesEvent:
-    return Snapshot({node.metadata.name: _object(node) for node in nodes})
+def _all_nodes(nodes: list[tuple[str, NodeObject]]) -> NodesEvent:
+    return Snapshot(dict(nodes))
 
 
 def _one_of_all(kind: str, content: msgspec.Raw) -> tuple[NodesEvent, str]:
-    node = _node.decode(content)
+    node = decode_object(content)
     seen = _object(node)
     return Update(node.metadata.name, None if kind == "DELETED" else seen), seen.version

@@ -38,7 +38,7 @@ class ObjectPages:
             behind = f"&continue={quote(token, safe='')}" if token else ""
             page = await self.get(f"{path}?limit={_PAGE}{behind}")
             yield page
-            read = wire.decoded(_page, page, f"the list at {path} makes no sense")
+            read = wire.decoded(_page.decode, page, f"the list at {path} makes no sense")
             token = read.metadata.continue_token
             if not token:
                 return

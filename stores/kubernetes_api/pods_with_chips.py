@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from contract.kubernetes import Member, decode_object, require_identity
 from stores.base import PodUsage
 from stores.cluster import Snapshot, Update
 from stores.document_names import check_node_name
-from stores.kubernetes_api.watch import ListPage, watched
-from stores.kubernetes_api.wire import Item, ObjectMetadata
+from stores.kubernetes_api.watch import ListPage, read_objects, watched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from contract.kubernetes import KubernetesObject
     from stores.base import UsageEvent
     from stores.kubernetes_api.client.connection import ApiConnection
 
@@ -40,12 +41,6 @@ class _Annotations(msgspec.Struct):
     ascend310: str = msgspec.field(default="", name="huawei.com/Ascend310")
 
 
-class _Metadata(ObjectMetadata, rename="camel", kw_only=True):
-    uid: str
-    resource_version: str
-    annotations: _Annotations = msgspec.field(default_factory=_Annotations)
-
-
 class _Resources(msgspec.Struct):
     limits: dict[str, msgspec.Raw] = {}
 
@@ -60,13 +55,8 @@ class _Spec(msgspec.Struct, rename="camel"):
     containers: list[_Container] = []
 
 
-class _Pod(Item):
-    metadata: _Metadata
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-
-
-_read_page = msgspec.json.Decoder(ListPage[_Pod]).decode
-_pod = msgspec.json.Decoder(_Pod)
+_annotations = Member("metadata.annotations", _Annotations)
+_spec = Member("spec", _Spec)
 
 
 def follow_pods(connection: ApiConnection, node: str) -> AsyncIterator[UsageEvent]:
@@ -81,26 +71,36 @@ def follow_pods(connection: ApiConnection, node: str) -> AsyncIterator[UsageEven
 
 
 def _one(kind: str, content: msgspec.Raw) -> tuple[UsageEvent, str]:
-    pod = _pod.decode(content)
-    usage = None if kind == "DELETED" else _usage(pod)
-    return Update(pod.metadata.uid, usage), pod.metadata.resource_version
+    pod = decode_object(content)
+    usage = _usage(pod)
+    return (
+        Update(pod.metadata.uid, None if kind == "DELETED" else usage),
+        pod.metadata.resource_version,
+    )
 
 
-def _everything(pods: list[_Pod]) -> UsageEvent:
-    users = (user for pod in pods if (user := _usage(pod)) is not None)
+def _read_page(body: bytes) -> ListPage[PodUsage]:
+    page = read_objects(body)
+    users = [user for pod in page.items or () if (user := _usage(pod)) is not None]
+    return ListPage(page.metadata, users)
+
+
+def _everything(users: list[PodUsage]) -> UsageEvent:
     return Snapshot({user.uid: user for user in users})
 
 
-def _usage(pod: _Pod) -> PodUsage | None:
-    given = pod.metadata.annotations
+def _usage(pod: KubernetesObject) -> PodUsage | None:
+    """Return what a pod uses; ``None`` for nothing. Raises ``msgspec.DecodeError``."""
+    require_identity(pod)
+    given, spec = _annotations(pod), _spec(pod)
     chips = chip_names(given.real)
     assigned = chip_names(",".join((given.ascend910, given.npu, given.ascend310p, given.ascend310)))
-    if not (chips or assigned) or not pod.spec.node_name:
+    if not (chips or assigned) or not spec.node_name:
         return None
-    asking = [container.name for container in pod.spec.containers if _asks_for_chips(container)]
+    asking = [container.name for container in spec.containers if _asks_for_chips(container)]
     return PodUsage(
         pod.metadata.uid,
-        pod.spec.node_name,
+        spec.node_name,
         chips,
         assigned,
         namespace=pod.metadata.namespace,

@@ -169,7 +169,7 @@ class KubernetesStore(Store):
         if answer.status != HTTPStatus.OK:
             return answer.status == HTTPStatus.NOT_FOUND
         problem = f"the answer to {action} is no ConfigMap"
-        there = wire.decoded(wire.mutability_decoder, answer.body, problem)
+        there = wire.decoded(wire.mutability_decoder.decode, answer.body, problem)
         if not there.immutable:
             return False
         if expected is not None and there.metadata.resource_version != expected:
@@ -305,7 +305,7 @@ def _query(selection: Selection) -> dict[str, str]:
 
 def _document(body: bytes, action: str) -> Document:
     problem = f"{action} is no ConfigMap"
-    return wire.document(wire.decoded(wire.config_map_decoder, body, problem))
+    return wire.document(wire.decoded(wire.config_map_decoder.decode, body, problem))
 
 
 def _everything(items: list[wire.ConfigMap]) -> WatchEvent:

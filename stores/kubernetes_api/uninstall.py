@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from contract.documents.elastic_job import LEASE as ELASTIC_LEASE
+from contract.kubernetes import Member
 from contract.names import LEADER_LEASE, LEADER_NAMESPACE
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.pages import ObjectPages
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from stores.kubernetes_api.watch import read_objects
 
 _NODES = "/api/v1/nodes"
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{LEADER_NAMESPACE}/leases"
@@ -24,16 +22,7 @@ class _Status(msgspec.Struct):
     allocatable: dict[str, str] = {}
 
 
-class _Node(msgspec.Struct):
-    metadata: wire.VersionedMetadata
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
-class _Nodes(msgspec.Struct):
-    items: list[_Node]
-
-
-_nodes = msgspec.json.Decoder(_Nodes)
+_status = Member("status", _Status)
 
 
 class UninstallRequests(ObjectPages):
@@ -46,8 +35,7 @@ class UninstallRequests(ObjectPages):
         """
         kept: set[str] = set()
         async for page in self.pages(_NODES):
-            nodes = wire.decoded(_nodes, page, "the list of Nodes makes no sense").items
-            kept |= {node.metadata.name for node in nodes if _gives(node.status.allocatable)}
+            kept |= wire.decoded(_with_plugin, page, "the list of Nodes makes no sense")
         return frozenset(kept)
 
     async def delete_leader_leases(self) -> None:
@@ -57,5 +45,13 @@ class UninstallRequests(ObjectPages):
             wire.accepted(answer, f"delete Lease {LEADER_NAMESPACE}/{name}", HTTPStatus.NOT_FOUND)
 
 
-def _gives(allocatable: Mapping[str, str]) -> bool:
-    return any(name.startswith(_CHIPS) and number != "0" for name, number in allocatable.items())
+def _with_plugin(page: bytes) -> set[str]:
+    """Return the nodes in a page of a list that have chips to give."""
+    return {
+        node.metadata.name
+        for node in read_objects(page).items or ()
+        if any(
+            name.startswith(_CHIPS) and number != "0"
+            for name, number in _status(node).allocatable.items()
+        )
+    }

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from contract.errors import StoreNotFound
+from contract.kubernetes import decode_object
 from stores.document_names import check_names
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.cluster import KubernetesCluster
@@ -141,12 +142,12 @@ class VcJobs(ObjectPages):
             "PATCH", f"{path}?{wire.FIELD_MANAGER}", body, headers={**headers, **wire.ONLY_METADATA}
         )
         written = wire.accepted(answer, f"write Job {job}")
-        item = wire.decoded(wire.item_decoder, written, f"the answer for Job {job} is none")
+        item = wire.decoded(decode_object, written, f"the answer for Job {job} is none")
         return item.metadata.resource_version
 
 
 def _items(page: bytes) -> list[msgspec.Raw]:
-    return wire.decoded(_lists, page, "a list makes no sense").items
+    return wire.decoded(_lists.decode, page, "a list makes no sense").items
 
 
 def _command(name: str, uid: str) -> str:

@@ -18,6 +18,7 @@ import aiohttp
 import msgspec
 
 from contract.errors import StoreForbidden, StoreUnavailable
+from contract.kubernetes import KubernetesObject
 from contract.validation_texts import decode_text
 from pacing.backoff import Backoff
 from stores.interruption import Interrupted
@@ -49,6 +50,9 @@ class ListPage(msgspec.Struct, Generic[Item]):
 
     metadata: wire.ListMetadata
     items: list[Item] | None
+
+
+read_objects = msgspec.json.Decoder(ListPage[KubernetesObject]).decode
 
 
 async def listed(

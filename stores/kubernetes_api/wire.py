@@ -24,38 +24,11 @@ from stores.base import Document, ObjectOwner
 from stores.kubernetes_api import protobuf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from stores.kubernetes_api.client.attempts import ApiAnswer
 
 T = TypeVar("T")
-
-
-class VersionedMetadata(msgspec.Struct, rename="camel"):
-    """The name of an object, and which version of it this is."""
-
-    name: str = ""
-    resource_version: str = ""
-
-
-class ObjectMetadata(VersionedMetadata, rename="camel"):
-    """What distinguishes an object from all others."""
-
-    namespace: str = ""
-    uid: str = ""
-
-
-class LabelledMetadata(VersionedMetadata, rename="camel"):
-    """The metadata of an object of which all labels and annotations are read."""
-
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-
-
-class Item(msgspec.Struct):
-    """An object of which only the identity is read; others of a kind add what they need."""
-
-    metadata: ObjectMetadata
 
 
 class ConfigMapMetadata(msgspec.Struct, rename="camel"):
@@ -79,7 +52,9 @@ class ConfigMap(msgspec.Struct):
     immutable: bool = False
 
 
-class _HeldMetadata(ObjectMetadata):
+class _HeldMetadata(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
     finalizers: tuple[str, ...] = ()
 
 
@@ -122,7 +97,6 @@ class ApiStatus(msgspec.Struct):
     code: int = 0
 
 
-item_decoder = msgspec.json.Decoder(Item)
 config_map_decoder = msgspec.json.Decoder(ConfigMap)
 mutability_decoder = msgspec.json.Decoder(Mutability)
 frame_decoder = msgspec.json.Decoder(Frame)
@@ -231,13 +205,13 @@ def accepted(answer: ApiAnswer, action: str, *more: int) -> bytes:
     return answer.body
 
 
-def decoded(decoder: msgspec.json.Decoder[T], body: bytes, problem: str) -> T:
-    """Decode the body of an answer.
+def decoded(decode: Callable[[bytes], T], body: bytes, problem: str) -> T:
+    """Decode the body of an answer; ``decode`` may raise what msgspec does.
 
     Raises ``StoreUnavailable`` for a malformed one; ``problem`` is the begin of its text.
     """
     try:
-        return decoder.decode(body)
+        return decode(body)
     except (msgspec.DecodeError, RecursionError) as error:
         raise StoreUnavailable(f"{problem}: {decode_text(error)}") from error
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from advisor.inputs import kubernetes_objects as objects
 from advisor.options import AdvisorOptions, with_init_params
 from advisor.snapshot import ClusterSnapshot
+from tests.parts.kubernetes_object import made_of
 from tests.vectors import VECTORS
 
 if TYPE_CHECKING:
@@ -412,12 +413,12 @@ def snapshot_of(session: Session, recording: dict[str, Any]) -> ClusterSnapshot:
     return ClusterSnapshot(
         now_ms=recording["unix_ms_at_0"] + session.at_ms,
         first_session=session.first,
-        nodes=tuple(objects.node(one) for one in found["nodes"]),
-        pods=tuple(objects.pod(one) for one in found["pods"]),
-        podgroups=tuple(objects.pod_group(one) for one in found["podgroups"]),
-        vcjobs=tuple(objects.vcjob(one) for one in found["vcjobs"]),
-        replica_sets=tuple(objects.replica_set(one) for one in found["replica_sets"]),
-        configmaps=tuple(objects.configmap(one) for one in session.configmaps),
+        nodes=tuple(objects.node(made_of(one)) for one in found["nodes"]),
+        pods=tuple(objects.pod(made_of(one)) for one in found["pods"]),
+        podgroups=tuple(objects.pod_group(made_of(one)) for one in found["podgroups"]),
+        vcjobs=tuple(objects.vcjob(made_of(one)) for one in found["vcjobs"]),
+        replica_sets=tuple(objects.replica_set(made_of(one)) for one in found["replica_sets"]),
+        configmaps=tuple(objects.configmap(made_of(one)) for one in session.configmaps),
     )
 
 

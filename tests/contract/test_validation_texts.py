@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from agent.config import AgentConfiguration
 from aggregator.config import AggregatorConfiguration
 from contract.errors import Problem
-from contract.validation_texts import decode_problem, decode_text, validation_text
+from contract.validation_texts import decode_problem, decode_text, placed_in, validation_text
 from dcmi_shim.emulator.scenario import AnyStep, Scenario
 from elastic.config import ElasticConfiguration
 from tests.parts.plain_english import ROOMS
@@ -95,6 +95,20 @@ def test_an_error_names_the_place_and_what_would_be_right(
     assert "`" not in found.what
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"7", "$.spec: must be an object, is an integer"),
+        (b'{"share": "x"}', "$.spec.share: must be a number, is a text"),
+        (b'{"by_number": {"x": ""}}', "a key of $.spec.by_number: must be an integer, is a text"),
+    ],
+)
+def test_an_error_in_a_part_names_the_place_in_the_whole(text: bytes, expected: str) -> None:
+    error = _error(text, _Whole)
+    assert isinstance(error, msgspec.ValidationError)
+    assert decode_text(placed_in(error, "$.spec")) == expected
+
+
 def test_a_kind_that_is_not_known_is_named() -> None:
     error = _error(b'{"type": "line"}', _Circle | _Square)
     assert decode_text(error) == "$.type: must not be 'line': the value is not known here"
@@ -131,6 +145,7 @@ _MAY_HAVE_THE_ERROR = {
     "decode_problem",
     "decode_text",
     "isinstance",
+    "placed_in",
     "_problem",
     "_refuse",
     "_refused",

@@ -33,6 +33,7 @@ from tests.elastic.bench import (
     text_of,
     uid_of,
 )
+from tests.parts.kubernetes_object import made_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -114,7 +115,7 @@ class Process:
                 entries = {k: {"RescheduleRecords": v} for k, v in bench.records.items()}
                 data = {"recent-reschedule-records": json.dumps(entries)}
                 configmap = {"metadata": {"name": "records"}, "data": data}
-                items = {"r": evictions_of(msgspec.Raw(json.dumps(configmap).encode()))}
+                items = {"r": evictions_of(made_of(configmap))}
             observe(kind, Snapshot(items))
 
     async def read(self, _namespace: str, name: str) -> bytes:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 
 from elastic.job_cache import KINDS, QUEUES, SCHEDULER, JobCache
 from stores.cluster import Snapshot
 from tests.elastic.jobs import OPEN, read, vcjob
+from tests.parts.kubernetes_object import made_of
+
+if TYPE_CHECKING:
+    from contract.kubernetes import KubernetesObject
 
 
 @pytest.mark.parametrize(
@@ -27,8 +31,7 @@ def test_a_queue_from_which_the_scheduler_takes_no_job(name: str, state: str, te
     item["spec"]["queue"] = "q1"
     queue = {"metadata": {"name": name}, "status": {"state": state}}
     known = JobCache()
-    raw = msgspec.Raw(json.dumps(queue).encode())
-    known.update(QUEUES, Snapshot({"u": KINDS[QUEUES].read(raw)}))
+    known.update(QUEUES, Snapshot({"u": KINDS[QUEUES].read(made_of(queue))}))
     found = known.closed_queue(read(item))
     assert found.startswith(text)
     assert bool(found) is bool(text)
@@ -43,10 +46,10 @@ def test_a_job_that_names_no_queue_is_in_the_default_one() -> None:
     assert known.closed_queue(read(item)) == ""
 
 
-def _configmap(text: str) -> msgspec.Raw:
+def _configmap(text: str) -> KubernetesObject:
     metadata = {"name": "volcano-scheduler-configmap", "namespace": "volcano-system"}
     item = {"metadata": metadata | {"uid": "u"}, "data": {"volcano-scheduler.conf": text}}
-    return msgspec.Raw(json.dumps(item).encode())
+    return made_of(item)
 
 
 def _arguments(value: str) -> str:
@@ -81,4 +84,4 @@ def test_a_cluster_without_that_configmap_has_the_default() -> None:
 
 def test_a_configmap_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="ConfigMap"):
-        KINDS[SCHEDULER].read(msgspec.Raw(b'{"data": 3}'))
+        KINDS[SCHEDULER].read(made_of({"metadata": {"name": "x"}, "data": 3}))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MAX_PROBLEMS = 20
 """Shown of one file: a tool that wrote one wrong object wrote them all so."""
-_KINDS: dict[tuple[str, str], tuple[str, Callable[[kubernetes_objects.Raw], Any]]] = {
+_KINDS: dict[tuple[str, str], tuple[str, Callable[[msgspec.Raw], Any]]] = {
     ("", "Node"): ("nodes", kubernetes_objects.node),
     ("", "Pod"): ("pods", kubernetes_objects.pod),
     ("", "ConfigMap"): ("configmaps", kubernetes_objects.configmap),

@@ -356,11 +356,11 @@ async def _pods(api: VcJobs, job: VcJob) -> tuple[JobPod, ...]:
 
 
 async def _of_scheduler(
-    api: VcJobs, path: str, read: Callable[[msgspec.Raw], T], default: T, purpose: str
+    api: VcJobs, path: str, read: Callable[[bytes], T], default: T, purpose: str
 ) -> T:
     """Return what ``read`` makes of a ConfigMap, as far as the caller may read that."""
     try:
-        return read(msgspec.Raw(await api.get(path)))
+        return read(await api.get(path))
     except StoreNotFound:
         return default
     except (StoreError, ValueError) as error:

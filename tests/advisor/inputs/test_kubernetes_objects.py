@@ -16,9 +16,12 @@ from advisor.inputs.quantities import amount
 from advisor.snapshot import Container, ControllingOwner, LifecyclePolicy, Requirement, Toleration
 from contract.errors import DocumentError
 from contract.scheduling import go_integer
+from tests.parts.kubernetes_object import made_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from contract.kubernetes import AnyObject
 
 
 @pytest.mark.parametrize(
@@ -134,7 +137,7 @@ def test_a_pod() -> None:
             ],
         },
     }
-    pod = kubernetes_objects.pod(raw)
+    pod = kubernetes_objects.pod(made_of(raw))
     assert kubernetes_objects.pod(msgspec.Raw(json.dumps(raw).encode())) == pod
     assert (pod.node, pod.phase, pod.group, pod.task_index) == ("n1", "Running", "g", "3")
     assert pod.owner == ControllingOwner("Job", "j", "ju")
@@ -148,7 +151,7 @@ def test_a_pod() -> None:
 
 
 def test_the_least_of_each_kind() -> None:
-    least = {"metadata": {"name": "x", "labels": None, "annotations": None}}
+    least = made_of({"metadata": {"name": "x", "labels": None, "annotations": None}})
     assert kubernetes_objects.pod(least).termination_grace_seconds == 30
     assert not kubernetes_objects.node(least).is_ready
     assert kubernetes_objects.pod_group(least).min_member == 0
@@ -160,37 +163,41 @@ def test_the_least_of_each_kind() -> None:
 
 def test_jobs_and_what_they_ask_for() -> None:
     job = kubernetes_objects.vcjob(
-        {
-            "metadata": {"namespace": "ns", "name": "j"},
-            "spec": {
-                "maxRetry": 0,
-                "minAvailable": 2,
-                "tasks": [
-                    {"name": "w", "replicas": 2, "policies": [{"event": "A", "events": ["B"]}]},
-                    {"name": "x"},
-                ],
-                "policies": [{"events": ["PodEvicted", "PodFailed"], "action": "RestartJob"}],
-            },
-            "status": {"state": {"phase": "Running"}, "retryCount": 1},
-        }
+        made_of(
+            {
+                "metadata": {"namespace": "ns", "name": "j"},
+                "spec": {
+                    "maxRetry": 0,
+                    "minAvailable": 2,
+                    "tasks": [
+                        {"name": "w", "replicas": 2, "policies": [{"event": "A", "events": ["B"]}]},
+                        {"name": "x"},
+                    ],
+                    "policies": [{"events": ["PodEvicted", "PodFailed"], "action": "RestartJob"}],
+                },
+                "status": {"state": {"phase": "Running"}, "retryCount": 1},
+            }
+        )
     )
     assert (job.replicas, job.max_retry, job.phase, job.retry_count) == (3, 0, "Running", 1)
     assert job.policies == (LifecyclePolicy(("PodEvicted", "PodFailed"), "RestartJob"),)
     assert job.tasks[0].policies == (LifecyclePolicy(("A", "B"), ""),)
     ascend = kubernetes_objects.ascend_job(
-        {
-            "metadata": {"namespace": "ns", "name": "a"},
-            "spec": {
-                "runPolicy": {"backoffLimit": 3},
-                "replicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 3}},
-            },
-            "status": {"conditions": [{"type": "Failed", "status": "True"}]},
-        }
+        made_of(
+            {
+                "metadata": {"namespace": "ns", "name": "a"},
+                "spec": {
+                    "runPolicy": {"backoffLimit": 3},
+                    "replicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 3}},
+                },
+                "status": {"conditions": [{"type": "Failed", "status": "True"}]},
+            }
+        )
     )
     assert (ascend.replicas, ascend.backoff_limit, ascend.is_over) == (4, 3, True)
 
 
-_READERS: list[Callable[[kubernetes_objects.Raw], object]] = [
+_READERS: list[Callable[[AnyObject], object]] = [
     kubernetes_objects.pod,
     kubernetes_objects.node,
     kubernetes_objects.pod_group,
@@ -205,18 +212,18 @@ _READERS: list[Callable[[kubernetes_objects.Raw], object]] = [
 @pytest.mark.parametrize(
     "raw",
     [
-        {},
-        {"metadata": None},
-        {"metadata": {"name": 1}},
-        {"metadata": {"name": "x", "labels": {"a": 1}}},
-        {"metadata": {"name": "x", "annotations": []}},
-        msgspec.Raw(b"{"),
-        msgspec.Raw(b"[" * 100_000),
-        msgspec.Raw(b'"\xff"'),
+        b"{}",
+        b'{"metadata": null}',
+        b'{"metadata": {"name": 1}}',
+        b'{"metadata": {"name": "x", "labels": {"a": 1}}}',
+        b'{"metadata": {"name": "x", "annotations": []}}',
+        b"{",
+        b"[" * 100_000,
+        b'"\xff"',
     ],
 )
 def test_a_value_that_is_no_object_is_refused(
-    read: Callable[[kubernetes_objects.Raw], object], raw: kubernetes_objects.Raw
+    read: Callable[[AnyObject], object], raw: bytes
 ) -> None:
     with pytest.raises(DocumentError):
         read(raw)
@@ -242,7 +249,7 @@ def test_a_value_that_is_no_object_is_refused(
 )
 def test_messages_name_the_object_and_the_place(raw: dict[str, Any], message: str) -> None:
     with pytest.raises(DocumentError) as error:
-        kubernetes_objects.pod(raw)
+        kubernetes_objects.pod(msgspec.json.encode(raw))
     assert str(error.value) == message
 
 

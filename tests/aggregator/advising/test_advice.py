@@ -26,6 +26,7 @@ from stores.cluster import KindUnavailable, Update
 from stores.cluster import Snapshot as Listed
 from stores.interruption import Interrupted
 from tests.advisor.controllers.motor_services import S, labels_of, rule_text
+from tests.parts.kubernetes_object import made_of
 from tests.vigil.advise import cluster
 
 NOW_MS = cluster.UPDATED * 1000 + 10_000
@@ -42,7 +43,9 @@ def filled(items: list[cluster.Object]) -> AdvisedObjects:
     found = AdvisedObjects()
     for name in KINDS:
         kind, read = _READ.get(name, ("", kubernetes_objects.node))
-        values = {one["metadata"]["uid"]: read(one) for one in items if one["kind"] == kind}
+        values = {
+            one["metadata"]["uid"]: read(made_of(one)) for one in items if one["kind"] == kind
+        }
         found.observe_objects(name, Listed(values), NOW_MS)
     return found
 
@@ -55,7 +58,7 @@ def ill(found: AdvisedObjects, at_ms: int) -> bool:
     )
     entries["mindx-dl-deviceinfo-n2"]["UpdateTime"] += 100
     raw = cluster.configmap("mindx-dl", "cluster-info-device-0", json.dumps(entries), 20)
-    one = kubernetes_objects.configmap(raw)
+    one = kubernetes_objects.configmap(made_of(raw))
     return found.observe_objects("documents", Update(one.uid, one), at_ms)
 
 
@@ -98,7 +101,7 @@ def test_remaining_retries_are_those_that_the_scheduler_has_written() -> None:
         raw = cluster.configmap(
             "volcano-system", "vcjob-fault-npu-cm", text, 5, "remain-retry-times"
         )
-        one = kubernetes_objects.configmap(raw)
+        one = kubernetes_objects.configmap(made_of(raw))
         found.observe_objects("retries", Listed({one.uid: one}), NOW_MS)
         sessions.look(found.snapshot(NOW_MS))
         assert decided(sessions) == deletes
@@ -122,10 +125,10 @@ def test_a_heartbeat_of_a_kubelet_is_no_change() -> None:
     found = filled([cluster.node("n1")])
     again = cluster.node("n1")
     again["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-11-23T18:00:00Z"
-    node = kubernetes_objects.node(again)
+    node = kubernetes_objects.node(made_of(again))
     assert not found.observe_objects("nodes", Update(node.uid, node), NOW_MS)
     again["status"]["conditions"][0]["status"] = "False"
-    node = kubernetes_objects.node(again)
+    node = kubernetes_objects.node(made_of(again))
     assert found.observe_objects("nodes", Update(node.uid, node), NOW_MS)
     assert found.observe_objects("nodes", Update(node.uid, None), NOW_MS)
     assert not found.observe_objects("nodes", Update(node.uid, None), NOW_MS)
@@ -169,12 +172,12 @@ def test_a_scaling_rule_is_looked_for_where_its_job_is() -> None:
     found = motor()
     name, kind = rules_in("mind")
     raw = cluster.configmap("mind", "rule", rule_text(S), 3, "elastic_scaling.json")
-    rule = kind.read(msgspec.Raw(json.dumps(raw).encode()))
+    rule = kind.read(made_of(raw))
     assert rule is not None
     assert found.observe_objects(name, Listed({rule.uid: rule}), NOW_MS)
     assert created(found) == [("ALLOW", "")]
     other = cluster.configmap("mind", "other", "", 4)
-    assert kind.read(msgspec.Raw(json.dumps(other).encode())) is None
+    assert kind.read(made_of(other)) is None
     assert found.observe_objects(name, Update(rule.uid, None), NOW_MS)
     assert created(found) == [("HOLD", "RULE_MISSING")]
 

@@ -16,6 +16,7 @@ from advisor.scheduler_view.base_devices import base_devices, without_addresses
 from advisor.scheduler_view.state import SchedulerState
 from aggregator.advising.cluster_objects import KINDS, node_as_decided, pod_as_decided
 from tests.advisor.player import RECORDINGS, options_of, play, recorded, snapshot_of
+from tests.parts.kubernetes_object import made_of
 from tests.vigil.advise import cluster
 
 
@@ -68,26 +69,22 @@ def test_nodes_with_equal_cards_have_one_text() -> None:
     assert without_addresses(texts[0]) is without_addresses(texts[1])
 
 
-def _bytes(item: cluster.Object) -> msgspec.Raw:
-    return msgspec.Raw(json.dumps(item).encode())
-
-
 def test_nodes_and_pods_are_kept_without_annotations_that_no_rule_reads() -> None:
     node = cluster.node("n1")
     node["metadata"]["annotations"] |= {"NodeHealthyStatus": "UnHealthy", "of/others": "x"}
-    kept: Any = KINDS["nodes"].read(_bytes(node))
+    kept: Any = KINDS["nodes"].read(made_of(node))
     assert kept.annotations.keys() == {"NodeHealthyStatus", "baseDeviceInfos"}
     pod = next(one for one in cluster.two_pods_on_two_of_three_nodes() if one["kind"] == "Pod")
     pod["metadata"]["annotations"] |= {"of/others": "x", "huawei.com/long": "x" * 5000}
     before = dict(pod["metadata"]["annotations"])
-    kept = KINDS["pods"].read(_bytes(pod))
+    kept = KINDS["pods"].read(made_of(pod))
     assert before.keys() - kept.annotations.keys() == {"of/others", "huawei.com/long"}
 
 
 def _group(name: str, text: str) -> str:
     annotations = {"scheduling.k8s.io/group-name": text}
     raw = {"metadata": {"name": name, "uid": name, "annotations": annotations}}
-    return kubernetes_objects.pod(_bytes(raw)).group
+    return kubernetes_objects.pod(made_of(raw)).group
 
 
 def test_equal_texts_are_one_value_and_long_ones_are_not_remembered() -> None:

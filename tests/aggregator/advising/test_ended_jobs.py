@@ -18,6 +18,7 @@ from service.clock import Instant
 from stores.cluster import Snapshot, Update
 from tests.advisor.checks.ended_jobs import ended, snapshot
 from tests.advisor.controllers.elastic_fleet import CARDS, entry
+from tests.parts.kubernetes_object import made_of
 from tests.vigil.advise import cluster
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _UID = "u-document"
 def _document(version: str) -> Any:
     raw = cluster.configmap("mindx-dl", "cluster-info-device-0", "{}", 20)
     raw["metadata"] |= {"uid": _UID, "resourceVersion": version}
-    return kubernetes_objects.configmap(raw)
+    return kubernetes_objects.configmap(made_of(raw))
 
 
 class _Behind:
@@ -41,20 +42,26 @@ class _Behind:
         self.arrives = asyncio.Event()
         self.asked = asyncio.Event()
         self.is_listed = asyncio.Event()
-        self._left = len(KINDS)
+        self._left = {kind.name for kind in KINDS.values()}
         self._stored = stored
 
     async def objects(self, kind: ObjectKind[Any]) -> AsyncIterator[Any]:
         """See ``Cluster``."""
+        # Each kind is watched once, and these by the aggregator itself.
+        assert kind.path.rpartition("/")[2] not in ("nodes", "pods", "podgroups")
         is_document = kind is KINDS["documents"]
         yield Snapshot({_UID: _document("5")} if is_document else {})
-        self._left -= 1
-        if not self._left:
-            self.is_listed.set()
+        self.is_listed_now(kind)
         if is_document:
             await self.arrives.wait()
             yield Update(_UID, _document("7"))
         await asyncio.Event().wait()
+
+    def is_listed_now(self, kind: ObjectKind[Any]) -> None:
+        """Note that a kind is listed."""
+        self._left.remove(kind.name)
+        if not self._left:
+            self.is_listed.set()
 
     async def versions(self, kind: ObjectKind[Any]) -> dict[str, str]:
         """See ``Cluster``."""
@@ -77,6 +84,9 @@ async def _not_known(stored: str | None, *, arrives: bool) -> tuple[str, ...]:
     advising = AdviceService(cast("Any", behind), clock, lambda _: None)
     async with asyncio.TaskGroup() as tasks:
         following = tasks.create_task(advising.run())
+        for name, kind in advising.shared_kinds.items():
+            advising.observe_objects(name, Snapshot({}))
+            behind.is_listed_now(kind)
         await behind.is_listed.wait()
         asked = tasks.create_task(advising.ended((), ()))
         await behind.asked.wait()

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from advisor.snapshot import ControllingOwner, SchedulerNode, SchedulerPod
-from aggregator.advising.job_pods import JobPods, PublishedPast, judge
+from aggregator.advising.job_pods import JobPods, PodOfRun, PublishedPast, judge
 from aggregator.notify.history import ClusterHistory
 from contract.documents.elastic_job import PersistedJob
 from contract.pages.changes import STATUS, FaultChange
@@ -279,3 +279,30 @@ def test_pods_of_other_controllers_and_jobs_are_not_kept() -> None:
     pods.observe_pods("pods", Snapshot({"b": _pod("n0")}), 1)
     pods.observe_pods("vcjobs", Snapshot({UID: read(plain)}), 1)
     assert pods.runs == {}
+
+
+class _Looked(dict[str, PodOfRun]):
+    """The pods of a run, which count how often all are looked at."""
+
+    times = 0
+
+    def values(self) -> Any:
+        self.times += 1
+        return super().values()
+
+
+def test_a_list_of_nodes_looks_at_each_pod_once() -> None:
+    """Once for each Node made 38 s of a list of 10,000 with 20,000 pods."""
+    pods = JobPods()
+    pods.observe_pods("pods", Snapshot({f"a-{node}": _pod(node) for node in _PODS}), 1)
+    run = pods.runs[UID]
+    looked = run.pods = _Looked(run.pods)
+    nodes = {f"n{number}": SchedulerNode(f"n{number}", number > 1) for number in range(50)}
+    pods.observe_pods("nodes", Snapshot(nodes), 2)
+    assert {pod.node: pod.not_ready_ms for pod in looked.copy().values()} == {
+        "n0": 2,
+        "n1": 2,
+        "n2": 0,
+        "n3": 0,
+    }
+    assert looked.times == 1

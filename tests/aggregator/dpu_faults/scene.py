@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-import msgspec
-
 from aggregator.dpu_faults.documents import DOCUMENTS, SOURCE
 from aggregator.dpu_faults.plugin import DpuFaults
 from aggregator.public_faults.plugin import PublicFaultsPlugin
@@ -15,6 +13,7 @@ from stores.base import Document
 from stores.cluster import Snapshot, Update
 from tests.aggregator.nodes import T0, healthy, instant, record
 from tests.aggregator.public_faults.known import KnownPlaces
+from tests.parts.kubernetes_object import made_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,6 +96,6 @@ class Scene:
 
 def _read(document: Document) -> object:
     body = {"metadata": {"name": document.name}, "data": document.data}
-    found = DOCUMENTS.read(msgspec.Raw(msgspec.json.encode(body)))
+    found = DOCUMENTS.read(made_of(body))
     assert found is not None
     return found

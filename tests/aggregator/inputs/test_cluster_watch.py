@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from aggregator.advising.cluster_objects import KINDS
 from aggregator.inputs.cluster_state import ClusterState
 from aggregator.inputs.cluster_watch import follow
 from aggregator.inputs.node_context import JobState, NodeState, PodState
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from aggregator.advising.advice import AdviceService
     from stores.base import Store
+    from stores.cluster import SecondReader
 
 POD = PodState("u", "n1", chips=("Ascend910-0",))
 LOGGER = "aggregator.inputs.cluster_watch"
@@ -51,6 +54,17 @@ class Feed:
             yield event
 
 
+class Advice:
+    """Takes what the second reader of each kind has observed."""
+
+    def __init__(self) -> None:
+        self.shared_kinds = {name: KINDS[name] for name in ("nodes", "pods", "podgroups")}
+        self.observed: list[tuple[str, object]] = []
+
+    def observe_objects(self, name: str, event: object) -> None:
+        self.observed.append((name, event))
+
+
 class Bench:
     """A store that is followed."""
 
@@ -61,21 +75,31 @@ class Bench:
         self.cluster = self
         self.cluster_state = ClusterState([True])
         self.reported: list[frozenset[str] | None] = []
+        self.advice: Advice | None = None
+        self.second: SecondReader[Any] | None = None
 
-    def pods(self) -> AsyncIterator[Any]:
+    def pods(self, second: SecondReader[Any] | None = None) -> AsyncIterator[Any]:
+        self.second = second
         return self.pod_feed.events()
 
-    def nodes(self) -> AsyncIterator[Any]:
+    def nodes(self, _: object = None) -> AsyncIterator[Any]:
         return self.node_feed.events()
 
-    def jobs(self) -> AsyncIterator[Any]:
+    def jobs(self, _: object = None) -> AsyncIterator[Any]:
         return self.job_feed.events()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         store = cast("Store", self)
         task = asyncio.create_task(
-            follow(self.cluster_state, 0, store, self.reported.append, Watchdog())
+            follow(
+                self.cluster_state,
+                0,
+                store,
+                self.reported.append,
+                Watchdog(),
+                cast("AdviceService | None", self.advice),
+            )
         )
         yield
         assert not task.done()
@@ -121,6 +145,25 @@ async def test_an_interruption_is_logged_once(
         assert bench.reported == [frozenset()]  # who waits for an answer has one
         await bench.pod_feed.give(Snapshot({}))
         assert logged(caplog) == ["pods of store: can be read again"]
+
+
+@pytest.mark.looptime
+async def test_advice_reads_the_same_watches(bench: Bench) -> None:
+    bench.advice = Advice()
+    async with bench.running():
+        await bench.pod_feed.give(Interrupted("no rights"), Snapshot({"u": POD}))
+        await bench.job_feed.give(KindUnavailable("404"))
+        await bench.node_feed.give(StoreRefused("not like this"))
+        assert bench.second is not None
+        assert bench.second.kind is KINDS["pods"]
+        bench.second.observe(Snapshot({}))
+    # A list for the first reader is not one for the second, but both are interrupted.
+    assert bench.advice.observed == [
+        ("pods", Interrupted("no rights")),
+        ("podgroups", KindUnavailable("404")),
+        ("nodes", Interrupted("not like this")),
+        ("pods", Snapshot({})),
+    ]
 
 
 @pytest.mark.looptime

@@ -9,14 +9,27 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchmarks.fuzz.api_server import Answers, events_of
-from stores.cluster import JobState, NodeState, PodState, Snapshot, Update
+from contract.kubernetes import Member
+from stores.cluster import (
+    JobState,
+    NodeState,
+    ObjectKind,
+    PodState,
+    SecondReader,
+    Snapshot,
+    Update,
+)
 from stores.kubernetes_api.cluster import KubernetesCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from contract.kubernetes import KubernetesObject
+    from stores.kubernetes_api.client.attempts import ApiAnswer
+
 LOGGER = "stores.kubernetes_api.feed"
 DEEP = '{"a":' * 100_000 + "1" + "}" * 100_000
+_status: Member[dict[str, object]] = Member("status", dict[str, object])
 OWNERS = [{"uid": "job-1", "name": "train", "controller": True}]
 
 
@@ -130,6 +143,61 @@ async def test_equal_texts_are_kept_once() -> None:
     for field in ("chips", "node", "job", "annotations"):
         assert len({id(getattr(pod, field)) for pod in found}) == 1
     assert len({id(pod.labels) for pod in found}) == 2
+
+
+async def test_two_readers_of_one_watch(caplog: pytest.LogCaptureFixture) -> None:
+    """Each has its own objects, keys and refusals; a pod that has ended is gone for the first."""
+    caplog.set_level(logging.INFO, LOGGER)
+    asked: list[str] = []
+
+    def phase(item: KubernetesObject) -> str:
+        text = str(_status(item)["phase"])
+        if text == "odd":
+            raise ValueError("it has an odd phase")
+        return text
+
+    def pod(uid: str, phase: str, chips: object = "Ascend910-0") -> dict[str, Any]:
+        return a_pod(uid, chips) | {"status": {"phase": phase}}
+
+    class Server(Answers):
+        async def list(self, *arguments: object, **_: object) -> ApiAnswer:
+            asked.append(str(arguments[0]))
+            return await self.request()
+
+    second: list[object] = []
+    kind = ObjectKind("phases", "/api/v1/pods", phase, by_name=True)
+    too_long = pod("c", "Failed")
+    too_long["metadata"]["annotations"]["hccl/rankIndex"] = "x" * 33_000
+    body = listed(pod("a", "Running"), pod("b", "odd"), too_long, pod("d", "Running", 7))
+    frames = (
+        a_frame("MODIFIED", pod("a", "Succeeded")),
+        a_frame("MODIFIED", pod("b", "Running")),
+        a_frame("DELETED", pod("c", "Failed")),
+    )
+    server = Server(body.encode(), "\n".join(frames).encode())
+    cluster = KubernetesCluster(server.connection)
+    first = await events_of(cluster.pods(SecondReader(kind, second.append)))
+    assert isinstance(first[0], Snapshot)
+    assert uids(first[0]) == {"a", "b"}
+    assert first[0].unreadable == {"d"}
+    assert first[1] == Update("a", None)
+    assert isinstance(first[2], Update)
+    assert first[2].value is not None
+    assert first[3] == Update("c", None)
+    phases = {"pod-a": "Running", "pod-c": "Failed", "pod-d": "Running"}
+    assert second == [
+        Snapshot(phases, frozenset({"pod-b"})),
+        Update("pod-a", "Succeeded"),
+        Update("pod-b", "Running"),
+        Update("pod-c", None),
+    ]
+    assert [record.getMessage() for record in caplog.records] == [
+        "of the phases default/pod-b cannot be read: it has an odd phase",
+        "of the pods default/pod-d cannot be read: "
+        "$.metadata.annotations.huawei.com/AscendReal: must be a text, is an integer",
+        "of the phases default/pod-b is gone or can be read again",
+    ]
+    assert ["fieldSelector" in url for url in asked] == [False], "the second needs ended pods, too"
 
 
 async def test_nodes_and_pod_groups_that_are_odd() -> None:
