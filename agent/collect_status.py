@@ -105,5 +105,6 @@ def collect_status(parts: AgentParts) -> AgentStatus:
             else None
         ),
         episodes=None if cluster.forwarder is None else cluster.forwarder.status(),
+        store=context.store.url,
         missed_changes=context.store.missed_changes,
     )

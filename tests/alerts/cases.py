@@ -86,6 +86,8 @@ _DOCUMENT = {"store": "kubernetes", "document": "cluster-info-device"}
 _PUBLIC = {"code": "220001001", "level": "SeparateNPU"}
 _DPU = {"code": "0100", "level": "SubHealthFault"}
 _OF_STORE = {"store": "kubernetes", "document": "device-info"}
+_OF_DEVICE_INFO = 'store="kubernetes",document="device-info"'
+_OF_NODE_INFO = 'store="kubernetes",document="node-info"'
 _ROWS = "npu_vigil_journal"
 
 CASES = [
@@ -185,13 +187,24 @@ CASES = [
         "A change of device-info of node n1 waits for 90 s",
         "90",
     )._replace(labels={"node": "n1", "document": "device-info"}),
-    _agent(
+    Case(
         "NpuVigilPublicationRefused",
-        "npu_vigil_publication_writes_total",
-        {**_OF_STORE, "result": "invalid"},
+        {
+            f"npu_vigil_publication_failing{{{_AGENT},{_OF_DEVICE_INFO}}}": "1",
+            f'npu_vigil_publication_writes_total{{{_AGENT},{_OF_DEVICE_INFO},result="invalid"}}': (
+                "0+1"
+            ),
+        },
+        {"node": "n1", "document": "device-info"},
         "The store refuses device-info of node n1",
-        "0+1",
-    )._replace(labels={"node": "n1", "document": "device-info"}),
+        {
+            # Another document was refused and is published again.
+            f"npu_vigil_publication_failing{{{_AGENT},{_OF_NODE_INFO}}}": "0",
+            f'npu_vigil_publication_writes_total{{{_AGENT},{_OF_NODE_INFO},result="invalid"}}': (
+                "0+1"
+            ),
+        },
+    ),
     _agent(
         "NpuVigilTwoWriters",
         "npu_vigil_publication_conflict",
