@@ -107,4 +107,5 @@ def collect_status(parts: AgentParts) -> AgentStatus:
         episodes=None if cluster.forwarder is None else cluster.forwarder.status(),
         store=context.store.url,
         missed_changes=context.store.missed_changes,
+        certificates={**context.store.certificate_ends_ms, **parts.certificates.ends_ms},
     )

@@ -256,6 +256,7 @@ class Agent:
         else:
             yield "shadow", parts.documents.shadow.run()
         yield from parts.cluster.root_work()
+        yield "certificates", parts.certificates.run()
         yield (
             "service manager",
             notify_manager(context.stalls.stalled, lambda: self.status().not_ready, os.environ),

@@ -41,6 +41,7 @@ from collectors.boot import boot_id, machine_digest
 from collectors.storage.collector import StorageSection
 from contract.codes import catalogue
 from contract.operator_rules.fault_configuration import catalogue_of
+from service.certificate_files import CertificateFiles
 from service.pages.event_stream import PLACES, Stream
 from service.watchdog import Watchdog
 from stores.read_only import ReadOnly
@@ -201,6 +202,7 @@ class AgentParts:
             wall_clock,
             also=self.old_readers.annotations,
         )
+        self.certificates = certificate_files(configuration)
         self.cluster = _cluster_parts(
             agent, self.journal, self.claim, self.documents, own_node_only, allocation
         )
@@ -241,6 +243,19 @@ def _fault_state(
     state = restore(restored, agent.node, boot_id(), catalogue.shipped(), machine_digest())
     texts = configured_by(restored)
     return FaultState(state, catalogue_of(texts), agent.wall_clock, on_change, texts)
+
+
+def certificate_files(configuration: AgentConfiguration) -> CertificateFiles:
+    """Return the files with certificates that this agent uses, besides those of Kubernetes."""
+    is_tls = configuration.store.startswith("mqtts:")
+    storage = configuration.settings_of(StorageSection)
+    users = (
+        *((configuration.mqtt,) if is_tls else ()),
+        *((storage,) if storage.clusterd is not None else ()),
+    )
+    return CertificateFiles(
+        (user.certificate_file for user in users), (user.ca_file for user in users)
+    )
 
 
 def _own_node_only(agent: AgentContext) -> OwnNodeOnly | None:

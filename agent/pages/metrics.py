@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 from agent.pages import npu_exporter
 from agent.publishing.publication import BUCKETS_SECONDS, WRITE_RESULTS
 from collectors.registry import GAUGES
+from service.certificate_files import certificate_metric
 from service.log.setup import dropped_lines
 from service.metric_families import counter, fault_info, gauge, single_counter, single_gauge
 
@@ -80,6 +81,7 @@ class AgentMetrics(Collector):
             "Lines of the log that were dropped because no program read standard error.",
             dropped_lines(),
         )
+        yield certificate_metric(status.certificates)
         if status.missed_changes is not None:
             yield counter(
                 "npu_vigil_store_missed_changes",

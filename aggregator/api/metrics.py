@@ -12,6 +12,7 @@ from aggregator.api.feature_metrics import metrics_of_parts
 from aggregator.liveness.clock_skew import WARNING_MS
 from aggregator.merge.stale_documents import DEVICE_INFO, NODE_INFO
 from contract.pages.aggregator_status import HEARTBEATS, STATES
+from service.certificate_files import certificate_metric
 from service.log.setup import dropped_lines
 from service.metric_families import counter, fault_info, gauge, single_counter, single_gauge
 
@@ -49,6 +50,7 @@ class AggregatorMetrics(Collector):
         yield from _stores(self._status)
         yield from metrics_of_documents(self._status.documents.documents)
         yield from _leader(self._status)
+        yield certificate_metric(self._status.certificate_ends_ms)
         yield from metrics_of_parts(self._status)
 
 

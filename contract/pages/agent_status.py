@@ -385,7 +385,8 @@ class AgentStatus(msgspec.Struct, frozen=True):
     is the pipe that is read in place of the kernel's device, else ``None``. ``missed_changes``
     of ``store`` were found by a listing and shown by no event, ``None`` where nothing lists.
     ``stream`` is the id of the newest event that this status contains. ``gauges`` are the readings
-    that collectors declare, by name and chip.
+    that collectors declare, by name and chip. ``certificates`` shows when the certificate in each
+    file ends.
     """
 
     node: str
@@ -420,3 +421,4 @@ class AgentStatus(msgspec.Struct, frozen=True):
     missed_changes: int | None = None
     stream: str = ""
     gauges: dict[str, dict[str, float]] = {}
+    certificates: dict[str, int] = {}

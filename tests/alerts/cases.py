@@ -82,6 +82,18 @@ def _leader(
     return Case(alert, series, labels, summary, quiet)
 
 
+def _certificate(of: str, labels: Mapping[str, str], whose: str) -> Case:
+    """Return a case of a certificate that ends 9 days after the test began, beside a good one."""
+    expiry = f"npu_vigil_certificate_expiry_timestamp_seconds{{{of},file="
+    return Case(
+        "NpuVigilCertificateEnds",
+        {f'{expiry}"/tls.crt"}}': f"{9 * 86_400}"},
+        {**labels, "file": "/tls.crt"},
+        f"The certificate in /tls.crt of {whose} ends in 9 days",
+        {f'{expiry}"/ca.crt"}}': f"{30 * 86_400}"},
+    )
+
+
 _DOCUMENT = {"store": "kubernetes", "document": "cluster-info-device"}
 _PUBLIC = {"code": "220001001", "level": "SeparateNPU"}
 _DPU = {"code": "0100", "level": "SubHealthFault"}
@@ -296,6 +308,8 @@ CASES = [
         "The clock of node n1 is off by 6 s",
         "-6",
     ),
+    _certificate(_AGENT, {"node": "n1"}, "node n1"),
+    _certificate(_LEADER, {}, "the aggregator"),
     Case(
         "NpuVigilElasticStandingStill",
         {"npu_vigil_elastic_blocking_reasons": "2"},

@@ -400,7 +400,28 @@ def _settings() -> list[Rule]:
             "None at once. Times of faults are wrong, and rules over time may be late.",
             "Check time synchronisation on the node; where many nodes differ, on the aggregator.",
         ),
+        Rule(
+            "NpuVigilCertificateEnds",
+            "agent",
+            WARNING,
+            "10m",
+            single_or_many(_days_left("node, file", AGENT))
+            + f"\nor {_days_left('file', AGGREGATOR)}",
+            "{{ with $labels.file }}The certificate in {{ . }} of "
+            "{{ with $labels.node }}node {{ . }}"
+            '{{ else }}the aggregator{{ end }} ends in {{ $value | printf "%.0f" }} days'
+            "{{ else }}{{ $value }} nodes have a certificate that ends within 14 days{{ end }}",
+            "A certificate that a daemon uses ends within 14 days, or has ended.",
+            ("openssl x509 -noout -enddate -in FILE", "vigil scan"),
+            "None until it ends. Then the daemon loses its store or its clients.",
+            "Renew the certificate. The daemon reads the file again when it changes.",
+        ),
     ]
+
+
+def _days_left(by: str, job: str) -> str:
+    expiry = f"npu_vigil_certificate_expiry_timestamp_seconds{{{job}}}"
+    return f"min by ({by}) (({expiry} - time()) / 86400) < 14"
 
 
 def _elastic() -> list[Rule]:

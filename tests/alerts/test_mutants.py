@@ -34,6 +34,8 @@ _REPLACED = (
     ("ChipBlind", 'source!="pods"', 'source!="links"'),
     ("PublicationRefused", '"invalid"', '"failed"'),
     ("PublicationRefused", "== 1", ">= 0"),
+    ("CertificateEnds", "< 14", "< 60"),
+    ("CertificateEnds", "node, file", "node"),
 )
 
 

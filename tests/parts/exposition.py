@@ -32,6 +32,7 @@ AGENT_ON_MQTT = "Agent on MQTT"
 KUBERNETES, GRPC = "Aggregator on Kubernetes", "Aggregator that serves gRPC"
 ADVISING = "Aggregator that advises"
 ELASTIC = "Elastic training"
+CERTIFICATES = "Certificates"
 EXPORTER = "NPU exporter's names"
 EXPORTER_TOOL = "NPU exporter's names, from `hccn_tool`"
 
