@@ -270,8 +270,9 @@ def _allocation(
 
     ``None`` where no store has it or no page needs it.
     """
-    shows_cards = agent.configuration.metrics.npu_exporter_names
-    if "device-info" not in agent.configuration.documents and not shows_cards:
+    shown = agent.configuration.metrics
+    is_shown = shown.npu_exporter_names or shown.fault_pods
+    if "device-info" not in agent.configuration.documents and not is_shown:
         return None
     events = agent.store.usage(agent.node)
     if events is None:

@@ -16,7 +16,7 @@ from service.log.setup import dropped_lines
 from service.metric_families import counter, fault_info, gauge, single_counter, single_gauge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from prometheus_client import Metric
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         PublicationStatus,
         ShadowStatus,
     )
+    from stores.base import PodUsage
 
 _FAULT_LABELS = ["chip", "subject", "part", "code", "level", "severity", "device_fault"]
 _BOUNDS = [*map(str, BUCKETS_SECONDS), "+Inf"]
@@ -41,7 +42,7 @@ _BOUNDS = [*map(str, BUCKETS_SECONDS), "+Inf"]
 class AgentMetrics(Collector):
     """The metrics of one status. ``records`` are by kind of document.
 
-    With ``cards`` also under NPU exporter's names.
+    With ``cards`` also under NPU exporter's names, with ``pods`` those of them on faulty chips.
     """
 
     def __init__(
@@ -50,11 +51,13 @@ class AgentMetrics(Collector):
         records: Mapping[str, Publication],
         episodes: EpisodeCounts,
         cards: Cards | None = None,
+        pods: Sequence[PodUsage] | None = None,
     ) -> None:
         self._status = status
         self._records = records
         self._episodes = episodes
         self._cards = cards
+        self._pods = pods
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
@@ -63,6 +66,8 @@ class AgentMetrics(Collector):
         build.add_metric([], {"version": status.version, "node": status.node})
         yield build
         yield from _chips(status)
+        if self._pods is not None:
+            yield _fault_pods(status, self._pods)
         yield from _fault_episodes(self._episodes)
         if status.usage is not None:
             devices = {chip.device for chip in status.chips}
@@ -181,6 +186,21 @@ def _chips(status: AgentStatus) -> Iterator[Metric]:
             "Lists of the BMC that were not given, incomplete or inconsistent.",
             status.bmc_failed_readings,
         )
+
+
+def _fault_pods(status: AgentStatus, pods: Iterable[PodUsage]) -> Metric:
+    faulty = {fault.device: fault.chip for fault in status.faults if fault.chip is not None}
+    return gauge(
+        "npu_vigil_fault_pods",
+        "A pod that has a chip with an active fault (1).",
+        ["chip", "namespace", "pod"],
+        sorted(
+            ([str(faulty[device]), pod.namespace, pod.name], 1)
+            for pod in pods
+            for device in pod.chips
+            if device in faulty
+        ),
+    )
 
 
 def _fault_episodes(episodes: EpisodeCounts) -> Iterator[Metric]:
