@@ -339,6 +339,8 @@ def _publications(status: AgentStatus, records: Mapping[str, Publication]) -> It
     )
     for record, publication, _ in shown:
         histogram = record.durations
+        if not any(histogram.counts):
+            continue
         buckets = list(zip(_BOUNDS, accumulate(histogram.counts), strict=True))
         durations.add_metric([publication.kind], buckets, histogram.sum_seconds)
     yield durations

@@ -158,7 +158,7 @@ def _liveness(status: AggregatorStatus) -> Iterator[Metric]:
         "npu_vigil_stale_documents",
         "Nodes that beat and whose document is older than two of its periods.",
         ["document"],
-        (([document], stale[document]) for document in (DEVICE_INFO, NODE_INFO)),
+        (([document], stale[document]) for document in (DEVICE_INFO, NODE_INFO) if stale[document]),
     )
 
 
@@ -373,16 +373,21 @@ def _leader(status: AggregatorStatus) -> Iterator[Metric]:
         "Times that this aggregator began to lead.",
         status.leader.leader.taken,
     )
+    kept = [
+        plugin
+        for plugin in status.leader.kept
+        if plugin.documents or plugin.writes or plugin.problems
+    ]
     for make, name, about in (
         (gauge, "documents", "Documents in which the state of an aggregator plugin is kept."),
         (gauge, "bytes", "Size of the state of an aggregator plugin."),
         (counter, "writes", "Acknowledged writes of state."),
     ):
-        rows = (([plugin.name], float(getattr(plugin, name))) for plugin in status.leader.kept)
+        rows = (([plugin.name], float(getattr(plugin, name))) for plugin in kept)
         yield make(f"npu_vigil_state_{name}", about, ["plugin"], rows)
     yield gauge(
         "npu_vigil_state_problems",
         "Documents of state that cannot be read or written.",
         ["plugin"],
-        (([plugin.name], len(plugin.problems)) for plugin in status.leader.kept),
+        (([plugin.name], len(plugin.problems)) for plugin in kept),
     )

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import fcntl
 import http.server
+import socket
 import subprocess
 import sys
 import threading
@@ -28,8 +29,9 @@ from stores.directory.beats import DirectoryHeartbeats
 from stores.directory.owner import OwnerCheck
 from tests.aggregator.cluster_documents.test_kinds import with_switch
 from tests.aggregator.daemon import Daemon
-from tests.aggregator.nodes import node_report
+from tests.aggregator.nodes import healthy, node_report, report
 from tests.aggregator.public_faults.messages import document, fault_message, one
+from tests.aggregator.rank_tables.test_plugin import rings
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
 from tests.parts.deadlines import patience, wait_until
@@ -49,6 +51,7 @@ CODES = (
     *("80F38008", "80F3A008", "8C1F8609", "81078603", "80E3A201"),
 )
 _INTERVAL_SECONDS = 0.5
+_MAX_INCOMPLETE = 16
 IMPATIENT = "tests.end_to_end.impatient"
 
 
@@ -82,6 +85,8 @@ class Troubled:
         self.node.wait(lambda: "npu_vigil_blind{" in self.agent(), "a chip is blind", 30)
         self.node.wait(lambda: "npu_vigil_driver_stuck_calls{" in self.agent(), "it hangs", 30)
         self.node.wait(lambda: "npu_vigil_cluster_faults{" in self.cluster(), "it is merged", 30)
+        for url in ((self.node.state_dir / "listen").read_text().strip(), self.aggregator.url):
+            self._send_incomplete_requests(url)
         self._stranger.start()
         self.node.wait(lambda: "npu_vigil_foreign_writer{" in self.agent(), "a conflict", 30)
         self.node.wait(lambda: "npu_vigil_foreign_writer{" in self.cluster(), "a conflict", 30)
@@ -99,6 +104,9 @@ class Troubled:
             await store.put(with_switch("other", "Separate", "UnHealthy"))
             await store.put(node_report("other", [FaultDevice("Fan", 4, ["06000025"], "x")], "x"))
             await store.put(document("told", fault_message(one(node="other"))))
+            # Heartbeats of this node will be of a clock that is an hour ahead.
+            await store.put(report("ahead", healthy(int(time.time()))))
+            await store.put(rings())
             await store.close()
 
         asyncio.run(put())
@@ -110,6 +118,14 @@ class Troubled:
         self.node.wait(lambda: 'heartbeats{state="alive"} 1.0' in self.cluster(), "it beats", 10)
         beats.beat(Beat("gone", "its host", _INTERVAL_SECONDS, 2))
         self.node.wait(lambda: "npu_vigil_node_lost{" in self.cluster(), "it is lost", 20)
+
+    def _send_incomplete_requests(self, url: str) -> None:
+        """Open one connection more than an address may have incomplete requests."""
+        host, _, port = url.removeprefix("http://").rpartition(":")
+        for _ in range(_MAX_INCOMPLETE + 1):
+            connection = socket.create_connection((host, int(port)), patience(5))
+            self._lock.enter_context(connection)
+            connection.sendall(b"GET / HTTP/1.1\r\n")
 
     def _overwrite(self) -> None:
         """Overwrite a document of each of the two, and send heartbeats of a clock that is an hour
