@@ -393,6 +393,37 @@ def scenario(series: Mapping[str, str], expected: Mapping[str, int]) -> dict[str
     }
 
 
+def over_time(
+    series: Mapping[str, str],
+    minutes: int,
+    fired: Mapping[str, int],
+    firing: Mapping[str, int] | None = None,
+) -> dict[str, Any]:
+    """Return a test of ``series`` that change: the number of alerts by name that fired by the end.
+
+    With ``firing`` also those that fire at the end. Series end where their values do.
+    """
+    alerts = 'ALERTS{alertstate="firing"}'
+    counted = {f"max_over_time({alerts}[{minutes}m])": fired}
+    if firing is not None:
+        counted[alerts] = firing
+    return {
+        "interval": f"{_STEP_SECONDS}s",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": f"count by (alertname) ({expression})",
+                "eval_time": f"{minutes}m",
+                "exp_samples": [
+                    {"labels": f'{{alertname="{name}"}}', "value": number}
+                    for name, number in sorted(expected.items())
+                ],
+            }
+            for expression, expected in counted.items()
+        ],
+    }
+
+
 def promtool_file(tests: list[dict[str, Any]], rules: str = str(RULES)) -> dict[str, Any]:
     """Return the file that ``promtool test rules`` reads; JSON is YAML."""
     return {"rule_files": [rules], "evaluation_interval": f"{_STEP_SECONDS}s", "tests": tests}
