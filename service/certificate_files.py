@@ -75,7 +75,7 @@ class CertificateFiles:
         for file, end_of in self._readers.items():
             try:
                 end_ms = self._end_ms(file, end_of)
-            except OSError:
+            except (OSError, ValueError):
                 # Its user names what is wrong with it; an unknown end has no series.
                 continue
             if end_ms is not None:
@@ -83,7 +83,10 @@ class CertificateFiles:
         return ends_ms
 
     def _end_ms(self, file: Path, end_of: Callable[[str], datetime]) -> int | None:
-        """Return when a file's certificate ends; ``None`` without one. Raises ``OSError``."""
+        """Return when a file's certificate ends; ``None`` without one.
+
+        Raises ``OSError``, and ``ValueError`` for a path that no file can have.
+        """
         # Before the reading: a file that is replaced meanwhile is read again.
         status = file.stat()
         stamp = (status.st_ino, status.st_mtime_ns, status.st_size)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.server
 import json
 import re
 import subprocess
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from typing_extensions import override
 
+from service.http.counts import ExpositionFormat
 from tests.alerts.cases import CASES, over_time, promtool_file, promtool_test
 from tests.alerts.files import RULES
 from tests.parts.deadlines import nothing_happens_for, wait_until
+from tests.parts.exposition import exporter
 from tests.parts.prometheus import Prometheus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
 pytestmark = pytest.mark.server
@@ -83,32 +81,6 @@ def test_an_api_server_that_restarts_raises_one_alert(tmp_path: Path) -> None:
     assert status == 0, output
 
 
-@contextlib.contextmanager
-def exporter(text: str) -> Iterator[str]:
-    """Serve ``text`` as metrics; yield the address."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        @override
-        def log_message(self, *_: object) -> None:
-            """Log nothing."""
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_16000_nodes_that_are_lost_raise_one_alert(tmp_path: Path) -> None:
@@ -120,7 +92,8 @@ def test_16000_nodes_that_are_lost_raise_one_alert(tmp_path: Path) -> None:
     rules = re.sub(r"^( +for: )(?!0s).*$", r"\g<1>1s", RULES.read_text(), flags=re.MULTILINE)
     (tmp_path / "rules.yml").write_text(rules)
     text = "".join(f"{name} {value}\n" for name, value in series.items())
-    with exporter(text) as address:
+    answer = (text.encode(), ExpositionFormat.TEXT.value)
+    with exporter(lambda *_: answer) as address:
         job = {
             "job_name": "npu-vigil-aggregator",
             # Agents are in the text, too: one process cannot serve 16,000 targets.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import http.server
 import re
 import socket
 import subprocess
@@ -19,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from typing_extensions import override
 
 from contract.documents.node_info import FaultDevice
 from contract.names import CLUSTER_NAMESPACE
@@ -43,6 +41,7 @@ from tests.parts.exposition import (
     EXPORTER_TOOL,
     OPEN_METRICS,
     Kind,
+    exporter,
     listed,
     scraped,
     series_of,
@@ -270,33 +269,16 @@ def relay(url: str, form: ExpositionFormat) -> Iterator[str]:
     ``Accept``.
     """
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            accept = (
-                self.headers["Accept"] if form is ExpositionFormat.OPEN_METRICS else "text/plain"
-            )
-            request = urllib.request.Request(url + self.path, headers={"Accept": accept})
-            with urllib.request.urlopen(request, timeout=patience(5)) as response:
-                body, content_type = response.read(), response.headers["Content-Type"]
-            assert content_type == form.value
-            self.send_response(200)
-            self.send_header("Content-Type", content_type)
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(path: str, accept: str) -> tuple[bytes, str]:
+        asked = accept if form is ExpositionFormat.OPEN_METRICS else "text/plain"
+        request = urllib.request.Request(url + path, headers={"Accept": asked})
+        with urllib.request.urlopen(request, timeout=patience(5)) as response:
+            body, content_type = response.read(), response.headers["Content-Type"]
+        assert content_type == form.value
+        return body, content_type
 
-        @override
-        def log_message(self, *_: object) -> None:
-            """Log nothing."""
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with exporter(answer) as address:
+        yield f"http://{address}"
 
 
 def assert_scraped(agent: str, aggregator: str, tmp_path: Path) -> None:
