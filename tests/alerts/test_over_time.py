@@ -56,7 +56,7 @@ def of_agents(metric: str, labels: str, nodes: int, values: str) -> dict[str, st
 
 
 def test_an_api_server_that_restarts_raises_one_alert(tmp_path: Path) -> None:
-    """For three minutes no store answers, nobody leads and nothing is acknowledged."""
+    """For three minutes no store answers, no aggregator leads and nothing is acknowledged."""
     away = "0x8 1x12 0x60"
     document = ',store="s",document="device-info"'
     series = {
