@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from aggregator.rank_tables.plugin import RankTablesStatus
     from contract.pages.aggregator_status import ClusterStateStatus
 
-HEALTHS = ("Healthy", "SubHealthy", "UnHealthy")
+HEALTHY = "Healthy"
+HEALTHS = (HEALTHY, "SubHealthy", "UnHealthy")
 OTHER = "other"
 REASONS = (FILTER, ACCOMPANIES, UNDECIDED)
 
@@ -37,7 +38,8 @@ def metrics_of_parts(status: AggregatorStatus) -> Iterator[Metric]:
         "npu_vigil_jobs_with_faults",
         "Jobs on whose nodes or chips there is a fault, by how ill that makes them.",
         ["health"],
-        (([health], healths[health]) for health in HEALTHS if healths[health]),
+        # A dashboard shows how many are not healthy, so these are 0 rather than absent.
+        (([h], healths[h]) for h in HEALTHS if h != HEALTHY or healths[h]),
     )
     if status.advice is not None:
         yield from _advice(status.advice)
