@@ -17,6 +17,7 @@ from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT
 
 if TYPE_CHECKING:
     from agent.wiring import AgentParts
+    from stores.base import PodUsage
 
 
 def version() -> str:
@@ -27,11 +28,16 @@ def version() -> str:
         return "unpackaged"
 
 
+def pods_with_chips(parts: AgentParts) -> tuple[PodUsage, ...]:
+    """Return the pods of this node that have chips; none where the store knows nothing of pods."""
+    return () if parts.cluster.allocation is None else parts.cluster.allocation.pods
+
+
 def cards(parts: AgentParts) -> Cards:
     """Return the source of the metrics with NPU exporter's names."""
     device_info = parts.documents.device_info
     faults = status.fault_statuses(parts.fault_state.state, device_info.device_type)
-    pods = () if parts.cluster.allocation is None else parts.cluster.allocation.pods
+    pods = pods_with_chips(parts)
     return Cards(device_info.inventory, parts.chips.names, faults, parts.collecting.readings, pods)
 
 
@@ -105,5 +111,7 @@ def collect_status(parts: AgentParts) -> AgentStatus:
             else None
         ),
         episodes=None if cluster.forwarder is None else cluster.forwarder.status(),
+        store=context.store.url,
         missed_changes=context.store.missed_changes,
+        certificates={**context.store.certificate_ends_ms, **parts.certificates.ends_ms},
     )

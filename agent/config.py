@@ -54,6 +54,8 @@ class MetricsSection(Section):
 
     npu_exporter_names: bool = False
     """Off: beside a real NPU exporter every sum would double."""
+    fault_pods: bool = False
+    """Off: names of pods are of users, and each new pod is a new series."""
 
 
 class AgentPagesSection(Section):

@@ -16,7 +16,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from agent.collect_status import cards, collect_status, version
+from agent.collect_status import cards, collect_status, pods_with_chips, version
 from agent.collector_setup import collectors_of, reports_when_disabled
 from agent.exit_deadline import ExitDeadline
 from agent.fault_state import restore
@@ -187,8 +187,9 @@ class Agent:
             parts.fault_state.listen(parts.cluster.events.record_changes)
         parts.fault_state.begin(parts.journal)
         parts.fault_configuration.begin()
-        shows_cards = context.configuration.metrics.npu_exporter_names
-        shown = (lambda: cards(parts)) if shows_cards else None
+        metrics = context.configuration.metrics
+        shown = (lambda: cards(parts)) if metrics.npu_exporter_names else None
+        pods = (lambda: pods_with_chips(parts)) if metrics.fault_pods else None
         history = JournalHistory(
             context.configuration.state_dir / FILE_NAME,
             context.configuration.node_name,
@@ -201,6 +202,7 @@ class Agent:
             lambda: parts.fault_configuration.judged,
             parts.fault_state.episodes,
             shown,
+            pods,
         )
         try:
             async with serving(
@@ -259,6 +261,7 @@ class Agent:
         else:
             yield "shadow", parts.documents.shadow.run()
         yield from parts.cluster.root_work()
+        yield "certificates", parts.certificates.run()
         yield (
             "service manager",
             notify_manager(context.stalls.stalled, lambda: self.status().not_ready, os.environ),

@@ -41,6 +41,7 @@ from collectors.boot import boot_id, machine_digest
 from collectors.storage.collector import StorageSection
 from contract.codes import catalogue
 from contract.operator_rules.fault_configuration import catalogue_of
+from service.certificate_files import CertificateFiles
 from service.pages.event_stream import PLACES, Stream
 from service.watchdog import Watchdog
 from stores.read_only import ReadOnly
@@ -202,6 +203,7 @@ class AgentParts:
             wall_clock,
             also=self.old_readers.annotations,
         )
+        self.certificates = certificate_files(configuration)
         self.cluster = _cluster_parts(
             agent, self.journal, self.claim, self.documents, own_node_only, allocation
         )
@@ -244,6 +246,19 @@ def _fault_state(
     return FaultState(state, catalogue_of(texts), agent.wall_clock, on_change, texts)
 
 
+def certificate_files(configuration: AgentConfiguration) -> CertificateFiles:
+    """Return the files with certificates that this agent uses, besides those of Kubernetes."""
+    is_tls = configuration.store.startswith("mqtts:")
+    storage = configuration.settings_of(StorageSection)
+    users = (
+        *((configuration.mqtt,) if is_tls else ()),
+        *((storage,) if storage.clusterd is not None else ()),
+    )
+    return CertificateFiles(
+        (user.certificate_file for user in users), (user.ca_file for user in users)
+    )
+
+
 def _own_node_only(agent: AgentContext) -> OwnNodeOnly | None:
     objects = agent.store.objects
     return None if objects is None else OwnNodeOnly(partial(objects.is_own_node_only, agent.node))
@@ -256,8 +271,9 @@ def _allocation(
 
     ``None`` where no store has it or no page needs it.
     """
-    shows_cards = agent.configuration.metrics.npu_exporter_names
-    if "device-info" not in agent.configuration.documents and not shows_cards:
+    shown = agent.configuration.metrics
+    is_shown = shown.npu_exporter_names or shown.fault_pods
+    if "device-info" not in agent.configuration.documents and not is_shown:
         return None
     events = agent.store.usage(agent.node)
     if events is None:

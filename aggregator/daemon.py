@@ -30,6 +30,7 @@ from aggregator.public_faults.plugin import MESSAGES, PublicFaultsPlugin
 from aggregator.rank_tables.plugin import CONTROLLER
 from aggregator.wiring import (
     advising,
+    certificate_files,
     durable_answer,
     event_stream,
     grpc_server,
@@ -184,6 +185,7 @@ class Aggregator:
             is_there=self.pipeline.knows,
             may_write=lambda: takeover.leads,
         )
+        self.certificates = certificate_files(configuration)
         self.queries = StatusQueries(
             absences=self.lasting.absences,
             advising=self._advising,
@@ -204,6 +206,7 @@ class Aggregator:
             notifier=self.notifier,
             cluster_state=self.cluster_state,
             clock=clock,
+            certificates=self.certificates,
             publish_lost=configuration.liveness.publish,
         )
         """What pages and metrics show of all this."""
@@ -234,6 +237,7 @@ class Aggregator:
             self.publication.start(tasks)
             self.lasting.start(tasks)
             tasks.create_task(self.jobs.labels.run(), name="label pods")
+            tasks.create_task(self.certificates.run(), name="certificates")
             if self._advising is not None:
                 tasks.create_task(self._advising.run(), name="advice")
             tasks.create_task(self._merge(tasks), name="merge")

@@ -18,6 +18,7 @@ from aggregator.notify.pod_labels import PodLabelWriter
 from aggregator.public_faults.validation import INVALID
 from aggregator.rank_tables.plugin import RankTables
 from contract.errors import StoreUnavailable
+from service.certificate_files import CertificateFiles
 from service.pages.event_stream import PLACES, Stream
 
 if TYPE_CHECKING:
@@ -190,6 +191,19 @@ def event_stream(configuration: AggregatorConfiguration, clock: Clock) -> Stream
     places = min(PLACES, configuration.pages.max_connections // 2)
     # The start time is the prefix of the ids, so an id of an earlier run is recognised as too old.
     return Stream(f"{clock().wall_ms:x}", places)
+
+
+def certificate_files(configuration: AggregatorConfiguration) -> CertificateFiles:
+    """Return the files with certificates that brokers and gRPC need."""
+    own, authorities = [], []
+    urls = (*configuration.read_urls, *configuration.publish_urls)
+    if any(url.startswith("mqtts:") for url in urls):
+        own.append(configuration.mqtt.certificate_file)
+        authorities.append(configuration.mqtt.ca_file)
+    if configuration.grpc.listen is not None:
+        own.append(configuration.grpc.certificate_file)
+        authorities.append(configuration.grpc.client_ca_file)
+    return CertificateFiles(own, authorities)
 
 
 def grpc_server(

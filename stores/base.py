@@ -404,6 +404,14 @@ class Store(Protocol):
     def largest_document(self) -> int | None:
         """How many bytes a document may have in the store; ``None``: none of ours is too large."""
 
+    @property
+    def certificate_ends_ms(self) -> Mapping[str, int]:
+        """When the certificates of its credentials end (epoch ms), by the file that they are in.
+
+        Files of settings, as those of a broker, are not among them.
+        """
+        return {}
+
     objects: ClusterObjects | None
     """Events and Nodes; ``None`` where a store has none."""
 

@@ -9,7 +9,7 @@ from typing_extensions import override
 from stores.base import Store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from stores.base import Beat, Document, LastWriter, Selection, UsageEvent, WatchEvent
 
@@ -34,6 +34,11 @@ class ReadOnly(Store):
         self.url = store.url
         self.absence_is_deletion = store.absence_is_deletion
         self.refusals = store.refusals
+
+    @property
+    @override
+    def certificate_ends_ms(self) -> Mapping[str, int]:
+        return self._store.certificate_ends_ms
 
     @property
     @override

@@ -51,6 +51,7 @@ TABLE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tests/vectors/*", ("tests/agent", "tests/replay", "tests/contract", "tests/collectors")),
     ("tests/vigil/lint/cases/*", ("tests/vigil/lint",)),
     ("tests/kustomize/*", ("tests/packaging",)),
+    ("tests/operator/*", ("tests/alerts",)),
     ("tests/controlplane/*", ("tests/parts/controlplane.py",)),
     ("tests/mochi/*", ("tests/parts/mochi.py",)),
     ("tests/node/*", ("tests/packaging",)),

@@ -1,9 +1,10 @@
 #!/bin/bash
 # Provides what the tests need beyond Python packages: a C compiler, openssl, etcd, prometheus with
-# promtool, systemd-analyze, mosquitto, bindfs, chromium, mochi, kube-apiserver, kustomize. A part that is
-# missing is installed (as root, from Debian's packages) or built once (the API server, about 4
-# minutes; kustomize and mochi, 15 seconds each). Where that may not be done, says the command that
-# does it and ends with 2.
+# promtool, amtool, systemd-analyze, mosquitto, bindfs, chromium, mochi, kube-apiserver, kustomize, and
+# the resource definitions of the Prometheus operator. A part that is missing is installed (as root,
+# from Debian's packages) or built once (the API server, about 4 minutes; kustomize and mochi, 15
+# seconds each), or fetched as a Go module (the definitions). Where that may not be done, says the
+# command that does it and ends with 2.
 # With the argument `node` also provides what `make test-node` needs: containerd, runc, network plug-ins,
 # buildah, debootstrap, xfsprogs; kubelet, kubectl and the rest of a cluster (6 minutes), and a base image (1 minute).
 # With the argument `brokers` also provides RabbitMQ, and HiveMQ CE of Maven Central by pinned hashes.
@@ -37,6 +38,7 @@ of() { # the folder of the program $1, which is built from the files behind it
 apiserver=$(of kube-apiserver go.mod go.sum main.go)
 kustomize=$(of kustomize ../kustomize/go.mod ../kustomize/go.sum)
 mochi=$(of mochi ../mochi/go.mod ../mochi/go.sum ../mochi/main.go)
+operator=$(of prometheus-operator ../operator/go.mod ../operator/go.sum)
 kubernetes=$(of kubernetes ../node/go.mod ../node/go.sum ../node/main.go)
 base=$(kept base-bookworm.tar)
 with_node=''
@@ -49,6 +51,7 @@ build=()
 has kube-apiserver || [ -x "$apiserver/kube-apiserver" ] || build+=(apiserver)
 has kustomize || [ -x "$kustomize/kustomize" ] || build+=(kustomize)
 has mochi || [ -x "$mochi/mochi" ] || build+=(mochi)
+[ -d "$operator" ] || build+=(operator)
 [ -z "$with_node" ] || [ -x "$kubernetes/kubernetes" ] || build+=(kubernetes)
 
 packages=()
@@ -56,6 +59,7 @@ command -v gcc >/dev/null || packages+=(gcc libc6-dev)
 command -v openssl >/dev/null || packages+=(openssl)
 has etcd || packages+=(etcd-server)
 if ! command -v prometheus >/dev/null || ! command -v promtool >/dev/null; then packages+=(prometheus); fi
+command -v amtool >/dev/null || packages+=(prometheus-alertmanager)
 command -v systemd-analyze >/dev/null || packages+=(systemd)
 command -v mosquitto >/dev/null || packages+=(mosquitto)
 command -v mosquitto_sub >/dev/null || packages+=(mosquitto-clients)
@@ -146,9 +150,22 @@ of_kubernetes() { # the program $1 from the module here into the folder $2; $3: 
         "-X $stamp.gitVersion=$version -X $stamp.gitMajor=1 -X $stamp.gitMinor=${minor%%.*}"
 }
 
+definitions() ( # of the Prometheus operator, from its Go module of the module here into the folder $1
+    module=github.com/prometheus-operator/prometheus-operator
+    go mod download "$module"
+    from=$(go list -mod=readonly -m -f '{{.Dir}}' "$module")/example/prometheus-operator-crd
+    part=$(mktemp -d "$1.XXXXXX")
+    cp "$from"/monitoring.coreos.com_{podmonitors,prometheusrules}.yaml "$part"
+    chmod 755 "$part"
+    chmod 644 "$part"/*
+    # Another run may have been quicker.
+    [ -d "$1" ] || mv -T "$part" "$1"
+)
+
 for part in "${build[@]}"; do
     case $part in
     kustomize) (cd ../kustomize && build kustomize sigs.k8s.io/kustomize/kustomize/v5 "$kustomize" "") ;;
+    operator) (cd ../operator && definitions "$operator") ;;
     mochi) (cd ../mochi && build mochi . "$mochi" "") ;;
     kubernetes) (cd ../node && of_kubernetes kubernetes "$kubernetes" 6) ;;
     apiserver) of_kubernetes kube-apiserver "$apiserver" 4 ;;

@@ -9,13 +9,14 @@ from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily
 from prometheus_client.registry import Collector
 
 from agent.pages import npu_exporter
-from agent.publishing.publication import BUCKETS_SECONDS
+from agent.publishing.publication import BUCKETS_SECONDS, WRITE_RESULTS
 from collectors.registry import GAUGES
+from service.certificate_files import certificate_metric
 from service.log.setup import dropped_lines
 from service.metric_families import counter, fault_info, gauge, single_counter, single_gauge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from prometheus_client import Metric
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         PublicationStatus,
         ShadowStatus,
     )
+    from stores.base import PodUsage
 
 _FAULT_LABELS = ["chip", "subject", "part", "code", "level", "severity", "device_fault"]
 _BOUNDS = [*map(str, BUCKETS_SECONDS), "+Inf"]
@@ -40,7 +42,7 @@ _BOUNDS = [*map(str, BUCKETS_SECONDS), "+Inf"]
 class AgentMetrics(Collector):
     """The metrics of one status. ``records`` are by kind of document.
 
-    With ``cards`` also under NPU exporter's names.
+    With ``cards`` also under NPU exporter's names, with ``pods`` those of them on faulty chips.
     """
 
     def __init__(
@@ -49,11 +51,13 @@ class AgentMetrics(Collector):
         records: Mapping[str, Publication],
         episodes: EpisodeCounts,
         cards: Cards | None = None,
+        pods: Sequence[PodUsage] | None = None,
     ) -> None:
         self._status = status
         self._records = records
         self._episodes = episodes
         self._cards = cards
+        self._pods = pods
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
@@ -62,6 +66,8 @@ class AgentMetrics(Collector):
         build.add_metric([], {"version": status.version, "node": status.node})
         yield build
         yield from _chips(status)
+        if self._pods is not None:
+            yield _fault_pods(status, self._pods)
         yield from _fault_episodes(self._episodes)
         if status.usage is not None:
             devices = {chip.device for chip in status.chips}
@@ -80,11 +86,13 @@ class AgentMetrics(Collector):
             "Lines of the log that were dropped because no program read standard error.",
             dropped_lines(),
         )
+        yield certificate_metric(status.certificates)
         if status.missed_changes is not None:
-            yield single_counter(
+            yield counter(
                 "npu_vigil_store_missed_changes",
                 "Changes of documents that a listing found and no event showed.",
-                status.missed_changes,
+                ["store"],
+                [([status.store], status.missed_changes)],
             )
         yield from _publications(status, self._records)
         yield from _fault_configuration(status)
@@ -180,6 +188,21 @@ def _chips(status: AgentStatus) -> Iterator[Metric]:
         )
 
 
+def _fault_pods(status: AgentStatus, pods: Iterable[PodUsage]) -> Metric:
+    faulty = {fault.device: fault.chip for fault in status.faults if fault.chip is not None}
+    return gauge(
+        "npu_vigil_fault_pods",
+        "A pod that has a chip with an active fault (1).",
+        ["chip", "namespace", "pod"],
+        sorted(
+            ([str(faulty[device]), pod.namespace, pod.name], 1)
+            for pod in pods
+            for device in pod.chips
+            if device in faulty
+        ),
+    )
+
+
 def _fault_episodes(episodes: EpisodeCounts) -> Iterator[Metric]:
     yield counter(
         "npu_vigil_fault_episodes",
@@ -245,73 +268,82 @@ def _driver(status: AgentStatus) -> Iterator[Metric]:
 
 
 def _publications(status: AgentStatus, records: Mapping[str, Publication]) -> Iterator[Metric]:
-    """Yield the families about publications, by ``document``: ``device-info`` or ``node-info``."""
+    """Yield the families about publications; ``document`` is ``device-info`` or ``node-info``."""
+    labels = ["store", "document"]
     shown = [
-        (records[publication.kind], publication, [publication.kind])
+        (records[publication.kind], publication, [publication.store, publication.kind])
         for publication in status.publications
     ]
     yield counter(
         "npu_vigil_publication_writes",
-        "Attempts to write or delete a document.",
-        ["document", "reason", "result"],
+        "Attempts to write or delete a document, by result.",
+        [*labels, "result"],
         (
-            ([*kind, reason, result], count)
-            for record, _, kind in shown
-            for (reason, result), count in sorted(record.writes.items())
+            ([*values, result], record.writes[result])
+            for record, _, values in shown
+            for result in WRITE_RESULTS
         ),
     )
     yield gauge(
         "npu_vigil_publication_lag_seconds",
         "Age of the oldest change that no store has acknowledged; 0 when there is none.",
-        ["document"],
+        labels,
         (
-            (kind, _age_seconds(publication.waiting_since_ms, status.at_ms))
-            for _, publication, kind in shown
+            (values, _age_seconds(publication.waiting_since_ms, status.at_ms))
+            for _, publication, values in shown
         ),
     )
     yield gauge(
         "npu_vigil_publication_acknowledged_timestamp_seconds",
         "When a store acknowledged the document, or its absence, last (Unix time).",
-        ["document"],
+        labels,
         (
-            (kind, ms / 1000)
-            for _, publication, kind in shown
+            (values, ms / 1000)
+            for _, publication, values in shown
             if (ms := publication.acknowledged_at_ms) is not None
         ),
     )
     yield gauge(
+        "npu_vigil_publication_failing",
+        "1 while the document cannot be written.",
+        labels,
+        ((values, publication.trouble is not None) for _, publication, values in shown),
+    )
+    yield gauge(
         "npu_vigil_publication_conflict",
         "Whether the document is written only now and then because another program writes it.",
-        ["document"],
-        ((kind, publication.conflict_since_ms is not None) for _, publication, kind in shown),
+        labels,
+        ((values, publication.conflict_since_ms is not None) for _, publication, values in shown),
     )
     yield gauge(
         "npu_vigil_foreign_writer",
         "Who writes the document during a conflict, or instead of this agent (1); empty where the "
         "store does not know.",
-        ["document", "writer"],
+        [*labels, "writer"],
         (
-            ([*kind, writer], 1)
-            for _, publication, kind in shown
+            ([*values, writer], 1)
+            for _, publication, values in shown
             if (writer := _writer(publication)) is not None
         ),
     )
     yield counter(
         "npu_vigil_publication_foreign_writes",
         "Changes of the document by another program.",
-        ["document"],
-        ((kind, publication.foreign_writes) for _, publication, kind in shown),
+        labels,
+        ((values, publication.foreign_writes) for _, publication, values in shown),
     )
     durations = HistogramMetricFamily(
         "npu_vigil_publication_seconds",
         "Time from an event to the acknowledgement of its document.",
         labels=["document"],
     )
-    for record, _, kind in shown:
+    for record, publication, _ in shown:
         histogram = record.durations
+        if not any(histogram.counts):
+            continue
         # In the exposition format, each bucket has all smaller ones in it.
         buckets = list(zip(_BOUNDS, accumulate(histogram.counts), strict=True))
-        durations.add_metric(kind, buckets, histogram.sum_seconds)
+        durations.add_metric([publication.kind], buckets, histogram.sum_seconds)
     yield durations
 
 

@@ -17,7 +17,7 @@ from service.pages.operations import Operation
 from service.pages.page_rows import snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from aiohttp import web
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from contract.operator_rules.fault_configuration import Judged
     from contract.pages.faults import FaultRule
     from service.pages.event_stream import Stream
+    from stores.base import PodUsage
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation("/api/v1/status", "Everything that this agent knows of its node", AgentStatus),
@@ -77,11 +78,12 @@ def application(
     judged: Callable[[], Judged],
     episodes: EpisodeCounts,
     cards: Callable[[], Cards] | None = None,
+    pods: Callable[[], Sequence[PodUsage]] | None = None,
 ) -> web.Application:
     """Return the pages. ``status`` and ``cards`` are collected anew for each request.
 
     ``records`` are by document, ``judged`` is the fault configuration in force. Without ``cards``
-    there are no metrics under NPU exporter's names.
+    there are no metrics under NPU exporter's names, without ``pods`` none of pods on faulty chips.
     """
     rules = FaultRules(judged)
 
@@ -99,7 +101,7 @@ def application(
         stalled=lambda: status().stalled,
         not_ready=lambda: status().not_ready,
         exposition=lambda encode: encode(
-            AgentMetrics(status(), records, episodes, cards and cards())
+            AgentMetrics(status(), records, episodes, cards and cards(), pods and pods())
         ),
         api={"/api/v1/status": status_page},
     )

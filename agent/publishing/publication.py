@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from service.owned_documents.foreign_writes import ForeignWrites
 
 BUCKETS_SECONDS = (0.03, 0.1, 0.5, 1.0, 5.0, 60.0)
+ACKNOWLEDGED, CONFLICT, FAILED, INVALID = "acknowledged", "conflict", "failed", "invalid"
+WRITE_RESULTS = (ACKNOWLEDGED, CONFLICT, FAILED, INVALID)
+"""Results of a write. ``INVALID``: the store refuses it, or readers would refuse the document."""
 
 
 class Histogram:
@@ -30,8 +33,8 @@ class Publication:
     """The record of one document's publishing; written by the publisher, read by metrics."""
 
     def __init__(self, foreign: ForeignWrites) -> None:
-        self.writes: Counter[tuple[str, str]] = Counter()
-        """Attempts by reason (first, change, repair, refresh) and result."""
+        self.writes: Counter[str] = Counter()
+        """Attempts by result."""
         self.durations = Histogram()
         """From a change to its acknowledgement."""
         self.foreign = foreign
@@ -68,9 +71,9 @@ class Publication:
         self.acknowledged_stamp = stamp
         self.acknowledged_revision = revision
 
-    def record_write(self, reason: str, event_ms: int | None, now_ms: int) -> None:
+    def record_write(self, event_ms: int | None, now_ms: int) -> None:
         """Record that a write was acknowledged, which carried the change seen at ``event_ms``."""
-        self.writes[reason, "acknowledged"] += 1
+        self.writes[ACKNOWLEDGED] += 1
         if event_ms is not None:
             # Both are wall clocks, which may have been set back in between.
             self.durations.observe(max(0, now_ms - event_ms) / 1000)

@@ -26,7 +26,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from agent.publishing.publication import Publication
+from agent.publishing.publication import CONFLICT, FAILED, INVALID, Publication
 from agent.publishing.update_times import Stamps
 from contract.errors import DocumentError, StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
@@ -393,7 +393,7 @@ class DocumentPublisher:
                 # better.
                 self._published.verify(write.document)
         except DocumentError as error:
-            self.record.writes[write.reason, "invalid"] += 1
+            self.record.writes[INVALID] += 1
             self._begin_trouble(f"not written, its readers would refuse it: {error}")
             return _Pause(_REFUSED_SECONDS, self._woken)
 
@@ -422,10 +422,11 @@ class DocumentPublisher:
                 self.record.record_event(write.event_ms)
             # The store works, and another program was faster: read without a pause or a trouble.
             if isinstance(error, StoreConflict):
-                self.record.writes[write.reason, "conflict"] += 1
+                self.record.writes[CONFLICT] += 1
                 return None
-            self.record.writes[write.reason, "failed"] += 1
-            return self._trouble(str(error), refused=isinstance(error, StoreRefused))
+            is_refused = isinstance(error, StoreRefused)
+            self.record.writes[INVALID if is_refused else FAILED] += 1
+            return self._trouble(str(error), refused=is_refused)
         finally:
             self._in_flight = None
         self._accept(write, version)
@@ -537,7 +538,7 @@ class DocumentPublisher:
         self._unanswered.clear()
         self._awaits_watch = version != self._watched_version
         self._works_again()
-        self.record.record_write(write.reason, write.event_ms, self._wall_clock())
+        self.record.record_write(write.event_ms, self._wall_clock())
         self._agree(write)
 
     def _observe_same(self, watched: Document | None, written: Document | None) -> bool:

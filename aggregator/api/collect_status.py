@@ -78,6 +78,7 @@ if TYPE_CHECKING:
         NodeStatus,
     )
     from contract.pages.faults import FaultStatus
+    from service.certificate_files import CertificateFiles
     from service.clock import Clock
     from service.election.leadership import Leadership
     from service.pages.event_stream import Stream
@@ -103,6 +104,7 @@ class AggregatorStatus:
     cluster_state: ClusterStateStatus
     services: ServicesStatus
     advice: AdviceStatus | None
+    certificate_ends_ms: Mapping[str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +133,7 @@ class StatusQueries:
     notifier: Notifier
     cluster_state: ClusterState
     clock: Clock
+    certificates: CertificateFiles
     publish_lost: bool
 
     @property
@@ -284,6 +287,14 @@ class StatusQueries:
             cluster_state=self.cluster_state_page().cluster_state,
             services=self.services_page().services,
             advice=None if self.advising is None else self.advising.status(),
+            certificate_ends_ms={
+                **{
+                    file: end_ms
+                    for store in (*self.stores.values(), *(p.store for p in self.publishers))
+                    for file, end_ms in store.certificate_ends_ms.items()
+                },
+                **self.certificates.ends_ms,
+            },
         )
 
     def explain(self, node: str) -> Explanation | None:

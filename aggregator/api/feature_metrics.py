@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from aggregator.grpc.status import GrpcStatus
     from aggregator.notify.history import HistoryStatus
     from aggregator.public_faults.status import PublicFaultStatus
+    from aggregator.rank_tables.plugin import RankTablesStatus
     from contract.pages.aggregator_status import ClusterStateStatus
 
-HEALTHS = ("Healthy", "SubHealthy", "UnHealthy")
+HEALTHY = "Healthy"
+HEALTHS = (HEALTHY, "SubHealthy", "UnHealthy")
 OTHER = "other"
 REASONS = (FILTER, ACCOMPANIES, UNDECIDED)
 
@@ -36,7 +38,8 @@ def metrics_of_parts(status: AggregatorStatus) -> Iterator[Metric]:
         "npu_vigil_jobs_with_faults",
         "Jobs on whose nodes or chips there is a fault, by how ill that makes them.",
         ["health"],
-        (([health], healths[health]) for health in HEALTHS),
+        # A dashboard shows how many are not healthy, so these are 0 rather than absent.
+        (([h], healths[h]) for h in HEALTHS if h != HEALTHY or healths[h]),
     )
     if status.advice is not None:
         yield from _advice(status.advice)
@@ -47,17 +50,8 @@ def metrics_of_parts(status: AggregatorStatus) -> Iterator[Metric]:
     services = status.services
     if services.grpc is not None:
         yield from _grpc(services.grpc)
-    for name, about, value in (
-        ("tables", "Rank tables of jobs that are read.", services.rank_tables.tables),
-        ("services", "MindIE services whose rank table is whole.", services.rank_tables.services),
-        ("problems", "Rank tables that cannot be read.", len(services.rank_tables.problems)),
-        (
-            "shared_jobs",
-            "jobIDs that rank tables of several namespaces have: none of them is served.",
-            len(services.rank_tables.shared),
-        ),
-    ):
-        yield single_gauge(f"npu_vigil_rank_table_{name}", about, value)
+    if services.rank_tables.tables or services.rank_tables.problems:
+        yield from _rank_tables(services.rank_tables)
     for make, name, about in (
         (single_gauge, "clients", "Who listens to changes over HTTP now."),
         (single_counter, "events", "Changes that were sent to them."),
@@ -70,6 +64,20 @@ def metrics_of_parts(status: AggregatorStatus) -> Iterator[Metric]:
     ):
         yield make(f"npu_vigil_stream_{name}", about, float(getattr(services.stream, name)))
     yield from _history(services.history)
+
+
+def _rank_tables(rank_tables: RankTablesStatus) -> Iterator[Metric]:
+    for name, about, value in (
+        ("tables", "Rank tables of jobs that are read.", rank_tables.tables),
+        ("services", "MindIE services whose rank table is whole.", rank_tables.services),
+        ("problems", "Rank tables that cannot be read.", len(rank_tables.problems)),
+        (
+            "shared_jobs",
+            "jobIDs that rank tables of several namespaces have: none of them is served.",
+            len(rank_tables.shared),
+        ),
+    ):
+        yield single_gauge(f"npu_vigil_rank_table_{name}", about, value)
 
 
 def _advice(advice: AdviceStatus) -> Iterator[Metric]:
@@ -187,24 +195,23 @@ def _dpu_faults(status: AggregatorStatus) -> Iterator[Metric]:
         ["code", "level"],
         ((labels, count) for labels, count in sorted(levels.items())),
     )
-    yield gauge(
-        "npu_vigil_dpu_documents",
-        "Documents of RDMA plugins by state: blind is too old, unreadable malformed, and "
-        "without_node names a node that does not exist.",
-        ["state"],
-        (
-            ([state], number)
-            for state, number in (
-                ("current", dpus.documents - dpus.blind - dpus.unreadable - dpus.without_node),
-                ("blind", dpus.blind),
-                ("unreadable", dpus.unreadable),
-                ("without_node", dpus.without_node),
-            )
-        ),
-    )
-    yield single_gauge(
-        "npu_vigil_dpu_devices", "RDMA NICs and DPUs that their plugins report.", dpus.devices
-    )
+    if dpus.documents:
+        current = dpus.documents - dpus.blind - dpus.unreadable - dpus.without_node
+        yield gauge(
+            "npu_vigil_dpu_documents",
+            "Documents of RDMA plugins by state: blind is too old, unreadable malformed, and "
+            "without_node names a node that does not exist.",
+            ["state"],
+            [
+                (["current"], current),
+                (["blind"], dpus.blind),
+                (["unreadable"], dpus.unreadable),
+                (["without_node"], dpus.without_node),
+            ],
+        )
+        yield single_gauge(
+            "npu_vigil_dpu_devices", "RDMA NICs and DPUs that their plugins report.", dpus.devices
+        )
     yield single_gauge(
         "npu_vigil_dpu_watch_connected",
         "1 while changes of their documents arrive from all API servers.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from prometheus_client.registry import Collector
@@ -11,15 +12,20 @@ from aggregator.api.feature_metrics import metrics_of_parts
 from aggregator.liveness.clock_skew import WARNING_MS
 from aggregator.merge.stale_documents import DEVICE_INFO, NODE_INFO
 from contract.pages.aggregator_status import HEARTBEATS, STATES
+from service.certificate_files import certificate_metric
 from service.log.setup import dropped_lines
 from service.metric_families import counter, fault_info, gauge, single_counter, single_gauge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from prometheus_client.core import Metric
 
     from aggregator.api.collect_status import AggregatorStatus
+    from contract.pages.aggregator_status import DocumentStatus
+
+    _Make = Callable[..., Metric]
+    _Combine = Callable[[Iterable[float]], float]
 
 BLIND_STATES = ("blind", "none", "unknown")
 
@@ -42,8 +48,9 @@ class AggregatorMetrics(Collector):
         yield from _liveness(self._status)
         yield from _blind(self._status)
         yield from _stores(self._status)
-        yield from _documents(self._status)
+        yield from metrics_of_documents(self._status.documents.documents)
         yield from _leader(self._status)
+        yield certificate_metric(self._status.certificate_ends_ms)
         yield from metrics_of_parts(self._status)
 
 
@@ -151,7 +158,7 @@ def _liveness(status: AggregatorStatus) -> Iterator[Metric]:
         "npu_vigil_stale_documents",
         "Nodes that beat and whose document is older than two of its periods.",
         ["document"],
-        (([document], stale[document]) for document in (DEVICE_INFO, NODE_INFO)),
+        (([document], stale[document]) for document in (DEVICE_INFO, NODE_INFO) if stale[document]),
     )
 
 
@@ -265,42 +272,94 @@ def _stores(status: AggregatorStatus) -> Iterator[Metric]:
     )
 
 
-_OF_A_DOCUMENT = (
-    (gauge, "lag_seconds", "How long a change has been waiting for its acknowledgement."),
-    (counter, "writes", "Acknowledged writes."),
-    (counter, "touches", "Touches of the document, so that its readers get an event."),
-    (gauge, "left_out_nodes", "Nodes that are not in the document for lack of room."),
-    (counter, "foreign_writes", "Changes of the document by another program."),
-    (counter, "refused_writes", "Writes that were refused because the document had changed since."),
+_OF_A_KIND: tuple[tuple[_Make, str, str, Callable[[DocumentStatus], float], _Combine], ...] = (
+    (
+        gauge,
+        "lag_seconds",
+        "How long a change has been waiting for its acknowledgement.",
+        attrgetter("lag_seconds"),
+        max,
+    ),
+    (
+        gauge,
+        "failing",
+        "1 while a document of the kind cannot be written.",
+        lambda document: document.error is not None,
+        max,
+    ),
     (
         gauge,
         "conflict",
-        "1 while the document is written only now and then because another program writes it.",
+        "1 while a document is written only now and then because another program writes it.",
+        attrgetter("conflict"),
+        max,
     ),
-    (gauge, "nodes", "Nodes in the document."),
-    (gauge, "bytes", "Size of the document's value."),
+    (
+        counter,
+        "touches",
+        "Touches of documents, so that their readers get an event.",
+        attrgetter("touches"),
+        sum,
+    ),
+    (
+        gauge,
+        "left_out_nodes",
+        "Nodes that are not in the documents for lack of room.",
+        attrgetter("left_out_nodes"),
+        sum,
+    ),
+    (
+        counter,
+        "foreign_writes",
+        "Changes of documents by another program.",
+        attrgetter("foreign_writes"),
+        sum,
+    ),
+    (gauge, "nodes", "Nodes in the documents.", attrgetter("nodes"), sum),
+    (gauge, "bytes", "Size of the values of the documents.", attrgetter("bytes"), sum),
 )
-"""Metrics ``npu_vigil_publication_…`` by the name of the field in ``DocumentStatus``."""
+"""Metrics ``npu_vigil_publication_…``: what each shows of the documents of a kind."""
 
 
-def _documents(status: AggregatorStatus) -> Iterator[Metric]:
+def metrics_of_documents(statuses: Iterable[DocumentStatus]) -> Iterator[Metric]:
+    """Yield families by kind of document: the number of series does not grow with the cluster."""
     labels = ["store", "document"]
-    documents = [([d.store, d.document], d) for d in status.documents.documents]
-    for make, name, about in _OF_A_DOCUMENT:
-        rows = ((values, float(getattr(d, name))) for values, d in documents)
+    kinds: dict[tuple[str, str], list[DocumentStatus]] = {}
+    for status in statuses:
+        kinds.setdefault((status.store, _kind_of(status.document)), []).append(status)
+    yield counter(
+        "npu_vigil_publication_writes",
+        "Attempts to write documents, by result.",
+        [*labels, "result"],
+        (
+            ((*kind, result), sum(getattr(document, field) for document in documents))
+            for kind, documents in kinds.items()
+            for result, field in (("acknowledged", "writes"), ("conflict", "refused_writes"))
+        ),
+    )
+    for make, name, about, value, combine in _OF_A_KIND:
+        rows = ((kind, float(combine(map(value, documents)))) for kind, documents in kinds.items())
         yield make(f"npu_vigil_publication_{name}", about, labels, rows)
-    yield gauge(
-        "npu_vigil_publication_failing",
-        "1 while the document cannot be written.",
-        labels,
-        ((values, float(d.error is not None)) for values, d in documents),
+    writers = sorted(
+        {
+            (*kind, document.conflict_writer or "")
+            for kind, documents in kinds.items()
+            for document in documents
+            if document.conflict
+        }
     )
     yield gauge(
         "npu_vigil_foreign_writer",
-        "Who writes the document during a conflict (1); empty where the store does not know.",
+        "Who writes a document during a conflict (1); empty where the store does not know.",
         [*labels, "writer"],
-        (((*values, d.conflict_writer or ""), 1.0) for values, d in documents if d.conflict),
+        ((values, 1.0) for values in writers),
     )
+
+
+def _kind_of(document: str) -> str:
+    """Return the name of a published document without its number."""
+    kind, _, number = document.rpartition("-")
+    return kind if number.isdecimal() else document
 
 
 def _leader(status: AggregatorStatus) -> Iterator[Metric]:
@@ -314,16 +373,21 @@ def _leader(status: AggregatorStatus) -> Iterator[Metric]:
         "Times that this aggregator began to lead.",
         status.leader.leader.taken,
     )
+    kept = [
+        plugin
+        for plugin in status.leader.kept
+        if plugin.documents or plugin.writes or plugin.problems
+    ]
     for make, name, about in (
         (gauge, "documents", "Documents in which the state of an aggregator plugin is kept."),
         (gauge, "bytes", "Size of the state of an aggregator plugin."),
         (counter, "writes", "Acknowledged writes of state."),
     ):
-        rows = (([plugin.name], float(getattr(plugin, name))) for plugin in status.leader.kept)
+        rows = (([plugin.name], float(getattr(plugin, name))) for plugin in kept)
         yield make(f"npu_vigil_state_{name}", about, ["plugin"], rows)
     yield gauge(
         "npu_vigil_state_problems",
         "Documents of state that cannot be read or written.",
         ["plugin"],
-        (([plugin.name], len(plugin.problems)) for plugin in status.leader.kept),
+        (([plugin.name], len(plugin.problems)) for plugin in kept),
     )

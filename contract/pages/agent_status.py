@@ -383,9 +383,10 @@ class AgentStatus(msgspec.Struct, frozen=True):
     where it is not asked. ``list_period_seconds`` is the period of code lists of chips, ``None``
     before the first. ``kernel_log_gaps`` counts losses of kernel log records; ``kernel_log_pipe``
     is the pipe that is read in place of the kernel's device, else ``None``. ``missed_changes``
-    of the store were found by a listing and shown by no event, ``None`` where nothing lists.
+    of ``store`` were found by a listing and shown by no event, ``None`` where nothing lists.
     ``stream`` is the id of the newest event that this status contains. ``gauges`` are the readings
-    that collectors declare, by name and chip.
+    that collectors declare, by name and chip. ``certificates`` shows when the certificate in each
+    file ends.
     """
 
     node: str
@@ -416,6 +417,8 @@ class AgentStatus(msgspec.Struct, frozen=True):
     kernel_log_gaps: int = 0
     kernel_log_pipe: str | None = None
     episodes: HistoryForwarderStatus | None = None
+    store: str = ""
     missed_changes: int | None = None
     stream: str = ""
     gauges: dict[str, dict[str, float]] = {}
+    certificates: dict[str, int] = {}

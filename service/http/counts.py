@@ -99,7 +99,11 @@ class Counts(Collector):
             "npu_vigil_http_closed_connections",
             "HTTP connections that the server closed to protect itself, by reason.",
             ["reason"],
-            (([reason.value], self.closed[reason]) for reason in ConnectionEnd),
+            (
+                ([reason.value], self.closed[reason])
+                for reason in ConnectionEnd
+                if self.closed[reason]
+            ),
         )
 
 

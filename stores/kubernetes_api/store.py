@@ -64,6 +64,11 @@ class KubernetesStore(Store):
         self.cluster = KubernetesCluster(self._connection)
         self.leader_lease = KubernetesLeaderLease(self._connection)
 
+    @property
+    @override
+    def certificate_ends_ms(self) -> Mapping[str, int]:
+        return self._connection.certificate_ends_ms
+
     @override
     async def get(self, namespace: str, name: str) -> Document | None:
         check_names(namespace, name)

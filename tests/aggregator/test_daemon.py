@@ -133,7 +133,7 @@ async def test_sizes_of_documents_are_known_again_after_a_restart(
     def shown() -> list[float]:
         documents = daemon.ask("/api/v1/documents")[1]["documents"]
         (one,) = (one for one in documents if one["document"] == NAME)
-        labels = f'{{document="{NAME}"'
+        labels = f'{{document="{NAME.rpartition("-")[0]}"'
         return [
             one["nodes"],
             one["bytes"],

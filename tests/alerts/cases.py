@@ -82,10 +82,24 @@ def _leader(
     return Case(alert, series, labels, summary, quiet)
 
 
+def _certificate(of: str, labels: Mapping[str, str], whose: str) -> Case:
+    """Return a case of a certificate that ends 9 days after the test began, beside a good one."""
+    expiry = f"npu_vigil_certificate_expiry_timestamp_seconds{{{of},file="
+    return Case(
+        "NpuVigilCertificateEnds",
+        {f'{expiry}"/tls.crt"}}': f"{9 * 86_400}"},
+        {**labels, "file": "/tls.crt"},
+        f"The certificate in /tls.crt of {whose} ends in 9 days",
+        {f'{expiry}"/ca.crt"}}': f"{30 * 86_400}"},
+    )
+
+
 _DOCUMENT = {"store": "kubernetes", "document": "cluster-info-device"}
 _PUBLIC = {"code": "220001001", "level": "SeparateNPU"}
 _DPU = {"code": "0100", "level": "SubHealthFault"}
 _OF_STORE = {"store": "kubernetes", "document": "device-info"}
+_OF_DEVICE_INFO = 'store="kubernetes",document="device-info"'
+_OF_NODE_INFO = 'store="kubernetes",document="node-info"'
 _ROWS = "npu_vigil_journal"
 
 CASES = [
@@ -185,13 +199,24 @@ CASES = [
         "A change of device-info of node n1 waits for 90 s",
         "90",
     )._replace(labels={"node": "n1", "document": "device-info"}),
-    _agent(
+    Case(
         "NpuVigilPublicationRefused",
-        "npu_vigil_publication_writes_total",
-        {**_OF_STORE, "result": "invalid"},
+        {
+            f"npu_vigil_publication_failing{{{_AGENT},{_OF_DEVICE_INFO}}}": "1",
+            f'npu_vigil_publication_writes_total{{{_AGENT},{_OF_DEVICE_INFO},result="invalid"}}': (
+                "0+1"
+            ),
+        },
+        {"node": "n1", "document": "device-info"},
         "The store refuses device-info of node n1",
-        "0+1",
-    )._replace(labels={"node": "n1", "document": "device-info"}),
+        {
+            # Another document was refused and is published again.
+            f"npu_vigil_publication_failing{{{_AGENT},{_OF_NODE_INFO}}}": "0",
+            f'npu_vigil_publication_writes_total{{{_AGENT},{_OF_NODE_INFO},result="invalid"}}': (
+                "0+1"
+            ),
+        },
+    ),
     _agent(
         "NpuVigilTwoWriters",
         "npu_vigil_publication_conflict",
@@ -283,6 +308,8 @@ CASES = [
         "The clock of node n1 is off by 6 s",
         "-6",
     ),
+    _certificate(_AGENT, {"node": "n1"}, "node n1"),
+    _certificate(_LEADER, {}, "the aggregator"),
     Case(
         "NpuVigilElasticStandingStill",
         {"npu_vigil_elastic_blocking_reasons": "2"},
@@ -363,6 +390,37 @@ def scenario(series: Mapping[str, str], expected: Mapping[str, int]) -> dict[str
             {"series": name, "values": f"{value}x81"} for name, value in series.items()
         ],
         "promql_expr_test": counts,
+    }
+
+
+def over_time(
+    series: Mapping[str, str],
+    minutes: int,
+    fired: Mapping[str, int],
+    firing: Mapping[str, int] | None = None,
+) -> dict[str, Any]:
+    """Return a test of ``series`` that change: the number of alerts by name that fired by the end.
+
+    With ``firing`` also those that fire at the end. Series end where their values do.
+    """
+    alerts = 'ALERTS{alertstate="firing"}'
+    counted = {f"max_over_time({alerts}[{minutes}m])": fired}
+    if firing is not None:
+        counted[alerts] = firing
+    return {
+        "interval": f"{_STEP_SECONDS}s",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": f"count by (alertname) ({expression})",
+                "eval_time": f"{minutes}m",
+                "exp_samples": [
+                    {"labels": f'{{alertname="{name}"}}', "value": number}
+                    for name, number in sorted(expected.items())
+                ],
+            }
+            for expression, expected in counted.items()
+        ],
     }
 
 

@@ -25,7 +25,12 @@ _NODE = "node {{ $labels.node }}"
 _NOT_AWAY = f"unless on () {STORE_AWAY}"
 _STUCK = "npu_vigil_driver_stuck_calls == 1"
 _OWN_FAILING = "npu_vigil_heartbeat_failing == 1"
-_REFUSED = 'increase(npu_vigil_publication_writes_total{result="invalid"}[10m]) > 0'
+# A refusal that is over does not count: an API server that starts may know no rights yet.
+_REFUSED = (
+    f"(npu_vigil_publication_failing{{{AGENT}}} == 1\n"
+    '  and on (node, document) increase(npu_vigil_publication_writes_total{result="invalid"}[10m])'
+    " > 0)"
+)
 _CONFLICT = f"npu_vigil_publication_conflict{{{AGENT}}} == 1"
 _NAME_CONFLICT = "npu_vigil_heartbeat_conflict == 1"
 # The store answers whether pods use a chip, so its own alert covers that source.
@@ -180,10 +185,10 @@ def _agents() -> list[Rule]:
                 f"The store refuses {{{{ $labels.document }}}} of {_NODE}",
                 "have a document that the store refuses",
             ),
-            "The store refuses the content of a document.",
+            "The store refuses a document, or its readers would.",
             _STATUS,
             "Schedulers do not see the newest faults of the node.",
-            "Look up the answer of the store in the status, then check policies and webhooks.",
+            "Look up the answer of the store in the status. Check rights, policies and webhooks.",
         ),
         Rule(
             "NpuVigilTwoWriters",
@@ -395,7 +400,28 @@ def _settings() -> list[Rule]:
             "None at once. Times of faults are wrong, and rules over time may be late.",
             "Check time synchronisation on the node; where many nodes differ, on the aggregator.",
         ),
+        Rule(
+            "NpuVigilCertificateEnds",
+            "agent",
+            WARNING,
+            "10m",
+            single_or_many(_days_left("node, file", AGENT))
+            + f"\nor {_days_left('file', AGGREGATOR)}",
+            "{{ with $labels.file }}The certificate in {{ . }} of "
+            "{{ with $labels.node }}node {{ . }}"
+            '{{ else }}the aggregator{{ end }} ends in {{ $value | printf "%.0f" }} days'
+            "{{ else }}{{ $value }} nodes have a certificate that ends within 14 days{{ end }}",
+            "A certificate that a daemon uses ends within 14 days, or has ended.",
+            ("openssl x509 -noout -enddate -in FILE", "vigil scan"),
+            "None until it ends. Then the daemon loses its store or its clients.",
+            "Renew the certificate. The daemon reads the file again when it changes.",
+        ),
     ]
+
+
+def _days_left(by: str, job: str) -> str:
+    expiry = f"npu_vigil_certificate_expiry_timestamp_seconds{{{job}}}"
+    return f"min by ({by}) (({expiry} - time()) / 86400) < 14"
 
 
 def _elastic() -> list[Rule]:

@@ -1,4 +1,4 @@
-"""Twenty defects in rules: the cases of ``promtool`` find each, and pass sound rules; 17 s."""
+"""Defects in rules: the cases of ``promtool`` find each, and pass sound rules; 19 s."""
 
 from __future__ import annotations
 
@@ -32,6 +32,10 @@ _REPLACED = (
     ("ClockOff", "abs(", "("),
     ("NotPublished", "> 60", "> 600"),
     ("ChipBlind", 'source!="pods"', 'source!="links"'),
+    ("PublicationRefused", '"invalid"', '"failed"'),
+    ("PublicationRefused", "== 1", ">= 0"),
+    ("CertificateEnds", "< 14", "< 60"),
+    ("CertificateEnds", "node, file", "node"),
 )
 
 
@@ -58,9 +62,8 @@ def _rule(text: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 @pytest.mark.server
-def test_each_of_twenty_defects_is_noticed(tmp_path: Path) -> None:
+def test_each_defect_is_noticed(tmp_path: Path) -> None:
     mutants = _mutants()
-    assert len(mutants) == 20
     sound = [(name, yaml.safe_load(rules())) for name in sorted({name for name, _ in mutants})]
     wrong = []
     for number, (name, text) in enumerate([*mutants, *sound]):

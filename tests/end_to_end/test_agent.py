@@ -71,7 +71,8 @@ def test_foreign_edits_are_repaired(node: Node) -> None:
     node.place.delete(node.document)
     assert node.wait(lambda: node.place.read(node.document) is not None, "it is back") < patience(1)
     metrics = node.ask("/metrics")[1]
-    assert 'npu_vigil_publication_foreign_writes_total{document="device-info"} 2.0' in metrics
+    labels = f'document="device-info",store="{node.status()["store"]}"'
+    assert f"npu_vigil_publication_foreign_writes_total{{{labels}}} 2.0" in metrics
 
 
 def _text(node: Node) -> str:

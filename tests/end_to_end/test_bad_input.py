@@ -205,7 +205,8 @@ def test_another_writer_is_a_conflict(node: Node) -> None:
     node.wait(lambda: node.ask("/readyz")[0] == 503, "it is a conflict", 2)
     _, answer = node.ask("/readyz")
     assert any("conflict" in reason for reason in answer["reasons"])
-    metric = 'npu_vigil_publication_conflict{document="device-info"} 1.0'
+    labels = f'document="device-info",store="{node.status()["store"]}"'
+    metric = f"npu_vigil_publication_conflict{{{labels}}} 1.0"
     node.wait(lambda: metric in node.ask("/metrics")[1], "a scrape shows it", 2)
     node.waits_for_text("conflict")
     assert node.logged().count("conflict") == 1

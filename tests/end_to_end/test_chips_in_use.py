@@ -52,6 +52,32 @@ def test_ex_32_pre_separation_spares_a_chip_in_use(cluster: Cluster, cluster_nod
 
 
 @pytest.mark.apiserver
+def test_pods_on_faulty_chips_are_shown_where_that_is_asked_for(
+    cluster: Cluster, cluster_node: Node
+) -> None:
+    node = cluster_node
+    metric = "npu_vigil_fault_pods"
+    pods.make(cluster.plane, "train", node.name, "Ascend910-0")
+    pods.make(cluster.plane, "healthy", node.name, "Ascend910-5")
+    node.emulator.occur(0, PRE_SEPARATE)
+    node.start()
+    node.until(lambda now: now.codes(0) == {PRE_SEPARATE}, "the fault is shown", 20)
+    node.wait(lambda: node.status()["usage"]["pods"] == 2, "both pods are known")
+    assert metric not in node.ask("/metrics")[1]
+    node.kill()
+    node.environment["VIGIL_METRICS_FAULT_PODS"] = "true"
+    node.start()
+    node.up()
+    series = f'{metric}{{chip="0",namespace="default",pod="train"}} 1.0'
+    node.wait(lambda: series in node.ask("/metrics")[1], "the pod is shown", 20)
+    shown = node.ask("/metrics")[1]
+    assert shown.count(f"{metric}{{") == 1, "the other chip has no fault"
+    assert scraped(shown)[metric] == listed(ON_KUBERNETES)[metric]
+    node.emulator.recover(0, PRE_SEPARATE)
+    node.wait(lambda: f"{metric}{{" not in node.ask("/metrics")[1], "the fault is over", 10)
+
+
+@pytest.mark.apiserver
 def test_k38_either_annotation_marks_a_chip_as_in_use(cluster: Cluster, cluster_node: Node) -> None:
     node = cluster_node
     node.start()

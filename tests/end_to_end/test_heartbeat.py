@@ -136,10 +136,8 @@ def test_document_of_another_program_is_left_to_it(
     assert "take device-info out of `documents`" in reason
     node.waits_for_text("is left to")
     assert node.logged().count("is left to") == 1
-    assert (
-        f'npu_vigil_foreign_writer{{document="device-info",writer="{manager}"}} 1.0'
-        in (node.ask("/metrics")[1])
-    )
+    labels = f'document="device-info",store="kubernetes:",writer="{manager}"'
+    assert f"npu_vigil_foreign_writer{{{labels}}} 1.0" in node.ask("/metrics")[1]
     data = cluster.read(node.document)
     assert data == {"DeviceInfoCfg": "{}"}, "nothing was written"
     cluster.delete(node.document)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import http.server
+import re
+import socket
 import subprocess
 import sys
 import threading
@@ -17,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from typing_extensions import override
 
 from contract.documents.node_info import FaultDevice
 from contract.names import CLUSTER_NAMESPACE
@@ -28,12 +28,24 @@ from stores.directory.beats import DirectoryHeartbeats
 from stores.directory.owner import OwnerCheck
 from tests.aggregator.cluster_documents.test_kinds import with_switch
 from tests.aggregator.daemon import Daemon
-from tests.aggregator.nodes import node_report
+from tests.aggregator.nodes import healthy, node_report, report
 from tests.aggregator.public_faults.messages import document, fault_message, one
+from tests.aggregator.rank_tables.test_plugin import rings
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
 from tests.parts.deadlines import patience, wait_until
-from tests.parts.exposition import AGENT, AGGREGATOR, EXPORTER, EXPORTER_TOOL, Kind, listed, scraped
+from tests.parts.exposition import (
+    AGENT,
+    AGGREGATOR,
+    EXPORTER,
+    EXPORTER_TOOL,
+    OPEN_METRICS,
+    Kind,
+    exporter,
+    listed,
+    scraped,
+    series_of,
+)
 from tests.parts.fault_config import link_rule
 from tests.parts.prometheus import Prometheus
 
@@ -49,6 +61,7 @@ CODES = (
     *("80F38008", "80F3A008", "8C1F8609", "81078603", "80E3A201"),
 )
 _INTERVAL_SECONDS = 0.5
+_MAX_INCOMPLETE = 16
 IMPATIENT = "tests.end_to_end.impatient"
 
 
@@ -82,6 +95,8 @@ class Troubled:
         self.node.wait(lambda: "npu_vigil_blind{" in self.agent(), "a chip is blind", 30)
         self.node.wait(lambda: "npu_vigil_driver_stuck_calls{" in self.agent(), "it hangs", 30)
         self.node.wait(lambda: "npu_vigil_cluster_faults{" in self.cluster(), "it is merged", 30)
+        for url in ((self.node.state_dir / "listen").read_text().strip(), self.aggregator.url):
+            self._send_incomplete_requests(url)
         self._stranger.start()
         self.node.wait(lambda: "npu_vigil_foreign_writer{" in self.agent(), "a conflict", 30)
         self.node.wait(lambda: "npu_vigil_foreign_writer{" in self.cluster(), "a conflict", 30)
@@ -99,6 +114,9 @@ class Troubled:
             await store.put(with_switch("other", "Separate", "UnHealthy"))
             await store.put(node_report("other", [FaultDevice("Fan", 4, ["06000025"], "x")], "x"))
             await store.put(document("told", fault_message(one(node="other"))))
+            # Heartbeats of this node will be of a clock that is an hour ahead.
+            await store.put(report("ahead", healthy(int(time.time()))))
+            await store.put(rings())
             await store.close()
 
         asyncio.run(put())
@@ -110,6 +128,14 @@ class Troubled:
         self.node.wait(lambda: 'heartbeats{state="alive"} 1.0' in self.cluster(), "it beats", 10)
         beats.beat(Beat("gone", "its host", _INTERVAL_SECONDS, 2))
         self.node.wait(lambda: "npu_vigil_node_lost{" in self.cluster(), "it is lost", 20)
+
+    def _send_incomplete_requests(self, url: str) -> None:
+        """Open one connection more than an address may have incomplete requests."""
+        host, _, port = url.removeprefix("http://").rpartition(":")
+        for _ in range(_MAX_INCOMPLETE + 1):
+            connection = socket.create_connection((host, int(port)), patience(5))
+            self._lock.enter_context(connection)
+            connection.sendall(b"GET / HTTP/1.1\r\n")
 
     def _overwrite(self) -> None:
         """Overwrite a document of each of the two, and send heartbeats of a clock that is an hour
@@ -183,6 +209,35 @@ def test_promtool_reports_nothing(troubled: Troubled) -> None:
     assert (status, "SUCCESS" in output) == (0, True)
 
 
+def test_both_forms_have_the_same_series_and_open_metrics_is_valid(troubled: Troubled) -> None:
+    """Compare both forms, and check OpenMetrics by the parser of the library, which is strict.
+
+    ``promtool check metrics`` cannot read OpenMetrics: it parses the text form only, and ends with
+    'unknown metric type "info"'. A real Prometheus reads it below.
+    """
+    agent = (troubled.node.state_dir / "listen").read_text().strip()
+    for url in (agent, troubled.aggregator.url):
+        wait_until(partial(are_the_same, url), f"both forms of {url} have the same series", 20)
+        text = exposition(url, OPEN_METRICS)
+        assert text.count("# EOF") == 1
+        assert text.endswith("\n# EOF\n")
+        assert not re.search(r"^\S+_created[ {]", text, re.MULTILINE)
+        assert not re.search(r"^# (HELP|TYPE) \S+_total ", text, re.MULTILINE)
+
+
+def are_the_same(url: str) -> bool:
+    """Return whether both forms have the same series now: one may begin or end between them."""
+    return series_of(exposition(url, OPEN_METRICS)) == series_of(exposition(url, "text/plain"))
+
+
+def exposition(url: str, accept: str) -> str:
+    """Return the metrics of a daemon in the form that ``accept`` asks for."""
+    request = urllib.request.Request(f"{url}/metrics", headers={"Accept": accept})
+    with urllib.request.urlopen(request, timeout=patience(5)) as response:
+        text: str = response.read().decode()
+    return text
+
+
 def checked(what: str, *arguments: str, stdin: str = "") -> tuple[int, str]:
     """Exit status and words of ``promtool check``."""
     done = subprocess.run(
@@ -214,33 +269,16 @@ def relay(url: str, form: ExpositionFormat) -> Iterator[str]:
     ``Accept``.
     """
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            accept = (
-                self.headers["Accept"] if form is ExpositionFormat.OPEN_METRICS else "text/plain"
-            )
-            request = urllib.request.Request(url + self.path, headers={"Accept": accept})
-            with urllib.request.urlopen(request, timeout=patience(5)) as response:
-                body, content_type = response.read(), response.headers["Content-Type"]
-            assert content_type == form.value
-            self.send_response(200)
-            self.send_header("Content-Type", content_type)
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(path: str, accept: str) -> tuple[bytes, str]:
+        asked = accept if form is ExpositionFormat.OPEN_METRICS else "text/plain"
+        request = urllib.request.Request(url + path, headers={"Accept": asked})
+        with urllib.request.urlopen(request, timeout=patience(5)) as response:
+            body, content_type = response.read(), response.headers["Content-Type"]
+        assert content_type == form.value
+        return body, content_type
 
-        @override
-        def log_message(self, *_: object) -> None:
-            """Log nothing."""
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with exporter(answer) as address:
+        yield f"http://{address}"
 
 
 def assert_scraped(agent: str, aggregator: str, tmp_path: Path) -> None:

@@ -99,9 +99,10 @@ def test_each_kind_of_document_is_repaired_three_times_a_minute(
     assert "conflict" not in node.logged()
     spoilt = "another program deleted or spoilt it"
     node.wait(lambda: node.logged().count(spoilt) == 3 * len(OF_NODE), "each is named once", 5)
-    counted = 'npu_vigil_publication_foreign_writes_total{document="'
-    assert aggregator.metric("npu_vigil_publication_foreign_writes_total") == 3 * len(OF_CLUSTER)
-    assert f'{counted}device-info"}} 3.0' in node.ask("/metrics")[1]
+    counted = "npu_vigil_publication_foreign_writes_total"
+    assert aggregator.metric(counted) == 3 * len(OF_CLUSTER)
+    labels = f'document="device-info",store="{node.status()["store"]}"'
+    assert f"{counted}{{{labels}}} 3.0" in node.ask("/metrics")[1]
     place.spoil(OF_NODE[0], b"[]")
     node.wait(lambda: node.status()["publications"][0]["conflict"] is not None, "the conflict")
     begin = time.monotonic()

@@ -171,7 +171,7 @@ def test_a_webhook_that_changes_what_is_ours_is_a_conflict_that_is_reported(
         node.waits_for_text(f"conflict: {expected}")
         node.wait(lambda: expected in json.dumps(node.ask("/readyz")[1]), "it says so there, too")
         assert (
-            'npu_vigil_foreign_writer{document="device-info",writer="admission"}'
+            'npu_vigil_foreign_writer{document="device-info",store="kubernetes:",writer="admission"}'
             in (node.ask("/metrics")[1])
         )
         node.emulator.occur(1, FAULT)
@@ -212,7 +212,7 @@ def test_a_webhook_that_changes_node_info_is_a_conflict_that_is_reported(
         node.wait(lambda: f"conflict: {expected}" in node.logged(), "the conflict")
         node.wait(lambda: expected in json.dumps(node.ask("/readyz")[1]), "it says so there, too")
         assert (
-            'npu_vigil_foreign_writer{document="node-info",writer="admission"}'
+            'npu_vigil_foreign_writer{document="node-info",store="kubernetes:",writer="admission"}'
             in (node.ask("/metrics")[1])
         )
         node.emulator.occur(1, FAULT)

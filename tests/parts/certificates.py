@@ -10,7 +10,8 @@ from tests.parts.processes import program
 if TYPE_CHECKING:
     from pathlib import Path
 
-_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30")
+_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+_DAYS = 30
 _SERVER = (
     # The second is where pods look for it (the first address of the cluster's services).
     "subjectAltName=IP:127.0.0.1,IP:10.0.0.1,DNS:localhost",
@@ -21,9 +22,9 @@ _CLIENT = ("extendedKeyUsage=clientAuth", "keyUsage=digitalSignature")
 _AUTHORITY = ("basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign,cRLSign")
 
 
-def make_authority(directory: Path) -> None:
+def make_authority(directory: Path, days: int = _DAYS) -> None:
     """Write ``ca.crt`` and ``ca.key``."""
-    _request(directory, "ca", "/CN=npu-vigil-tests", _AUTHORITY, ())
+    _request(directory, "ca", "/CN=npu-vigil-tests", _AUTHORITY, (), days)
 
 
 def make_server(directory: Path) -> None:
@@ -31,9 +32,9 @@ def make_server(directory: Path) -> None:
     _request(directory, "server", "/CN=kube-apiserver", _SERVER, _signed(directory))
 
 
-def make_client(directory: Path, user: str, group: str) -> None:
+def make_client(directory: Path, user: str, group: str, days: int = _DAYS) -> None:
     """Write ``<user>.crt`` and ``<user>.key`` for a Kubernetes user in ``group``."""
-    _request(directory, user, f"/O={group}/CN={user}", _CLIENT, _signed(directory))
+    _request(directory, user, f"/O={group}/CN={user}", _CLIENT, _signed(directory), days)
 
 
 def _signed(directory: Path) -> tuple[str, ...]:
@@ -46,8 +47,10 @@ def _request(
     subject: str,
     extensions: tuple[str, ...],
     signed: tuple[str, ...],
+    days: int = _DAYS,
 ) -> None:
     arguments = [str(program("openssl")), "req", "-x509", *_KEY, *signed, "-subj", subject]
+    arguments += ["-days", str(days)]
     arguments += ["-keyout", str(directory / f"{name}.key"), "-out", str(directory / f"{name}.crt")]
     for extension in extensions:
         arguments += ["-addext", extension]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.server
 import json
 import re
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,12 +15,13 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
+from typing_extensions import override
 
 from service.metric_families import single_gauge
 from tests.vectors import VECTORS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from prometheus_client import Metric
 
@@ -32,6 +36,7 @@ AGENT_ON_MQTT = "Agent on MQTT"
 KUBERNETES, GRPC = "Aggregator on Kubernetes", "Aggregator that serves gRPC"
 ADVISING = "Aggregator that advises"
 ELASTIC = "Elastic training"
+CERTIFICATES = "Certificates"
 EXPORTER = "NPU exporter's names"
 EXPORTER_TOOL = "NPU exporter's names, from `hccn_tool`"
 
@@ -47,6 +52,36 @@ _MADE_BY_HISTOGRAMS = ("le",)
 
 OPEN_METRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
 """The header ``Accept`` of a client that prefers OpenMetrics, as Prometheus does."""
+
+
+@contextlib.contextmanager
+def exporter(answer: Callable[[str, str], tuple[bytes, str]]) -> Iterator[str]:
+    """Serve what ``answer`` returns; yield ``HOST:PORT``.
+
+    It gets the path and the header ``Accept``, and returns the body and its content type.
+    """
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body, content_type = answer(self.path, self.headers["Accept"])
+            self.send_response(200)
+            self.send_header("Content-Type", content_type)
+            self.end_headers()
+            self.wfile.write(body)
+
+        @override
+        def log_message(self, *_: object) -> None:
+            """Log nothing."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 class OneGauge(Collector):

@@ -31,6 +31,7 @@ READS = {
     "absence_is_deletion",
     "missed_changes",
     "largest_document",
+    "certificate_ends_ms",
     "get",
     "list",
     "watch",

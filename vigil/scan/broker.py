@@ -6,8 +6,6 @@ What is published goes to the node's echo topic, and what is retained there is c
 
 from __future__ import annotations
 
-import base64
-import re
 import socket
 import ssl
 import uuid
@@ -20,6 +18,7 @@ from contract.plural import plural
 from contract.topics import ack_topic, document_topic
 from pacing.abandonable_thread import AbandonableThread
 from stores.address import shown
+from stores.certificates import end_of_der, end_of_pem
 from stores.deadline import answered_within
 from stores.mqtt.address import parse_address
 from stores.mqtt.client import MqttClient, tls_of
@@ -45,13 +44,7 @@ _DOCUMENT_BYTES = 16 * 1024
 _CONNECT_SECONDS = 5.0
 _LOGIN_SECONDS = 12.0
 _TOPICS_SECONDS = 25.0
-_BLOCK = re.compile(r"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
-_SEQUENCE, _EXPLICIT_VERSION = 0x30, 0xA0
-_UTC_TIME, _GENERALIZED_TIME = 0x17, 0x18
-_FORMATS = {_UTC_TIME: "%y%m%d%H%M%SZ", _GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}
 _EXPIRES_SOON = timedelta(days=14)
-_BEFORE_VALIDITY = 3
-"""Members of the certificate in front of it: serial number, algorithm, issuer (RFC 5280, 4.1)."""
 
 
 async def check_broker(configuration: AgentConfiguration) -> tuple[Check, ...]:
@@ -211,33 +204,6 @@ async def _topics(connection: BrokerConnection, node: str) -> Check:
     return ok(TOPICS, f"vigil/v1/nodes/{node}/echo can be written and read")
 
 
-def end_of_pem(text: str) -> datetime:
-    """Return when the first certificate in a PEM file ends. Raises ``ValueError`` without one."""
-    block = _BLOCK.search(text)
-    if block is None:
-        raise ValueError("has no certificate in it")
-    return end_of_der(base64.b64decode("".join(block[1].split()), validate=True))
-
-
-def end_of_der(content: bytes) -> datetime:
-    """Return when a certificate ends. Raises ``ValueError`` for what is none."""
-    try:
-        _, body, _ = _element(_element(content, _SEQUENCE)[1], _SEQUENCE)
-        tag, _, rest = _element(body)
-        # Version 1 certificates have no version element; all later ones begin with it (RFC 5280,
-        # 4.1).
-        if tag == _EXPLICIT_VERSION:
-            body = rest
-        for _ in range(_BEFORE_VALIDITY):
-            body = _element(body)[2]
-        _, validity, _ = _element(body, _SEQUENCE)
-        # Validity has two times; the second one is the end.
-        tag, end, _ = _element(_element(validity)[2])
-        return datetime.strptime(end.decode("ascii"), _FORMATS[tag]).replace(tzinfo=UTC)
-    except (IndexError, KeyError, UnicodeDecodeError) as error:
-        raise ValueError("is not a valid certificate") from error
-
-
 def check_end(name: str, result: str, end: datetime) -> Check:
     """Return the check ``name``: a problem for a certificate that has ended or ends soon.
 
@@ -251,19 +217,3 @@ def check_end(name: str, result: str, end: datetime) -> Check:
     if left < _EXPIRES_SOON:
         return problem(name, f"{result}: it ends soon", "renew it before", facts=facts)
     return ok(name, result, facts=facts)
-
-
-def _element(content: bytes, wanted: int | None = None) -> tuple[int, bytes, bytes]:
-    """Return tag and content of the first DER element, and what follows it."""
-    tag, length, start = content[0], content[1], 2
-    if wanted is not None and tag != wanted:
-        raise ValueError("is not a valid certificate")
-    # The long form of DER: the lower bits are how many bytes the length has.
-    if length & 0x80:
-        size = length & 0x7F
-        length = int.from_bytes(content[2 : 2 + size], "big")
-        start += size
-    # A slice would be shorter without an error.
-    if start + length > len(content):
-        raise ValueError("is cut off")
-    return tag, content[start : start + length], content[start + length :]

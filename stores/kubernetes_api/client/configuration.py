@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 import os
 import re
 import shlex
@@ -24,6 +25,7 @@ import msgspec
 from yarl import URL
 
 from contract.errors import Problem, quoted
+from stores.certificates import end_of_pem, last_end_of_pem
 from stores.kubernetes_api.client.credential_plugin import credential_in, request_to
 from stores.kubernetes_api.client.kubeconfig import current_context
 from stores.kubernetes_api.client.proxies import proxy_for
@@ -33,6 +35,7 @@ from stores.kubernetes_api.client.unusable import Unusable, misconfigured, namin
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
 
     from stores.kubernetes_api.client.credential_files import CredentialFiles
     from stores.kubernetes_api.client.credential_plugin import PluginCredential, Plugins
@@ -78,6 +81,8 @@ class ClientConfiguration:
     tls: ssl.SSLContext | None = field(repr=False, compare=False)
     unused: Problem | None = field(default=None, compare=False)
     """What was given and has no effect."""
+    certificate_ends_ms: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """When certificates end (epoch ms), by the file that they are in."""
 
 
 class ConfigurationReader:
@@ -94,6 +99,7 @@ class ConfigurationReader:
         self._plugins = plugins
         self._environment = environment
         self._deadline = deadline
+        self._certificate_ends_ms: dict[str, int] = {}
 
     def read(self, kubeconfig: str | None) -> ClientConfiguration:
         """Read the files ``kubeconfig`` (as ``KUBECONFIG`` lists them), or those of the pod.
@@ -117,9 +123,11 @@ class ConfigurationReader:
         pem = self._file(authorities, where, _MAX_PEM)
         with naming(where, str(authorities)):
             tls = client_tls(pem, verify=True)
+        self._note_end(authorities, pem, last_end_of_pem)
         proxy = self._proxy(server.url, None, "")
         endpoint = ApiEndpoint(server.url, None, True, pem, None, None, *proxy)
-        return ClientConfiguration(endpoint, authorization, tls)
+        ends_ms = self._certificate_ends_ms
+        return ClientConfiguration(endpoint, authorization, tls, certificate_ends_ms=ends_ms)
 
     def _of_kubeconfig(self, kubeconfig: str) -> ClientConfiguration:
         paths = [Path(part).expanduser() for part in kubeconfig.split(os.pathsep) if part]
@@ -145,7 +153,13 @@ class ConfigurationReader:
                 "has a user and a password, which are not used: there are other credentials; "
                 "take them out",
             )
-        return ClientConfiguration(endpoint, authorization or server.authorization, tls, unused)
+        return ClientConfiguration(
+            endpoint,
+            authorization or server.authorization,
+            tls,
+            unused,
+            self._certificate_ends_ms,
+        )
 
     def _proxy(
         self, server: str, given: str | None, where: str
@@ -218,6 +232,7 @@ class ConfigurationReader:
             "certificate-authority",
             how.certificate_authority_data,
             how.certificate_authority,
+            last_end_of_pem,
         )
         with naming(f"{cluster.where}.certificate-authority"):
             tls = client_tls(authorities, verify=not how.insecure_skip_tls_verify)
@@ -231,7 +246,11 @@ class ConfigurationReader:
         else:
             where = f"{user.where}.client-certificate"
             pem = self._pem(
-                user, "client-certificate", who.client_certificate_data, who.client_certificate
+                user,
+                "client-certificate",
+                who.client_certificate_data,
+                who.client_certificate,
+                end_of_pem,
             )
             if pem is None:
                 return tls, (authorities, None, None)
@@ -247,14 +266,32 @@ class ConfigurationReader:
         name: str,
         data: str | None,
         file: str | None,
+        end_of: Callable[[str], datetime] | None = None,
     ) -> bytes | None:
+        """Return a PEM text, and note by ``end_of`` when its certificate ends."""
         where = f"{entry.where}.{name}"
         if data:
+            path = entry.file
             try:
-                return binascii.a2b_base64(data)
+                pem = binascii.a2b_base64(data)
             except ValueError:
                 raise misconfigured(f"{where}-data", "is not valid base64") from None
-        return self._file(entry.directory / file, where, _MAX_PEM) if file else None
+        elif file:
+            path = entry.directory / file
+            pem = self._file(path, where, _MAX_PEM)
+        else:
+            return None
+        if end_of is not None:
+            self._note_end(path, pem, end_of)
+        return pem
+
+    def _note_end(self, path: Path, pem: bytes, end_of: Callable[[str], datetime]) -> None:
+        # What is no certificate is refused where it is used.
+        with contextlib.suppress(ValueError):
+            end_ms = int(end_of(pem.decode("ascii", "ignore")).timestamp() * 1000)
+            # A kubeconfig may have several certificates in it.
+            file, ends_ms = str(path), self._certificate_ends_ms
+            ends_ms[file] = min(end_ms, ends_ms.get(file, end_ms))
 
     def _token_in(self, path: Path, where: str) -> str:
         content = self._file(path, where, _MAX_TOKEN)

@@ -120,6 +120,11 @@ class ApiConnection:
             _notice_dead_peer(response)
             yield response
 
+    @property
+    def certificate_ends_ms(self) -> Mapping[str, int]:
+        """When the certificates in force end (epoch ms), by the file that they are in."""
+        return self._credentials.certificate_ends_ms
+
     async def close(self) -> None:
         """Close all connections."""
         self._credentials.close()

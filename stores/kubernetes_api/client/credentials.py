@@ -22,7 +22,7 @@ from stores.kubernetes_api.client.credential_plugin import Plugins
 from stores.kubernetes_api.client.unusable import misconfigured
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from contract.errors import Problem
     from stores.kubernetes_api.client.configuration import ClientConfiguration
@@ -78,6 +78,11 @@ class Credentials:
         if self._good is refused:
             await self._finished(self._refreshing(is_refused=True))
         return self._in_force()
+
+    @property
+    def certificate_ends_ms(self) -> Mapping[str, int]:
+        """When the certificates in force end (epoch ms), by the file that they are in."""
+        return {} if self._good is None else self._good.certificate_ends_ms
 
     def close(self) -> None:
         """End the current reading, and its plugin."""

@@ -73,11 +73,16 @@ class KubeconfigUser(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class KubeconfigEntry(NamedTuple, Generic[T]):
-    """A cluster or a user, its place, and the directory to which its paths are relative."""
+    """A cluster or a user, its place, and the file that it is in."""
 
     value: T
     where: str
-    directory: Path
+    file: Path
+
+    @property
+    def directory(self) -> Path:
+        """The directory to which its paths are relative."""
+        return self.file.absolute().parent
 
 
 class KubeconfigContext(NamedTuple):
@@ -138,18 +143,14 @@ def current_context(files: Sequence[tuple[Path, bytes]]) -> KubeconfigContext:
 
 def _user(place: _Place | None, path: Path) -> KubeconfigEntry[KubeconfigUser]:
     if place is None:
-        return KubeconfigEntry(KubeconfigUser(), f"{path}: users", _directory(path))
+        return KubeconfigEntry(KubeconfigUser(), f"{path}: users", path)
     value = {} if place.entry.user is None else place.entry.user
     return _entry(place, "user", value, KubeconfigUser)
 
 
 def _entry(place: _Place, name: str, value: Any, kind: type[T]) -> KubeconfigEntry[T]:
     where = f"{place.path}: {name}s[{quoted(place.entry.name)}].{name}"
-    return KubeconfigEntry(_converted(value, kind, where), where, _directory(place.path))
-
-
-def _directory(path: Path) -> Path:
-    return path.absolute().parent
+    return KubeconfigEntry(_converted(value, kind, where), where, place.path)
 
 
 def _read(path: Path, content: bytes) -> _File:

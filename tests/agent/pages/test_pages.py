@@ -122,12 +122,14 @@ def picture(
         heartbeat=heartbeat,
         journal=JournalStatus(None, None, 1, 10, 0, 3, None),
         usage=AllocationStatus(1, ("Ascend910-3",), ()),
+        store="directory:/x",
+        missed_changes=2,
     )
 
 
 def published() -> Publication:
     record = Publication(ForeignWrites())
-    record.record_write("change", NOW_MS - 100, NOW_MS)
+    record.record_write(NOW_MS - 100, NOW_MS)
     record.record_agreement(NOW_MS, NOW_MS // 1000, 7)
     record.waiting_since_ms = NOW_MS - 2500
     return record
@@ -158,6 +160,7 @@ async def fetch(state_dir: Path, path: str) -> tuple[int, str]:
 
 async def test_metrics_are_what_prometheus_reads(tmp_path: Path) -> None:
     pages = Pages()
+    pages.record.trouble = "no route to host"
     async with serving(pages.application, "127.0.0.1:0", tmp_path):
         code, text = await fetch(tmp_path, "/metrics")
     assert code == 200
@@ -195,8 +198,15 @@ async def test_metrics_are_what_prometheus_reads(tmp_path: Path) -> None:
     alarm |= {"level": "PreSeparateFault", "severity": "", "device_fault": "false"}
     assert samples["npu_vigil_faults", *sorted(alarm.items())] == 1
     of_chips, of_node = ("document", "device-info"), ("document", "node-info")
-    assert samples["npu_vigil_publication_lag_seconds", of_chips] == 2.5
-    assert samples["npu_vigil_publication_lag_seconds", of_node] == 0
+    store = ("store", "directory:/x")
+    assert samples["npu_vigil_publication_lag_seconds", of_chips, store] == 2.5
+    assert samples["npu_vigil_publication_lag_seconds", of_node, store] == 0
+    assert samples["npu_vigil_publication_failing", of_chips, store] == 1
+    assert samples["npu_vigil_publication_failing", of_node, store] == 0
+    written = "npu_vigil_publication_writes_total"
+    assert samples[written, of_chips, ("result", "acknowledged"), store] == 1
+    assert samples[written, of_chips, ("result", "failed"), store] == 0
+    assert samples["npu_vigil_store_missed_changes_total", store] == 2
     assert samples["npu_vigil_journal_gaps_total",] == 1
     assert samples["npu_vigil_journal_rows_lost_total",] == 3
     assert samples["npu_vigil_driver_gaps_total",] == 2
@@ -208,7 +218,7 @@ async def test_metrics_are_what_prometheus_reads(tmp_path: Path) -> None:
     assert samples["npu_vigil_publication_seconds_bucket", of_chips, ("le", "0.1")] == 1
     assert samples["npu_vigil_publication_seconds_bucket", of_chips, ("le", "0.03")] == 0
     assert samples["npu_vigil_publication_seconds_count", of_chips] == 1
-    assert samples["npu_vigil_publication_seconds_count", of_node] == 0
+    assert ("npu_vigil_publication_seconds_count", of_node) not in samples
 
 
 async def test_health_names_the_task_that_stalls(tmp_path: Path) -> None:

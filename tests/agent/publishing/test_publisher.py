@@ -12,12 +12,19 @@ import msgspec
 import pytest
 
 from agent.publishing import publisher as publisher_module
+from agent.publishing.publication import ACKNOWLEDGED, CONFLICT, FAILED, INVALID
 from agent.publishing.publisher import (
     DesiredDocument,
     DocumentPublisher,
     absent,
 )
-from contract.errors import DocumentError, StoreConflict, StoreError, StoreUnavailable
+from contract.errors import (
+    DocumentError,
+    StoreConflict,
+    StoreError,
+    StoreRefused,
+    StoreUnavailable,
+)
 from stores.base import Changed, Deleted, Document, DocumentsListed
 from stores.directory import files
 from stores.directory.store import DirectoryStore
@@ -169,10 +176,8 @@ class Bench(PlainDocument):
     async def noticed(self, count: int) -> None:
         await until(lambda: self.record.foreign.total == count, "foreign writes are noticed")
 
-    async def repaired(self, count: int) -> None:
-        await until(
-            lambda: self.record.writes["repair", "acknowledged"] == count, f"{count} repairs", 10
-        )
+    async def wrote(self, count: int) -> None:
+        await until(lambda: self.record.writes[ACKNOWLEDGED] == count, f"{count} writes", 10)
 
     async def shows(self, content: str, seconds: float = 5) -> float:
         begin = time.monotonic()
@@ -207,10 +212,23 @@ async def test_desired_document_is_written_once_and_acknowledged(tmp_path: Path)
         bench.render("faulty")
         await until(lambda: bench.acknowledged[-1:] == [("faulty", 2)], "the change")
         assert bench.before_writes == 2
-        assert dict(bench.record.writes) == {
-            ("first", "acknowledged"): 1,
-            ("change", "acknowledged"): 1,
-        }
+        assert dict(bench.record.writes) == {ACKNOWLEDGED: 2}
+
+
+@pytest.mark.parametrize(
+    ("error", "result"),
+    [(StoreRefused("no right"), INVALID), (StoreUnavailable("no route"), FAILED)],
+)
+async def test_a_refused_write_is_counted_apart_from_one_without_an_answer(
+    tmp_path: Path, error: StoreError, result: str
+) -> None:
+    async with running(tmp_path) as bench:
+        await bench.wrote(1)
+        bench.store.error = error
+        bench.render("faulty")
+        await until(lambda: bench.record.writes[result] == 1, "the write")
+        assert bench.record.writes == {ACKNOWLEDGED: 1, result: 1}
+        await until(lambda: bench.record.trouble == str(error), "its reason")
 
 
 async def test_change_without_effect_on_the_document_is_reported_as_shown(tmp_path: Path) -> None:
@@ -370,7 +388,7 @@ async def test_a_foreign_change_is_repaired_within_a_second(tmp_path: Path) -> N
         await bench.writes_foreign("nonsense", int(time.time()) + 2)
         assert await bench.shows("healthy") < patience(1)
         assert int((await bench.stored())["stamp"]) >= int(time.time()) + 2
-        await until(lambda: bench.record.writes["repair", "acknowledged"] == 1, "the repair")
+        await bench.wrote(2)
         assert bench.record.foreign.total == 1
         await bench.foreign.delete(SPACE, NAME)
         assert await bench.shows("healthy") < patience(1)
@@ -460,7 +478,7 @@ async def test_a_foreign_change_just_before_a_write_is_repaired_too(tmp_path: Pa
         await bench.writes_foreign("nonsense")
         assert await bench.shows("faulty") < patience(1.5)
         await until(lambda: bench.acknowledged[-1:] == [("faulty", 2)], "the change")
-        assert bench.record.writes["change", "conflict"] == 1
+        assert bench.record.writes[CONFLICT] == 1
 
 
 @pytest.mark.slow
@@ -528,9 +546,9 @@ async def test_writes_of_another_agent_with_this_name_are_no_conflict(
         await until(lambda: bool(bench.acknowledged), "the first write")
         bench.is_other_agent_alive = True
         for _ in range(7):
-            repairs = bench.record.writes["repair", "acknowledged"]
+            written = bench.record.writes[ACKNOWLEDGED]
             await bench.writes_foreign("theirs")
-            await bench.repaired(repairs + 1)
+            await bench.wrote(written + 1)
         assert bench.record.conflict_since_ms is None
         assert bench.record.foreign.total == 0
 
@@ -617,7 +635,7 @@ async def test_operators_edit_before_the_first_write_counts(tmp_path: Path) -> N
 async def test_an_unchanged_document_is_refreshed(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         bench.refresh_seconds = 0.5
-        await until(lambda: bench.record.writes["refresh", "acknowledged"] >= 2, "two refreshes")
+        await until(lambda: bench.record.writes[ACKNOWLEDGED] >= 3, "two refreshes")
         assert len({document.data["stamp"] for document in bench.store.written}) >= 3
 
 

@@ -30,7 +30,15 @@ from tests.aggregator.nodes import T0, node_report, report
 from tests.contract.documents.test_cluster_device import config, fault
 from tests.parts import pod_groups, pods
 from tests.parts.deadlines import until
-from tests.parts.exposition import ADVISING, AGGREGATOR, GRPC, KUBERNETES, listed, scraped
+from tests.parts.exposition import (
+    ADVISING,
+    AGGREGATOR,
+    CERTIFICATES,
+    GRPC,
+    KUBERNETES,
+    listed,
+    scraped,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -210,7 +218,7 @@ def assert_parts(daemon: Daemon) -> None:
 def assert_metrics(daemon: Daemon) -> None:
     text = daemon.ask("/metrics")[1]
     shown = scraped(text)
-    here = listed(KUBERNETES) | listed(GRPC)
+    here = listed(KUBERNETES) | listed(GRPC) | listed(CERTIFICATES)
     assert here.items() <= shown.items()
     assert shown.items() <= (here | listed(AGGREGATOR) | listed(ADVISING)).items()
     assert daemon.metric('npu_vigil_jobs_with_faults{health="UnHealthy"}') == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import subprocess
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -14,10 +13,9 @@ from stores.address import open_store
 from stores.base import Beat
 from stores.mqtt.settings import Mqtt
 from tests.parts.broker import AGGREGATOR, Broker
-from tests.parts.certificates import make_client
 from tests.parts.mqtt_proxy import MqttProxy, Plays
-from tests.parts.processes import program
-from vigil.scan.broker import end_of_pem
+from vigil.scan.broker import check_end
+from vigil.scan.findings import CheckState
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,29 +117,12 @@ def test_no_broker_and_one_that_sends_nothing(server: Server, broker: Broker) ->
     assert scanned.seconds < 30
 
 
-def test_the_end_of_a_certificate_is_what_openssl_shows(tmp_path: Path, broker: Broker) -> None:
-    make_client(broker.directory, "someone", "group")
-    file = broker.directory / "someone.crt"
-    end = end_of_pem(file.read_text())
-    assert timedelta(days=29) < end - datetime.now(UTC) < timedelta(days=31)
-    output = subprocess.run(
-        [program("openssl"), "x509", "-noout", "-enddate", "-dateopt", "iso_8601", "-in", file],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert output.stdout.strip() == f"notAfter={end:%Y-%m-%d %H:%M:%SZ}"
-
-
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "-----BEGIN CERTIFICATE-----\n?\n-----END CERTIFICATE-----\n",
-        "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n",
-        "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n",
-    ],
+    ("days", "state"),
+    [(-1, CheckState.PROBLEM), (13.9, CheckState.PROBLEM), (14.1, CheckState.OK)],
 )
-def test_a_text_that_is_no_certificate_is_refused(text: str) -> None:
-    with pytest.raises(ValueError):
-        end_of_pem(text)
+def test_certificate_that_ends_within_two_weeks_is_a_problem(
+    days: float, state: CheckState
+) -> None:
+    end = datetime.now(UTC) + timedelta(days=days)
+    assert check_end("broker-tls", "the certificate is good", end).state is state

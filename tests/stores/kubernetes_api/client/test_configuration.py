@@ -214,6 +214,17 @@ def test_a_key_is_never_on_a_disk(
 _audited: list[list[tuple[str, int]]] = []
 
 
+def test_the_ends_of_certificates_are_known_by_their_files(pki: Path, tmp_path: Path) -> None:
+    data = base64.b64encode((pki / "ca.crt").read_bytes()).decode()
+    user = {"client-certificate": str(pki / "agent.crt"), "client-key": str(pki / "agent.key")}
+    kubeconfig = written(tmp_path, user, {"certificate-authority-data": data})
+    ends_ms = read(kubeconfig).certificate_ends_ms
+    assert ends_ms.keys() == {str(kubeconfig), str(pki / "agent.crt")}
+    for end_ms in ends_ms.values():
+        assert end_ms / 1000 - time.time() == pytest.approx(30 * 86_400, abs=7200)
+    assert read(written(tmp_path, {"token": "t"})).certificate_ends_ms == {}
+
+
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
     if event == "open" and isinstance(arguments[0], (str, bytes)):
         for opened in _audited:
