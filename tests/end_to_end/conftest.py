@@ -8,6 +8,8 @@ import pytest
 
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Cluster, Folder
+from tests.parts.chromium import Chromium
+from tests.tiers import needs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,3 +57,12 @@ def cluster_node(tmp_path: Path, built: Path, cluster: Cluster) -> Iterator[Node
     node = Node(tmp_path, built, cluster)
     yield node
     node.close()
+
+
+@pytest.fixture(scope="session")
+@needs("server")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    """Yield one browser for all tests."""
+    browser = Chromium(tmp_path_factory.mktemp("chromium"))
+    yield browser
+    browser.close()

@@ -12,8 +12,7 @@ from playwright.async_api import expect
 from stores.address import open_store
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import T0, faulty, healthy, report
-from tests.end_to_end.proxy import Proxy
-from tests.parts.chromium import Chromium
+from tests.end_to_end.proxy import STREAM, Proxy
 from tests.parts.deadlines import patience, until
 from tests.tiers import needs
 
@@ -25,20 +24,16 @@ if TYPE_CHECKING:
 
     from stores.base import Store
     from tests.end_to_end.node import Node
+    from tests.parts.chromium import Chromium
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 CODE = "80E18402"
+MAX_REQUESTS = 8
+MAX_SENT_BYTES = 150_000
+WITHOUT_WORKER = "delete window.SharedWorker"
+"""A script of a browser that has no such workers."""
 WAIT_MS = 20_000
-
-
-@pytest.fixture(scope="session")
-@needs("server")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    """Yield one browser for all tests."""
-    browser = Chromium(tmp_path_factory.mktemp("chromium"))
-    yield browser
-    browser.close()
 
 
 @pytest.fixture(autouse=True)
@@ -290,13 +285,17 @@ async def test_axe_finds_nothing(chromium: Chromium, daemon: Daemon, scheme: str
             assert await page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-async def test_behind_a_prefix_every_address_is_relative(
+async def test_behind_a_prefix_every_address_is_relative_and_requests_are_few(
     chromium: Chromium, daemon: Daemon
 ) -> None:
     proxy = Proxy([daemon.url])
     async with proxy.serving(), chromium.page() as page:
         await page.goto(proxy.url)
         await expect(page.get_by_role("option", name="n2")).to_be_visible()
+        await expect(page.get_by_role("status")).to_have_text("")
+        asked = [path for path in proxy.requests if path != STREAM]
+        assert len(asked) <= MAX_REQUESTS, asked
+        assert proxy.sent_bytes <= MAX_SENT_BYTES
         await page.goto(f"{proxy.url}#/node/n2")
         await expect(page.get_by_role("heading", name="n2", exact=True)).to_be_visible()
         assert await page.get_by_role("status").inner_text() == ""
@@ -318,6 +317,54 @@ async def test_answers_of_two_aggregators_end_in_polling_with_the_reason(
         await expect(page.get_by_role("option", name="n2, not known")).to_be_visible()
         await expect(page.get_by_role("option", name="n1, out of use")).to_be_visible()
         assert proxy.streams == streams <= 12
+
+
+def streams_of(daemon: Daemon) -> int:
+    """Return how many clients the aggregator counts on its stream."""
+    return int(daemon.ask("/api/v1/services")[1]["services"]["stream"]["clients"])
+
+
+async def test_tabs_share_one_stream_and_a_worker_that_dies_is_replaced(
+    chromium: Chromium, daemon: Daemon, store: Store
+) -> None:
+    async with chromium.page() as page:
+        # Only time goes faster there: pings follow each other at once.
+        await page.clock.install()
+        tabs = [page, await page.context.new_page(), await page.context.new_page()]
+        for tab in tabs:
+            await tab.goto(daemon.url)
+            await expect(tab.get_by_role("option", name="n2, out of use")).to_be_visible()
+        await until(lambda: streams_of(daemon) == 1)
+        await store.put(report("n1", faulty(4, T0 + 1)))
+        for tab in tabs:
+            await expect(tab.get_by_role("option", name="n1, out of use")).to_be_visible()
+        assert streams_of(daemon) == 1
+        await tabs.pop().close()
+        assert page.context.browser is not None
+        session = await page.context.browser.new_browser_cdp_session()
+        targets = (await session.send("Target.getTargets"))["targetInfos"]
+        (worker,) = [target for target in targets if target["type"] == "shared_worker"]
+        await session.send("Target.closeTarget", {"targetId": worker["targetId"]})
+        await until(lambda: streams_of(daemon) == 0)
+        await store.put(report("n1", healthy(T0 + 2)))
+        await page.clock.run_for(12_000)
+        for tab in tabs:
+            await expect(tab.get_by_role("option", name="n1, not known")).to_be_visible()
+        assert streams_of(daemon) == 1
+
+
+async def test_without_a_worker_each_tab_has_a_stream_of_its_own(
+    chromium: Chromium, daemon: Daemon, store: Store
+) -> None:
+    async with chromium.page() as page:
+        await page.context.add_init_script(WITHOUT_WORKER)
+        tabs = [page, await page.context.new_page(), await page.context.new_page()]
+        for tab in tabs:
+            await tab.goto(daemon.url)
+        await until(lambda: streams_of(daemon) == 3)
+        await store.put(report("n1", faulty(4, T0 + 1)))
+        for tab in tabs:
+            await expect(tab.get_by_role("option", name="n1, out of use")).to_be_visible()
 
 
 async def test_a_stream_that_ends_three_times_is_given_up_for_polling(

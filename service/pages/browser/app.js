@@ -1,8 +1,8 @@
 // The page: addresses of its views, what is at the top, and what is announced.
 
-import { choice, clockOffset, currentLanguage, el, link, loadTexts, moment, t } from "./dom.js";
+import { choice, clockOffset, currentLanguage, el, link, loadTexts, moment, setClockOffset, t } from "./dom.js";
 import { FleetView } from "./fleet.js";
-import { Live } from "./live.js";
+import { Rows } from "./live.js";
 
 const ANNOUNCE_MS = 10_000;
 const DRAW_MS = 100;
@@ -24,9 +24,10 @@ let drawnAt = 0;
 let announced = new Set();
 let failure = "";
 
-const live = new Live(changed, happened);
+const live = new Rows(changed, happened);
 
 function changed(names) {
+  setClockOffset(live.clockOffsetMs);
   if (names === null) isAllChanged = true;
   else for (const name of names) {
     changedNames.add(name);
@@ -164,4 +165,4 @@ setInterval(drawTop, TOP_MS);
 const kept = choice("language");
 const wanted = ["en", "zh"].includes(kept) ? kept : navigator.languages.find((name) => /^(en|zh)\b/i.test(name)) ?? "en";
 await change(wanted.slice(0, 2).toLowerCase());
-if (!isAgent) await live.run();
+if (!isAgent) live.begin();

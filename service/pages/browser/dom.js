@@ -16,11 +16,15 @@ export function el(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** Load the catalogue of a language; the page has "en" and "zh". */
+/** Load the catalogue of a language; the page has "en" and "zh", and carries the likely one. */
 export async function loadTexts(wanted) {
-  const response = await fetch(new URL(`${wanted}.json`, import.meta.url));
-  if (!response.ok) throw new Error(String(response.status));
-  texts = await response.json();
+  const carried = document.getElementById("texts");
+  if (carried.lang === wanted) texts = JSON.parse(carried.textContent);
+  else {
+    const response = await fetch(new URL(`${wanted}.json`, import.meta.url));
+    if (!response.ok) throw new Error(String(response.status));
+    texts = await response.json();
+  }
   language = wanted;
   document.documentElement.lang = wanted === "zh" ? "zh-Hans" : "en";
 }
@@ -42,10 +46,9 @@ export function hasText(key) {
   return key in texts;
 }
 
-/** Set by how much this browser's clock is behind the daemon's, from an answer's Date. */
-export function setDaemonTime(date) {
-  const daemonMs = Date.parse(date ?? "");
-  if (!Number.isNaN(daemonMs)) clockOffsetMs = daemonMs - Date.now();
+/** Set by how many milliseconds the daemon's clock is ahead of this browser's. */
+export function setClockOffset(ms) {
+  clockOffsetMs = ms;
 }
 
 /** Return by how many milliseconds the daemon's clock is ahead of this browser's. */
@@ -134,7 +137,8 @@ function copyButton(title, lines) {
 /** Return the answer of an API address as JSON. Raises where there is none; 404 has no answer. */
 export async function ask(address, options = {}) {
   const response = await fetch(address, { cache: "no-store", ...options });
-  setDaemonTime(response.headers.get("Date"));
+  const daemonMs = Date.parse(response.headers.get("Date") ?? "");
+  if (!Number.isNaN(daemonMs)) setClockOffset(daemonMs - Date.now());
   if (response.status === 404) return null;
   if (!response.ok) {
     const refusal = await response.json().catch(() => ({}));

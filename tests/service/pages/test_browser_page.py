@@ -14,7 +14,7 @@ import pytest
 
 from contract.codes.catalogue import read_table
 from contract.codes.reference import _Remedies
-from service.pages.browser_page import HEADERS, BrowserPage, asks_for_html
+from service.pages.browser_page import HEADERS, BrowserPage, _with_texts, asks_for_html
 from service.pages.daemon_pages import application, serving
 from service.pages.operations import serve
 from tests.parts.tree import ROOT
@@ -113,8 +113,43 @@ async def test_the_page_is_small_and_asks_for_few_files(tmp_path: Path) -> None:
             _, body, _ = await site.ask(path, **BROWSER, **{"Accept-Encoding": "gzip"})
             sent += len(body)
         assert sent <= MAX_SENT_BYTES
-        # The views beside the fleet are read when they are first opened, and one language.
-        assert len(paths - {"details.js", "past.js", "zh.json"}) + 1 <= MAX_REQUESTS
+        # The views beside the fleet are read when they are first opened. The HTML has the texts of
+        # the language that is preferred. The rows of the nodes are one request more.
+        later = {"details.js", "past.js", *(f"{language}.json" for language in LANGUAGES)}
+        assert len(paths - later) + len(("HTML", "rows")) <= MAX_REQUESTS
+
+
+@pytest.mark.parametrize(
+    ("preferred", "language"),
+    [
+        ("zh-CN,zh;q=0.9,en;q=0.8", "zh"),
+        ("en-GB,en;q=0.9,zh;q=0.8", "en"),
+        ("fr-FR,fr;q=0.9,zh-TW;q=0.5", "zh"),
+        ("fr-FR", "en"),
+        ("", "en"),
+    ],
+)
+async def test_the_html_has_the_texts_of_the_language_that_a_browser_prefers(
+    tmp_path: Path, preferred: str, language: str
+) -> None:
+    async with served(tmp_path) as site:
+        _, html, headers = await site.ask("/", **BROWSER, **{"Accept-Language": preferred})
+        assert "Accept-Language" in headers["Vary"].split(", ")
+        carried = re.search(
+            r'<script type="application/json" id="texts" lang="(..)">([^<]*)</script>',
+            html.decode(),
+        )
+        assert carried is not None
+        assert carried[1] == language
+        assert json.loads(carried[2]) == catalogue(language)
+
+
+def test_markup_in_a_text_ends_no_script() -> None:
+    html = _with_texts("<script>{texts}</script>", "en", b'{"x": "</script><b>"}').decode()
+    assert html.count("<") == len(("<script>", "</script>"))
+    assert json.loads(html.removeprefix("<script>").removesuffix("</script>")) == {
+        "x": "</script><b>"
+    }
 
 
 @pytest.mark.parametrize(
