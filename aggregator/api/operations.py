@@ -206,7 +206,10 @@ OPERATIONS: tuple[Operation, ...] = (
         PUBLISHED_PATH,
         "What was published at a time, from the history",
         PublishedPage,
-        (Parameter("at_ms", "The time, epoch milliseconds; now without it", is_number=True),),
+        (
+            Parameter("at_ms", "The time, epoch milliseconds; now without it", is_number=True),
+            Parameter("node", "Only what is about this node"),
+        ),
         (503,),
     ),
     Operation(

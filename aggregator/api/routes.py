@@ -208,7 +208,8 @@ def _published(queries: StatusQueries) -> Callable[[web.Request], Awaitable[web.
     async def show(request: web.Request) -> web.Response:
         at_ms = int(request.query.get("at_ms", queries.at_ms))
         try:
-            page = await queries.notifier.history.published_at(at_ms)
+            node = request.query.get("node")
+            page = await queries.notifier.history.published_at(at_ms, node)
         except StoreError as error:
             return _refused(str(error), 503)
         return json_response(page)
