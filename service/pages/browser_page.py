@@ -65,9 +65,12 @@ def asks_for_html(request: web.Request) -> bool:
 
 
 class BrowserPage:
-    """The page of one ``daemon`` (``aggregator`` or ``agent``). ``epoch`` names its process."""
+    """The page of one ``daemon`` (``aggregator`` or ``agent``). ``epoch`` names its process.
 
-    def __init__(self, daemon: str, version: str, epoch: str) -> None:
+    ``agent_url`` is the address of agents' pages with ``{node}``; empty where it is not known.
+    """
+
+    def __init__(self, daemon: str, version: str, epoch: str, agent_url: str = "") -> None:
         contents = {
             file.name: file.read_bytes() for file in (files("service.pages") / "browser").iterdir()
         }
@@ -76,7 +79,13 @@ class BrowserPage:
             digest.update(b"%s %d\n" % (name.encode(), len(content)))
             digest.update(content)
         self.digest = digest.hexdigest()
-        values = {"digest": self.digest, "daemon": daemon, "version": version, "epoch": epoch}
+        values = {
+            "digest": self.digest,
+            "daemon": daemon,
+            "version": version,
+            "epoch": epoch,
+            "agent_url": agent_url,
+        }
         index = _filled(contents.pop(_INDEX).decode(), values)
         self._index = {
             language: _file(_INDEX, _with_texts(index, language, contents[f"{language}.json"]))
