@@ -13,6 +13,7 @@ from stores.address import open_store
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import T0, faulty, healthy, report
 from tests.end_to_end.proxy import STREAM, Proxy
+from tests.end_to_end.test_status import vigil
 from tests.parts.deadlines import patience, until
 from tests.tiers import needs
 
@@ -138,7 +139,7 @@ async def test_the_keyboard_alone_leads_from_the_map_to_what_to_do(
 async def test_questions_of_the_night_are_answered_by_two_clicks(
     chromium: Chromium, daemon: Daemon
 ) -> None:
-    """The questions are those of docs/operate.md; the third is for the page of the agent."""
+    """The questions are those of docs/operate.md; the agent's page answers the third one."""
     async with chromium.page() as page:
         await page.goto(daemon.url)
         # 1: which chips are out? 6: is the watcher itself well?
@@ -263,26 +264,63 @@ async def test_the_timeline_shows_what_was_published_at_a_time(
         option = page.get_by_role("option", name="n2, out of use, RestartNPU, 1 RestartNPU")
         await expect(option).to_be_visible()
         assert "at=" in page.url
-        await page.goto(f"{daemon.url}/#/timeline?at=2020-01-01T00:00:00")
-        await expect(page.get_by_text("Nothing was recorded at this time.")).to_be_visible()
+        # Each view of that time leads to the others of that time, and to the present.
+        await expect(page.get_by_text("Everything was recorded at this time.")).to_be_visible()
+        await option.click()
+        await expect(page.get_by_role("heading", name="n2", exact=True)).to_be_visible()
+        held = page.get_by_role("table", name="Faults").get_by_role("row")
+        await held.get_by_role("link", name=CODE).click()
+        level = page.locator("dl > div").filter(has=page.get_by_text("Level", exact=True))
+        await expect(level.get_by_role("definition")).to_have_text("RestartNPU")
+        await page.get_by_role("navigation").get_by_role("link", name="Jobs").click()
+        await expect(page.get_by_text("Which jobs were hit is not recorded.")).to_be_visible()
+        published = page.get_by_role("table", name="Published at").get_by_role("row")
+        await expect(published.filter(has_text=CODE)).to_have_count(1)
+        await page.get_by_role("link", name="Show the present").click()
+        await expect(page.get_by_text("No job is hit.")).to_be_visible()
+        assert "at=" not in page.url
+        for view in ("timeline", "fleet", "node/n2"):
+            await page.goto(f"{daemon.url}/#/{view}?at=2020-01-01T00:00:00Z")
+            await expect(page.get_by_text("Nothing was recorded at this time.")).to_be_visible()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_axe_finds_nothing(chromium: Chromium, daemon: Daemon, scheme: str) -> None:
+async def test_the_time_in_an_address_is_the_same_in_all_time_zones(
+    chromium: Chromium, daemon: Daemon
+) -> None:
+    async with chromium.page(timezone_id="Asia/Shanghai") as page:
+        await page.goto(f"{daemon.url}/#/timeline?at=2026-01-01T00:00:00Z")
+        at = page.get_by_role("search").get_by_label("At", exact=True)
+        await expect(at).to_have_value("2026-01-01T08:00")
+        await at.fill("2026-01-01T09:30:00")
+        await page.get_by_role("button", name="Show", exact=True).click()
+        await expect(page.get_by_text("Published at 2026-01-01 09:30:00").first).to_be_visible()
+        assert page.url.endswith("at=2026-01-01T01%3A30%3A00Z")
+
+
+async def test_axe_finds_nothing_and_every_list_can_be_copied(
+    chromium: Chromium, daemon: Daemon
+) -> None:
     views = {
         "#/fleet": "Nodes that are not healthy",
         "#/node/n2": "Not known here",
         f"#/fault/n2/Ascend910-3/{CODE}": "What to do",
         "#/jobs": "What the scheduler will do",
         "#/timeline": "Recorded by",
+        "#/node/n2?at=2030-01-01T00:00:00Z": "Show the present",
     }
-    async with chromium.page(color_scheme=scheme, viewport={"width": 360, "height": 740}) as page:
+    async with chromium.page(viewport={"width": 360, "height": 740}) as page:
         for view, text in views.items():
             await page.goto(f"{daemon.url}/{view}")
             await expect(page.get_by_text(text).first).to_be_visible()
-            results = await Axe().run(page)
-            assert results.violations_count == 0, results.generate_report()
+            copies = page.get_by_role("button", name="Copy as text: ")
+            assert await copies.count() == await page.get_by_role("table").count()
             assert await page.evaluate("document.documentElement.scrollWidth") <= 360
+            for scheme in ("light", "dark"):
+                await page.emulate_media(color_scheme=scheme)
+                # Only colours differ between the two.
+                options = {} if scheme == "light" else {"runOnly": ["color-contrast"]}
+                results = await Axe().run(page, options=options)
+                assert results.violations_count == 0, results.generate_report()
 
 
 async def test_behind_a_prefix_every_address_is_relative_and_requests_are_few(
@@ -372,12 +410,22 @@ async def test_a_stream_that_ends_three_times_is_given_up_for_polling(
 ) -> None:
     proxy = Proxy([daemon.url], ends_streams=True)
     async with proxy.serving(), chromium.page() as page:
+        # The clock of a tab can be set, that of a worker cannot.
+        await page.add_init_script(WITHOUT_WORKER)
+        await page.clock.install()
         await page.goto(proxy.url)
+        for count in (1, 2, 3):
+            await until(lambda count=count: proxy.streams == count)  # type: ignore[misc]
+            await page.clock.run_for(1_500)
         notice = page.get_by_role("status").get_by_text("too many pages are open")
         await expect(notice).to_be_visible()
-        assert proxy.streams == 3
         await store.put(report("n1", faulty(4, T0 + 1)))
+        await page.clock.run_for(16_000)
         await expect(page.get_by_role("option", name="n1, out of use")).to_be_visible()
+        assert proxy.streams == 3
+        # After five minutes it tries the stream again.
+        await page.clock.run_for(310_000)
+        await until(lambda: proxy.streams == 4)
 
 
 async def test_an_aggregator_that_is_away_and_comes_back_is_no_reason_to_reload(
@@ -404,21 +452,42 @@ async def test_an_aggregator_that_is_away_and_comes_back_is_no_reason_to_reload(
         await expect(page.get_by_role("status")).to_have_text("")
 
 
-async def test_the_page_of_an_agent_shows_rules_and_publication(
-    chromium: Chromium, folder_node: Node
-) -> None:
+@pytest.fixture
+def ill_node(folder_node: Node, make: list[Daemon]) -> Node:
+    """Return a node with a fault and a chip that an operator isolated; an aggregator knows it."""
     folder_node.options += ["--listen", "127.0.0.1:0"]
     folder_node.start()
     folder_node.up()
     folder_node.ready()
     folder_node.emulator.occur(3, CODE)
+    make[0].environment["VIGIL_PAGES_AGENT_URL"] = f"{node_url(folder_node)}/#/node/{{node}}"
+    make[0].start()
+    reason = ("--reason", "HBM is replaced", "--yes", *folder_node.place.options)
+    assert vigil("isolate", folder_node.name, "5", *reason)[0] == 0
+    return folder_node
+
+
+async def test_an_agent_answers_what_only_it_knows_two_clicks_away(
+    chromium: Chromium, ill_node: Node, make: list[Daemon]
+) -> None:
+    """Questions 3 and 9 of docs/operate.md: why, and who isolated this chip."""
     async with chromium.page() as page:
-        await page.goto(node_url(folder_node))
-        await expect(page.get_by_role("heading", name="NPU Vigil: node")).to_be_visible()
-        await expect(page.get_by_role("link", name=CODE)).to_be_visible()
-        await page.get_by_role("link", name=CODE).click()
-        timeline = page.get_by_role("region", name="Timeline").get_by_role("row")
-        await expect(timeline.filter(has_text=CODE).first).to_be_visible()
-        await expect(page.get_by_text("levels.json, SeparateNPU").first).to_be_visible()
-        results = await Axe().run(page)
+        elsewhere: list[str] = []
+        page.on("request", lambda request: elsewhere.append(request.url))
+        await page.goto(make[0].url)
+        await page.get_by_role("row").get_by_role("link", name=ill_node.name).click()
+        isolated = page.get_by_role("table", name="Faults").get_by_role("row")
+        await expect(isolated.filter(has_text="HBM is replaced")).to_contain_text("isolated it at")
+        async with page.context.expect_page() as opened:
+            await page.get_by_role("link", name="Open the page of the agent").click()
+        # Nothing was asked there before the reader went there.
+        assert [url for url in elsewhere if not url.startswith(make[0].url)] == []
+        agent = await opened.value
+        await expect(agent.get_by_role("heading", name="NPU Vigil: node")).to_be_visible()
+        await expect(agent.get_by_text("levels.json, SeparateNPU").first).to_be_visible()
+        await expect(agent.get_by_role("table", name="Chips").get_by_role("row")).to_have_count(9)
+        results = await Axe().run(agent)
         assert results.violations_count == 0, results.generate_report()
+        await agent.get_by_role("link", name=CODE).click()
+        timeline = agent.get_by_role("region", name="Timeline").get_by_role("row")
+        await expect(timeline.filter(has_text=CODE).first).to_be_visible()

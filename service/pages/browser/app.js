@@ -1,6 +1,6 @@
 // The page: addresses of its views, what is at the top, and what is announced.
 
-import { choice, clockOffset, currentLanguage, el, link, loadTexts, moment, setClockOffset, t } from "./dom.js";
+import { choice, clockOffset, currentLanguage, el, link, loadTexts, moment, setClockOffset, t, timeOf } from "./dom.js";
 import { FleetView } from "./fleet.js";
 import { Rows } from "./live.js";
 
@@ -23,6 +23,7 @@ let drawing = 0;
 let drawnAt = 0;
 let announced = new Set();
 let failure = "";
+let shows = 0;
 
 const live = new Rows(changed, happened);
 
@@ -65,31 +66,40 @@ function route() {
 
 async function show() {
   const { name, parts, query } = route();
-  if (name === "fleet" && !isAgent) {
-    if (live.page === null) return;
-    const go = (address) => { location.hash = address; };
-    const past = query.at ? await (await import("./past.js")).fleetAt(live, query.at) : null;
-    if (past === null) set(new FleetView(live, query, go), "fleet");
-    else set({ element: el("div", {}, past.notices, new FleetView(past, query, go).element), update() {} }, "fleet");
+  const go = (address) => { location.hash = address; };
+  const turn = (shows += 1);
+  // A view of the past says how the fleet is grouped, and so do the rows of now.
+  if (name === "fleet" && !isAgent && live.page === null) return;
+  let next;
+  try {
+    if (!isAgent && name !== "timeline" && !Number.isNaN(timeOf(query.at))) {
+      const make = (await import("./past.js")).views[name];
+      next = make?.(live, parts, query, go);
+    } else if (name === "fleet" && !isAgent) {
+      next = new FleetView(live, query, go);
+    } else {
+      const details = await import("./details.js");
+      next = (isAgent ? details.agentViews : details.views)[name]?.(parts, query);
+    }
+  } catch {
+    // A daemon of another release has other files.
+    failure = t("files.gone");
+    drawTop();
     return;
   }
-  const details = await import("./details.js");
-  const make = isAgent ? details.agentViews[name] : details.views[name];
-  if (make === undefined) {
-    set({ element: el("p", {}, t("view.unknown")), update() {} }, name);
-    return;
-  }
-  set(make(parts, query), name);
+  // Another address may have been opened while files were loaded.
+  if (turn === shows) set(next ?? { element: el("p", {}, t("view.unknown")), update() {} }, name, query.at);
+  else next?.close?.();
 }
 
-function set(next, name) {
+function set(next, name, at) {
   view?.close?.();
   view = next;
   main.replaceChildren(view.element);
   const places = isAgent ? ["agent", "timeline"] : ["fleet", "jobs", "timeline"];
   document.title = t("title.view", { view: t(`view.${name}`) });
   document.querySelector("nav").replaceChildren(...places.map((place) =>
-    el("a", { href: link([place]), "aria-current": place === name ? "page" : null }, t(`view.${place}`))));
+    el("a", { href: link([place], { at }), "aria-current": place === name ? "page" : null }, t(`view.${place}`))));
 }
 
 function notices() {
