@@ -40,6 +40,7 @@ class PageSite:
         self.answers: dict[str, object] = {}
         self.url = ""
         self.version = VERSION
+        self.agent_url = ""
 
     @property
     def stream(self) -> Stream:
@@ -67,7 +68,7 @@ class PageSite:
     async def serving(self, directory: Path, listen: str = "127.0.0.1:0") -> AsyncIterator[None]:
         """Serve within the block."""
         pages = application(dict, tuple, lambda _: b"up 1\n", {})
-        page = BrowserPage("aggregator", VERSION, self.stream.epoch)
+        page = BrowserPage("aggregator", VERSION, self.stream.epoch, self.agent_url)
         serve(pages, "Site", VERSION, (), page)
         fleet = FleetPages(self.fleet.queries)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ from aggregator.advising.status import AdviceStatus, without_placement
 from aggregator.api.operations import AdvicePage
 from aggregator.notify.history_file import FILE_NAME
 from contract.pages.aggregator_status import HitJob, JobsPage, NodeHit, RankFaultDevice
+from contract.pages.faults import FaultsPage
 from contract.pages.history import HistoryPage, PublishedFault, PublishedPage
 from service.pages.event_stream import Stream
 from stores.address import open_store
@@ -155,6 +157,19 @@ async def test_control_characters_neither_split_a_copied_row_nor_turn_it_around(
         assert len(head.split("\t")) == len(row.split("\t"))
         assert row.split("\t")[2] == "Odd Level"
         assert row.split("\t")[4] == "A B C D"
+
+
+async def test_the_name_of_a_node_is_one_part_of_the_address_of_its_agent(
+    chromium: Chromium, site: PageSite, tmp_path: Path
+) -> None:
+    name = "@elsewhere/../?<b>"
+    site.agent_url = "http://agents.example.com/{node}/"
+    site.answers["/api/v1/faults"] = FaultsPage(0, (fault(name, "Ascend910-3", "SeparateNPU"),))
+    async with site.serving(tmp_path), chromium.page() as page:
+        await page.goto(f"{site.url}/#/fault/{quote(name, safe='')}/Ascend910-3/{CODE}")
+        link = page.get_by_role("link", name="Open the page of the agent of @elsewhere")
+        href = "http://agents.example.com/%40elsewhere%2F..%2F%3F%3Cb%3E/"
+        await expect(link).to_have_attribute("href", href)
 
 
 async def test_a_node_without_or_with_another_super_pod_is_in_one_group(

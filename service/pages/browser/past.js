@@ -14,7 +14,7 @@ function kindOf(subject) {
 /** Return the rows of nodes at that time, in the form of live ones. */
 function rowsOf(live, then) {
   const order = [...weightsOf(live.page).keys()];
-  const worse = (one, other) => (order.indexOf(one) <= order.indexOf(other) ? one : other);
+  const worse = (level, other) => (order.indexOf(level) <= order.indexOf(other) ? level : other);
   // Which nodes there were then is not recorded, nor heartbeats and blind sources.
   const rows = new Map([...live.rows].map(([name, node]) => [name,
     { node: name, chips: node.chips, super_pod: node.super_pod, rack: node.rack }]));

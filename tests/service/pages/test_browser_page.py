@@ -30,6 +30,19 @@ LANGUAGES = ("en", "zh")
 MAX_SENT_BYTES = 150_000
 MAX_REQUESTS = 8
 MAX_PICTURE_BYTES = 200 * 1024
+PARSERS = (
+    "innerHTML",
+    "outerHTML",
+    "insertAdjacentHTML",
+    "setHTML",
+    "document.write",
+    "DOMParser",
+    "createContextualFragment",
+    "srcdoc",
+    "eval(",
+    "Function(",
+)
+"""What makes elements or code of a text."""
 TEXT_KEY = re.compile(r'\b(?:t|table|word)\("([\w.]+)"')
 """What ``word`` gets is a prefix."""
 
@@ -275,13 +288,24 @@ def test_no_script_has_a_text_for_people() -> None:
 
 def test_no_script_parses_html_or_reaches_elsewhere() -> None:
     code = "\n".join(scripts().values())
-    for name in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
-        assert name not in code
+    assert [name for name in PARSERS if name in code] == []
     for file in FILES.iterdir():
         text = file.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?:|//\w+\.\w|\bstyle=|on(click|load)=\"", text), file.name
         # Relative addresses work below any prefix.
         assert not re.search(r"""(?:href|src)="/|(?:fetch|ask)\([`"']/""", text), file.name
+
+
+def test_each_state_has_a_sign_and_no_motion_needs_a_preference() -> None:
+    signs = re.search(r"const SIGNS = \{([^}]*)\}", scripts()["fleet.js"])
+    assert signs is not None
+    drawn = re.findall(r'(\w+): "([^"]*)"', signs[1])
+    # A healthy node is the one without a sign: its cell differs by that, not by its colour alone.
+    assert len({sign for _, sign in drawn}) == len(drawn) == len(dict(drawn))
+    assert {f"state.{state}" for state, _ in drawn} <= catalogue("en").keys()
+    style = (FILES / "page.css").read_text(encoding="utf-8")
+    assert not re.search(r"transition|animation|@keyframes|scroll-behavior", style)
+    assert "smooth" not in "\n".join(scripts().values())
 
 
 def test_pictures_of_the_page_are_small_and_shown() -> None:
