@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+import pytest_asyncio
 
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Cluster, Folder
@@ -12,7 +13,7 @@ from tests.parts.chromium import Chromium
 from tests.tiers import needs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
     from tests.end_to_end.places import Place
@@ -59,10 +60,12 @@ def cluster_node(tmp_path: Path, built: Path, cluster: Cluster) -> Iterator[Node
     node.close()
 
 
-@pytest.fixture(scope="session")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 @needs("server")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    """Yield one browser for all tests."""
-    browser = Chromium(tmp_path_factory.mktemp("chromium"))
-    yield browser
-    browser.close()
+async def chromium(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Chromium]:
+    """Yield one browser, to which one connection is made, for all tests of a worker.
+
+    Its tests run in the loop of the session, as the connection does.
+    """
+    async with Chromium(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import expect
 
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
     from tests.end_to_end.node import Node
     from tests.parts.chromium import Chromium
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(180),
+    pytest.mark.asyncio(loop_scope="session"),
+]
 
 CODE = "80E18402"
 MAX_REQUESTS = 8
@@ -42,7 +47,7 @@ def _patience() -> None:
     expect.set_options(timeout=patience(WAIT_MS / 1000) * 1000)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
     opened = open_store(f"directory:{tmp_path / 'store'}", None)
     yield opened
@@ -59,7 +64,7 @@ def make(tmp_path: Path) -> Iterator[list[Daemon]]:
         daemon.stop()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def daemon(make: list[Daemon], store: Store) -> Daemon:
     """Return an aggregator of one healthy node and one with a fault.
 

@@ -38,7 +38,11 @@ if TYPE_CHECKING:
 
     from tests.parts.chromium import Chromium
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(180),
+    pytest.mark.asyncio(loop_scope="session"),
+]
 
 MANY = 16_000
 MANY_FAULTS = 50_000
