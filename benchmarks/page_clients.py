@@ -30,6 +30,8 @@ _WHOLE_SECONDS = 1.0
 _REFRESH_SECONDS = 60.0
 _RETRY_SECONDS = 1.0
 _MAX_RETRY_SECONDS = 30.0
+_STARTING_SECONDS = 3.0
+_NOT_READY = 503
 
 
 class _Page(msgspec.Struct):
@@ -61,10 +63,16 @@ class OpenPage:
         """Stay open until cancelled."""
         retry = _RETRY_SECONDS
         while True:
-            with contextlib.suppress(aiohttp.ClientError, TimeoutError):
+            try:
                 await self._read({})
                 retry = _RETRY_SECONDS
                 await self._follow()
+            except aiohttp.ClientResponseError as error:
+                if error.status == _NOT_READY:
+                    await asyncio.sleep(_spread(_STARTING_SECONDS))
+                    continue
+            except (aiohttp.ClientError, TimeoutError):
+                pass
             await asyncio.sleep(_spread(retry))
             retry = min(2 * retry, _MAX_RETRY_SECONDS)
 

@@ -112,6 +112,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "The state of every node in one short row, for pages that stay open",
         FleetPage,
         (fault_page.NODES,),
+        (503,),
     ),
     Operation(
         "/api/v1/nodes",

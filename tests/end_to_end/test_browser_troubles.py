@@ -262,6 +262,28 @@ async def test_an_aggregator_that_stops_leading_or_is_upgraded_is_named(
             await expect(notices(page).get_by_text("A file of this page")).to_be_visible()
 
 
+async def test_an_aggregator_that_starts_is_named_and_the_last_rows_stay(
+    chromium: Chromium, site: PageSite, tmp_path: Path
+) -> None:
+    async with site.serving(tmp_path), chromium.page() as page:
+        # The clock of a worker cannot be set from here.
+        await page.add_init_script(WITHOUT_WORKER)
+        await page.clock.install()
+        site.fleet.queries.takeover.is_warm = False
+        await page.goto(site.url)
+        starts = notices(page).get_by_text("The aggregator starts")
+        await expect(starts).to_be_visible()
+        site.fleet.queries.takeover.is_warm = True
+        await page.clock.run_for(5_000)
+        await expect(cells(page)).to_have_count(2)
+        await expect(notices(page)).to_have_text("")
+        site.fleet.queries.takeover.is_warm = False
+        site.changed("n1")
+        await page.clock.run_for(3_000)
+        await expect(starts).to_be_visible()
+        await expect(cells(page)).to_have_count(2)
+
+
 async def test_after_a_night_of_sleep_the_page_is_current_at_once(
     chromium: Chromium, site: PageSite, tmp_path: Path
 ) -> None:

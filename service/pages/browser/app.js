@@ -108,9 +108,10 @@ function notices() {
   if (failure) rows.push(failure);
   if (isAgent) return rows;
   if (live.mode === "polling") rows.push(t(`polling.${live.reason}`));
+  if (live.mode === "starting") rows.push(t("starting"));
   if (live.mode === "away") rows.push(t("away", { reason: live.reason }));
   if (live.answeredAt && Date.now() - live.answeredAt > OLD_MS) rows.push(t("old", { since: moment(live.answeredAt + clockOffset()) }));
-  if (page === null) return [...rows, t("connecting")];
+  if (page === null) return rows.length ? rows : [t("connecting")];
   if (!page.leads) rows.push(t("follower", { role: page.role, holder: page.holder || t("no.leader") }));
   if (page.alarm) rows.push(t("alarm"));
   for (const away of page.stores_away) rows.push(t("store.away", away));

@@ -18,6 +18,8 @@ const POLL_MS = 10_000;
 const REFRESH_MS = 60_000;
 const SILENT_MS = 45_000;
 const RETRY_MS = 1000;
+const STARTING_MS = 3000;
+const NOT_READY = 503;
 const MAX_RETRY_MS = 30_000;
 const ENDS_WITHIN_MS = 60_000;
 const MAX_ENDS = 3;
@@ -107,6 +109,11 @@ class Live {
           await this.#follow();
         }
       } catch (error) {
+        if (error.cause === NOT_READY) {
+          this.#set("starting", "");
+          await pause(STARTING_MS);
+          continue;
+        }
         this.#set("away", String(error.message ?? error));
         await pause(retryMs);
         retryMs = Math.min(retryMs * 2, MAX_RETRY_MS);
@@ -135,7 +142,7 @@ class Live {
     });
     const daemonMs = Date.parse(response.headers.get("Date") ?? "");
     if (!Number.isNaN(daemonMs)) this.#clockOffsetMs = daemonMs - Date.now();
-    if (!response.ok && response.status !== 304) throw new Error(String(response.status));
+    if (!response.ok && response.status !== 304) throw new Error(String(response.status), { cause: response.status });
     this.#answeredAt = Date.now();
     return response;
   }
