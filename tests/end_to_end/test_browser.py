@@ -92,6 +92,7 @@ async def test_the_worst_comes_first_and_a_change_is_shown_without_asking(
     chromium: Chromium, daemon: Daemon, store: Store
 ) -> None:
     async with chromium.page() as page:
+        await page.clock.install()
         await page.goto(daemon.url)
         await expect(page.get_by_role("option", name="n2, out of use, RestartNPU")).to_be_visible()
         assert await names_in_map(page) == ["n2", "n1"]
@@ -105,6 +106,7 @@ async def test_the_worst_comes_first_and_a_change_is_shown_without_asking(
         await expect(page.get_by_role("option", name="n2, not known")).to_be_visible()
         assert await names_in_map(page) == ["n1", "n2"]
         # People who do not see it hear of it, but not of each change at once.
+        await page.clock.run_for(10_000)
         await expect(page.get_by_text("nodes changed:")).to_be_attached()
         assert await page.get_by_role("status").inner_text() == ""
 
@@ -421,15 +423,21 @@ async def test_a_stream_that_ends_three_times_is_given_up_for_polling(
         await page.goto(proxy.url)
         for count in (1, 2, 3):
             await until(lambda count=count: proxy.streams == count)  # type: ignore[misc]
-            await page.clock.run_for(1_500)
+            await page.clock.fast_forward(1_500)
         notice = page.get_by_role("status").get_by_text("too many pages are open")
         await expect(notice).to_be_visible()
         await store.put(report("n1", faulty(4, T0 + 1)))
-        await page.clock.run_for(16_000)
-        await expect(page.get_by_role("option", name="n1, out of use")).to_be_visible()
+        shown = page.get_by_role("option", name="n1, out of use")
+
+        async def is_shown_by_another_poll() -> bool:
+            await page.clock.fast_forward(16_000)
+            return await shown.is_visible()
+
+        await until(is_shown_by_another_poll, step_seconds=0.5)
         assert proxy.streams == 3
         # After five minutes it tries the stream again.
-        await page.clock.run_for(310_000)
+        await page.clock.fast_forward(310_000)
+        await page.clock.fast_forward(16_000)
         await until(lambda: proxy.streams == 4)
 
 
