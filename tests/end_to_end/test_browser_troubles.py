@@ -256,7 +256,7 @@ async def test_an_aggregator_that_stops_leading_or_is_upgraded_is_named(
         (tmp_path / "later").mkdir()
         async with later.serving(tmp_path / "later", address):
             await expect(cells(page)).to_have_count(3)
-            text = "This page is of release 1, the aggregator of release 2. Reload the page."
+            text = "This page is of release 1, the daemon of release 2. Reload the page."
             await expect(notices(page).get_by_text(text)).to_be_visible()
             await expect(notices(page).get_by_text("does not lead")).to_have_count(0)
             # A file that was not opened before is of the other release.

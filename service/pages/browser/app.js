@@ -79,7 +79,7 @@ async function show() {
       next = new FleetView(live, query, go);
     } else {
       const details = await import("./details.js");
-      next = (isAgent ? details.agentViews : details.views)[name]?.(parts, query);
+      next = (isAgent ? details.agentViews : details.views)[name]?.(parts, query, live);
     }
   } catch {
     // A daemon of another release has other files.

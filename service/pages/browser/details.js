@@ -136,11 +136,15 @@ export function sentences(title, lines) {
   return lines.length ? section(title, el("ul", {}, lines.map((line) => el("li", {}, line)))) : null;
 }
 
-function nodeView([node]) {
+function nodeView([node], _, live) {
   return new Asking(async () => {
     const page = await ask(`api/v1/nodes/${encodeURIComponent(node)}`);
     if (page === null) return [el("h2", {}, node), el("p", { class: "notice" }, t("node.gone"))];
     const status = page.node;
+    const { documents } = await ask("api/v1/documents");
+    // The leader writes cluster documents; another program that does so as well is named there.
+    const writers = (name) => [live.page?.holder || t("no.leader"),
+      ...documents.filter((row) => row.document === name && row.conflict_writer).map((row) => row.conflict_writer)].join(", ");
     const faults = [
       ...page.chips.flatMap((chip) => chip.faults.map((fault) => [chip.chip, fault])),
       ...page.switch_events.map((event) => [t("part.port", event), event]),
@@ -168,11 +172,11 @@ function nodeView([node]) {
         chip.chip, lists(chip.published), lists(chip.reported), chip.pods.join(", "), chip.because.join(" ")]),
       table(t("jobs"), heads("job", "health", "since", "pods", "because"), page.jobs, (job) => [
         jobLine(job), job.health, job.since_ms === null ? "" : since(job.since_ms), job.pods.join(", "), job.because.join(" ")]),
-      table(t("documents"), heads("document", "state"), [
-        ...Object.entries(page.documents).map(([name, isStored]) => [name, t(isStored ? "document.stored" : "document.waiting")]),
-        ...status.stale.map((stale) => [stale.document, t("document.stale", { seconds: Math.round(stale.age_seconds) })]),
-        ...status.missing.map((missing) => [missing.document, t("document.missing", { since: moment(missing.since_ms), store: missing.store })]),
-        ...status.rejected.map((rejected) => [rejected.kind, t("document.rejected", { since: moment(rejected.since_ms), reason: rejected.reason })]),
+      table(t("documents"), heads("document", "state", "writer"), [
+        ...Object.entries(page.documents).map(([name, isStored]) => [name, t(isStored ? "document.stored" : "document.waiting"), writers(name)]),
+        ...status.stale.map((stale) => [stale.document, t("document.stale", { seconds: Math.round(stale.age_seconds) }), node]),
+        ...status.missing.map((missing) => [missing.document, t("document.missing", { since: moment(missing.since_ms), store: missing.store }), node]),
+        ...status.rejected.map((rejected) => [rejected.kind, t("document.rejected", { since: moment(rejected.since_ms), reason: rejected.reason }), node]),
       ], (row) => row),
       section(t("agent.knows"), el("p", {}, t("agent.knows.text")), agentPage(node), el("pre", {}, `vigil explain ${node}`)),
       await happenedTo({ node }),
@@ -342,6 +346,8 @@ function agentView() {
     const status = await ask("api/v1/status");
     const faults = await ask("api/v1/faults");
     return [
+      status.version === about.version ? null
+        : el("p", { class: "notice" }, t("version", { page: about.version, daemon: status.version })),
       el("h2", {}, status.node),
       sentences(t("not.ready"), status.not_ready),
       facts([
