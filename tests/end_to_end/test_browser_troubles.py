@@ -96,6 +96,25 @@ async def names_of_groups(page: Page) -> list[str]:
     return await page.locator("#map h3").all_inner_texts()
 
 
+async def test_of_many_changes_at_once_only_the_changed_nodes_are_drawn_and_announced(
+    chromium: Chromium, tmp_path: Path
+) -> None:
+    names = [f"n{number:03}" for number in range(60)]
+    site = PageSite(nodes_named(*names))
+    async with site.serving(tmp_path), chromium.page() as page:
+        await page.clock.install()
+        await page.goto(site.url)
+        await expect(cells(page)).to_have_count(len(names))
+        await until(lambda: site.stream.clients == 1)
+        # More than a page asks for by name: it reads all rows.
+        hit = names[::2]
+        for name in hit:
+            site.set_faults(name, "SeparateNPU")
+        await expect(page.locator('.map [data-state="out"]')).to_have_count(len(hit))
+        await page.clock.run_for(10_000)
+        await expect(page.get_by_text(f"{len(hit)} nodes changed: ")).to_be_attached()
+
+
 async def test_fifty_thousand_faults_are_shown_in_parts_and_copied_whole(
     chromium: Chromium, site: PageSite, tmp_path: Path
 ) -> None:
@@ -218,6 +237,31 @@ async def test_a_node_comes_and_goes_and_comes_under_one_name(
             site.changed("n1")
             await expect(cells(page)).to_have_count(2)
         await expect(page.get_by_role("option", name="n1, healthy")).to_have_count(1)
+
+
+_PORT = "port = { postMessage() {}, close() {} };"
+
+
+@pytest.mark.parametrize(
+    "worker",
+    [
+        "class { constructor() { throw new DOMException('denied', 'SecurityError'); } }",
+        f"class {{ {_PORT} constructor() {{ setTimeout(() => this.onerror(), 100); }} }}",
+        f"class {{ {_PORT} }}",
+    ],
+    ids=["forbidden", "not loaded", "silent"],
+)
+async def test_a_tab_whose_worker_does_not_work_reads_the_stream_itself(
+    chromium: Chromium, site: PageSite, tmp_path: Path, worker: str
+) -> None:
+    async with site.serving(tmp_path), chromium.page() as page:
+        await page.add_init_script(f"window.SharedWorker = {worker}")
+        await page.clock.install()
+        await page.goto(site.url)
+        # A silent worker is replaced twice before the tab does without.
+        await page.clock.run_for(30_000)
+        await expect(cells(page)).to_have_count(2)
+        await until(lambda: site.stream.clients == 1)
 
 
 async def test_a_client_that_missed_events_reads_all_rows_again(

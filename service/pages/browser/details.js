@@ -4,6 +4,8 @@ import { ask, currentLanguage, daemonNow, el, facts, hasText, link, moment, rene
 import { word } from "./fleet.js";
 
 const POLL_MS = 5_000;
+// Ages and what no event shows.
+const REFRESH_MS = 60_000;
 const AGAIN_MS = 1_000;
 // A daemon gathers changes for a second before they are in its history.
 const HISTORY_MS = 2_500;
@@ -181,7 +183,7 @@ function nodeView([node], _, live) {
       section(t("agent.knows"), el("p", {}, t("agent.knows.text")), agentPage(node), el("pre", {}, `vigil explain ${node}`)),
       await happenedTo({ node }),
     ];
-  }, { hasHistory: true, concerns: (names) => names === null || names.has(node), hears: (kind, change) => kind === "job" && change.nodes.includes(node) });
+  }, { hasHistory: true, everyMs: REFRESH_MS, concerns: (names) => names === null || names.has(node), hears: (kind, change) => kind === "job" && change.nodes.includes(node) });
 }
 
 /** Return the kind of a fault in the texts about levels. */
@@ -222,7 +224,7 @@ function faultView([node, subject, code]) {
       ]);
     });
     return [title, ...(parts.length ? parts : [el("p", { class: "notice" }, t("fault.over"))]), await happenedTo({ node, code, part: subject })];
-  }, { hasHistory: true, concerns: (names) => names === null || names.has(node) });
+  }, { hasHistory: true, everyMs: REFRESH_MS, concerns: (names) => names === null || names.has(node) });
 }
 
 function jobsView() {
@@ -236,7 +238,7 @@ function jobsView() {
       ], "jobs.none"),
       ...adviceParts(await ask("api/v1/advice")),
     ];
-  }, { concerns: (names) => names === null, hears: (kind) => kind === "job" || kind === "advice" });
+  }, { everyMs: REFRESH_MS, concerns: (names) => names === null, hears: (kind) => kind === "job" || kind === "advice" });
 }
 
 /** Return what the scheduler will do, and what it did otherwise than foretold. */

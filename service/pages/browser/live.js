@@ -53,6 +53,13 @@ function merged(rows, nodes, asked) {
   return rows;
 }
 
+/** Return which rows are other ones in `nodes`, null where it has other nodes: a tab draws what it gets. */
+function differing(rows, nodes) {
+  if (nodes.length !== rows.size || !nodes.every((node) => rows.has(node.node))) return null;
+  const changed = nodes.filter((node) => JSON.stringify(node) !== JSON.stringify(rows.get(node.node)));
+  return { nodes: changed, asked: changed.map((node) => node.node) };
+}
+
 /** Reads the rows of all nodes and the stream, and sends each change as a message for `Rows`. */
 class Live {
   #rows = new Map();
@@ -159,8 +166,9 @@ class Live {
   #take(page, asked) {
     const { nodes, ...head } = page;
     this.#page = head;
-    this.#rows = merged(this.#rows, nodes, asked);
-    this.#send({ ...this.status(), page: head, nodes, asked });
+    const change = (asked === null && differing(this.#rows, nodes)) || { nodes, asked };
+    this.#rows = merged(this.#rows, change.nodes, change.asked);
+    this.#send({ ...this.status(), page: head, ...change });
   }
 
   async #follow() {
