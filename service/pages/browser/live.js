@@ -136,7 +136,7 @@ class Live {
   }
 
   #poll(reason) {
-    // Not the wall clock, which somebody may set meanwhile.
+    // The wall clock may be set meanwhile.
     this.#pollUntil = performance.now() + POLLING_FOR_MS;
     this.#pollReason = reason;
     this.#otherEpochs = 0;
