@@ -68,24 +68,21 @@ async function show() {
   const { name, parts, query } = route();
   const go = (address) => { location.hash = address; };
   const turn = (shows += 1);
-  // A view of the past says how the fleet is grouped, and so do the rows of now.
-  if (name === "fleet" && !isAgent && live.page === null) return;
+  const isFleet = name === "fleet" && !isAgent;
+  // The fleet of a time has the nodes and groups of now.
+  if (isFleet && live.page === null) return;
+  const isPast = !isAgent && name !== "timeline" && !Number.isNaN(timeOf(query.at));
   let next;
-  try {
-    if (!isAgent && name !== "timeline" && !Number.isNaN(timeOf(query.at))) {
-      const make = (await import("./past.js")).views[name];
-      next = make?.(live, parts, query, go);
-    } else if (name === "fleet" && !isAgent) {
-      next = new FleetView(live, query, go);
-    } else {
-      const details = await import("./details.js");
-      next = (isAgent ? details.agentViews : details.views)[name]?.(parts, query, live);
+  if (isFleet && !isPast) next = new FleetView(live, query, go);
+  else {
+    const file = await import(isPast ? "./past.js" : "./details.js").catch(() => null);
+    if (file === null) {
+      // A daemon of another release has other files.
+      failure = t("files.gone");
+      drawTop();
+      return;
     }
-  } catch {
-    // A daemon of another release has other files.
-    failure = t("files.gone");
-    drawTop();
-    return;
+    next = (isAgent ? file.agentViews : file.views)[name]?.(parts, query, live, go);
   }
   // Another address may have been opened while files were loaded.
   if (turn === shows) set(next ?? { element: el("p", {}, t("view.unknown")), update() {} }, name, query.at);

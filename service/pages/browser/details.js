@@ -134,7 +134,7 @@ function blindTable(blind) {
 }
 
 /** Return sentences below a heading, null where there is none. */
-export function sentences(title, lines) {
+function sentences(title, lines) {
   return lines.length ? section(title, el("ul", {}, lines.map((line) => el("li", {}, line)))) : null;
 }
 
@@ -203,7 +203,7 @@ function faultView([node, subject, code]) {
   return new Asking(async () => {
     const page = await ask(`api/v1/faults?${new URLSearchParams({ node, code })}`);
     const held = (page?.faults ?? []).filter((fault) => fault.subject === subject);
-    const title = el("h2", {}, el("a", { href: link(["node", node]) }, node), ` ${subject} ${code}`);
+    const title = el("h2", {}, nodeLink(node), ` ${subject} ${code}`);
     const parts = held.map((fault) => {
       const kind = textKind(fault);
       return facts([

@@ -11,7 +11,7 @@ const OF_WEIGHT = { 3: "out", 2: "no_new_pods", 1: "sub_health", 0: "none" };
 const KINDS = ["chip", "switch", "host", "storage", "dpu"];
 
 /** Return the state of a node that its sign shows; `weights` are by level. */
-export function stateOf(node, weights) {
+function stateOf(node, weights) {
   if (node.heartbeat === "lost") return "lost";
   const level = node.level ? OF_WEIGHT[weights.get(node.level) ?? 2] : "healthy";
   const others = [

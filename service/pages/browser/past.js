@@ -1,7 +1,7 @@
 // The views at a time: what was published then, from the history.
 
 import { ask, el, facts, link, moment, t, table, timeOf } from "./dom.js";
-import { Asking, faultLink, happenedTo, heads, nameOf, pastNotices, publishedTable } from "./details.js";
+import { Asking, faultLink, happenedTo, heads, nameOf, nodeLink, pastNotices, publishedTable } from "./details.js";
 import { FleetView, weightsOf } from "./fleet.js";
 
 const DAY_MS = 86_400_000;
@@ -51,12 +51,12 @@ function viewOf(path, query, node, make) {
   });
 }
 
-function fleetThen(live, _, query, go) {
+function fleetThen(_, query, live, go) {
   return viewOf(["fleet"], query, "", (then) =>
     [new FleetView({ page: live.page, rows: rowsOf(live, then) }, query, go).element]);
 }
 
-function nodeThen(_, [node], query) {
+function nodeThen([node], query) {
   return viewOf(["node", node], query, node, async (then) => [
     el("h2", {}, node),
     table(t("faults"), heads("part", "code", "name", "level"), then.faults, (fault) => [
@@ -65,12 +65,12 @@ function nodeThen(_, [node], query) {
   ]);
 }
 
-function faultThen(_, [node, subject, code], query) {
+function faultThen([node, subject, code], query) {
   return viewOf(["fault", node, subject, code], query, node, async (then) => {
     const held = then.faults.find((fault) => fault.subject === subject && fault.code === code);
     const names = then.names[code] ?? {};
     return [
-      el("h2", {}, el("a", { href: link(["node", node], { at: query.at }) }, node), ` ${subject} ${code}`),
+      el("h2", {}, nodeLink(node, query.at), ` ${subject} ${code}`),
       held ? facts([
         [t("head.name.en"), names.name ?? t("name.unknown")],
         [t("head.name.zh"), el("span", { lang: "zh-Hans" }, names.name_zh ?? t("name.unknown"))],
@@ -82,7 +82,7 @@ function faultThen(_, [node, subject, code], query) {
   });
 }
 
-function jobsThen(_, __, query) {
+function jobsThen(_, query) {
   return viewOf(["jobs"], query, "", (then) =>
     [el("p", { class: "notice" }, t("past.jobs")), publishedTable(then.faults, query.at)]);
 }
