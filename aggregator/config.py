@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -88,6 +89,20 @@ class PaceSection(Section):
     """
 
 
+def _agent_url(text: str) -> str:
+    filled = text.replace("{node}", "n")
+    if filled == text or not re.fullmatch(r'https?://[^\s"<>\\^`{|}]+', filled):
+        raise ValueError(
+            "is not a valid address of agents' pages; use http:// or https:// and {node} for the "
+            "name of the node, as in http://{node}:9820/"
+        )
+    return text
+
+
+AgentUrl: TypeAlias = Annotated[str, AfterValidator(_agent_url)]
+"""Where browsers find the page of a node's agent; ``{node}`` is the name of the node."""
+
+
 class AggregatorPagesSection(Section):
     """Connections and host names of the pages on the address of ``--listen``."""
 
@@ -95,6 +110,8 @@ class AggregatorPagesSection(Section):
     """Eight of them are kept for addresses of the host itself."""
     host_names: tuple[HostName, ...] = ()
     """Names that a request over loopback may use, besides ``localhost`` and addresses."""
+    agent_url: AgentUrl | None = None
+    """The page in the browser links to it; nothing asks there."""
 
 
 class LeaderSection(Section):

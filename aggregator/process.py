@@ -77,7 +77,7 @@ async def _run(configuration: AggregatorConfiguration, plugins: Iterable[Plugin]
     if aggregator.public_faults.namespaces.takes_all:
         setting = aggregator.public_faults.namespaces.setting
         _log.info("public faults are taken from all namespaces; %s names those to trust", setting)
-    pages = application(aggregator.queries)
+    pages = application(aggregator.queries, configuration.pages.agent_url or "")
     try:
         async with serving(
             pages,

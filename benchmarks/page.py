@@ -1,4 +1,7 @@
-"""Measures the page in a real Chromium at 10,000 nodes: first rows, a change, a storm, many pages.
+"""Measures the page in a real Chromium at 10,000 nodes: first rows, a change, a storm.
+
+What 50 open pages cost the aggregator is measured with pages of ``page_clients``: at rest, while
+nodes change, and when the aggregator starts again.
 
 ::
 
@@ -9,23 +12,29 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
+import socket
+import statistics
+import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import psutil
 
+from benchmarks.scale_watch import Readers
 from stores.address import open_store
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import T0, report
 from tests.contract.documents.test_cluster_device import config, fault
 from tests.parts.chromium import Chromium
+from tests.parts.deadlines import until
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from playwright.async_api import Page
 
@@ -35,7 +44,12 @@ _CHIPS = 16
 _FAULTY_PART = 100
 _CHANGES = 60
 _STORM_PART = 20
-_REST_SECONDS = 20.0
+_REST_SECONDS = 90.0
+"""Longer than the time after which each page asks whether something changed."""
+_PUBLICATIONS = 100
+_RESTARTS = 5
+_PUBLISHED_SECONDS = 600.0
+"""A deadline only: a machine with other work takes minutes to start an aggregator."""
 _FRAMES = """
 () => {
   window.longest = 0;
@@ -99,7 +113,20 @@ async def _first_rows(page: Page, daemon: Daemon, nodes: int) -> dict[str, Any]:
     seconds = round(time.monotonic() - began, 2)
     # The size of an answer is asked for behind its end.
     await asyncio.gather(*sizes)
-    return {"readable_seconds": seconds, "requests": len(sent), "sent_bytes": sum(sent)}
+    # The worker asks for the rows, and the browser counts no request of a worker.
+    rows = await asyncio.to_thread(_rows_bytes, daemon.url)
+    return {
+        "readable_seconds": seconds,
+        "requests": len(sent) + 1,
+        "page_bytes": sum(sent),
+        "rows_bytes": rows,
+    }
+
+
+def _rows_bytes(url: str) -> int:
+    request = urllib.request.Request(f"{url}/api/v1/fleet", headers={"Accept-Encoding": "gzip"})
+    with urllib.request.urlopen(request) as answer:
+        return len(answer.read())
 
 
 async def _add(request: Any, sent: list[int]) -> None:
@@ -129,31 +156,86 @@ async def _storm(page: Page, store: Store, nodes: int) -> float:
     return round(time.monotonic() - began, 2)
 
 
-async def _rest(daemon: Daemon, pages: int) -> dict[str, float]:
-    """Return which part of a core the aggregator takes without a page, and with so many."""
-    process = psutil.Process(daemon.process.pid)
-    quiet = await _part(process)
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        streams = [
-            asyncio.create_task(_listen(session, f"{daemon.url}/api/v1/stream"))
-            for _ in range(pages)
-        ]
-        busy = await _part(process)
-        for stream in streams:
-            stream.cancel()
-    return {"quiet_percent": quiet, f"{pages}_pages_percent": busy}
+class ManyPages:
+    """Measures what open pages cost the aggregator; ``nodes`` are those that were not changed."""
 
+    def __init__(self, daemon: Daemon, store: Store, pages: int, nodes: Iterator[int]) -> None:
+        self._daemon = daemon
+        self._store = store
+        self._pages = pages
+        self._nodes = nodes
+        self._readers = Readers(store)
 
-async def _listen(session: aiohttp.ClientSession, url: str) -> None:
-    async with session.get(url, timeout=aiohttp.ClientTimeout(total=None)) as answer:
-        async for _ in answer.content.iter_any():
-            pass
+    async def measure(self) -> dict[str, Any]:
+        """Return all figures, without a page and with so many."""
+        following = asyncio.create_task(self._readers.run())
+        await self._readers.listed.wait()
+        try:
+            quiet_part, quiet = await self._part(), await self._publications()
+            async with self._open():
+                part, busy = await self._part(), await self._publications()
+            return {
+                "pages": self._pages,
+                "rest_percent": {"quiet": quiet_part, "pages": part},
+                "publication": {"quiet": quiet, "pages": busy},
+                "first_publication_seconds": await self._restarts(),
+            }
+        finally:
+            following.cancel()
 
+    @contextlib.asynccontextmanager
+    async def _open(self) -> AsyncIterator[None]:
+        command = (sys.executable, "-m", "benchmarks.page_clients", self._daemon.url)
+        clients = await asyncio.create_subprocess_exec(*command, str(self._pages))
+        try:
+            await until(lambda: self._streams() == self._pages, "all pages are open", 60)
+            yield
+        finally:
+            clients.terminate()
+            await clients.wait()
 
-async def _part(process: psutil.Process) -> float:
-    process.cpu_percent()
-    await asyncio.sleep(_REST_SECONDS)
-    return float(process.cpu_percent())
+    def _streams(self) -> int:
+        return int(self._daemon.metric("npu_vigil_stream_clients"))
+
+    async def _part(self) -> float:
+        """Return which part of a core the aggregator takes at rest, in percent."""
+        process = psutil.Process(self._daemon.process.pid)
+        process.cpu_percent()
+        await asyncio.sleep(_REST_SECONDS)
+        return float(process.cpu_percent())
+
+    async def _publications(self) -> dict[str, float]:
+        times = []
+        for _ in range(_PUBLICATIONS):
+            began = time.monotonic()
+            times.append(await self._published() - began)
+            await asyncio.sleep(0.2)
+        return _quantiles(times)
+
+    async def _published(self) -> float:
+        """Change a node; return when (monotonic) a reader of the cluster documents sees it."""
+        node = next(self._nodes)
+        seen = self._readers.shows(_name(node), f"Ascend910-{node % _CHIPS}")
+        await self._store.put(_document(node, True, int(time.time())))
+        return await asyncio.wait_for(seen, _PUBLISHED_SECONDS)
+
+    async def _restarts(self) -> dict[str, float]:
+        """Return how long after its start an aggregator publishes a change, in the median."""
+        quiet, busy = [], []
+        for _ in range(_RESTARTS):
+            # In turn, so that other work on this machine meets both alike.
+            quiet.append(await self._restart())
+            async with self._open():
+                busy.append(await self._restart())
+        return {"quiet": statistics.median(quiet), "pages": statistics.median(busy)}
+
+    async def _restart(self) -> float:
+        await asyncio.to_thread(self._daemon.stop)
+        published = asyncio.create_task(self._published())
+        await asyncio.sleep(0.1)
+        began = time.monotonic()
+        await asyncio.to_thread(self._daemon.spawn)
+        return round(await published - began, 2)
 
 
 async def measure(nodes: int, pages: int) -> dict[str, Any]:
@@ -164,22 +246,24 @@ async def measure(nodes: int, pages: int) -> dict[str, Any]:
         store = open_store(url, None)
         for number in range(nodes):
             await store.put(_document(number, number % _FAULTY_PART == 0, T0))
-        daemon = Daemon(directory / "aggregator", "--store", url)
+        # A restart keeps the address, so that open pages find it again.
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            listen = f"127.0.0.1:{free.getsockname()[1]}"
+        daemon = Daemon(directory / "aggregator", "--store", url, listen=listen)
         daemon.start()
         (directory / "chromium").mkdir()
-        chromium = Chromium(directory / "chromium")
         figures: dict[str, Any] = {"nodes": nodes}
         try:
-            async with chromium.page() as page:
+            async with Chromium(directory / "chromium") as chromium, chromium.page() as page:
                 figures |= await _first_rows(page, daemon, nodes)
                 await page.evaluate(_FRAMES)
                 figures["change"] = await _changes(page, store)
                 figures["change_longest_frame_ms"] = await _longest_frame_ms(page)
                 figures["storm_seconds"] = await _storm(page, store, nodes)
                 figures["storm_longest_frame_ms"] = await _longest_frame_ms(page)
-            figures["rest"] = await _rest(daemon, pages)
+            untouched = (node for node in range(nodes) if node % _STORM_PART > 2)
+            figures["many"] = await ManyPages(daemon, store, pages, untouched).measure()
         finally:
-            chromium.close()
             daemon.stop()
             await store.close()
         return figures

@@ -44,7 +44,14 @@ TABLE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tests/dcmi_shim/drivers/*", ("tests/dcmi_shim",)),
     ("tests/dcmi_shim/emulator/*", ("tests/dcmi_shim/emulator",)),
     ("tests/acceptance/driver/*", ("tests/acceptance",)),
-    ("service/pages/browser/*", ("tests/service/pages", "tests/end_to_end/test_browser.py")),
+    (
+        "service/pages/browser/*",
+        (
+            "tests/service/pages",
+            "tests/end_to_end/test_browser.py",
+            "tests/end_to_end/test_browser_troubles.py",
+        ),
+    ),
     ("tests/parts/*.c", ("tests/collectors/kernel_log", "tests/end_to_end")),
     ("tests/vectors/clusterd/*", ("tests/aggregator", "tests/cluster", "tests/contract")),
     ("tests/vectors/volcano/*", ("tests/advisor", "tests/aggregator")),

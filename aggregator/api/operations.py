@@ -112,6 +112,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "The state of every node in one short row, for pages that stay open",
         FleetPage,
         (fault_page.NODES,),
+        (503,),
     ),
     Operation(
         "/api/v1/nodes",
@@ -206,7 +207,10 @@ OPERATIONS: tuple[Operation, ...] = (
         PUBLISHED_PATH,
         "What was published at a time, from the history",
         PublishedPage,
-        (Parameter("at_ms", "The time, epoch milliseconds; now without it", is_number=True),),
+        (
+            Parameter("at_ms", "The time, epoch milliseconds; now without it", is_number=True),
+            Parameter("node", "Only what is about this node"),
+        ),
         (503,),
     ),
     Operation(

@@ -149,8 +149,11 @@ def _unknown(kind: str) -> web.Response:
     return _refused(f"there is no {kind} of this name", 404)
 
 
-def application(queries: StatusQueries) -> web.Application:
-    """Return the pages of an aggregator; what they show is read anew for each request."""
+def application(queries: StatusQueries, agent_url: str = "") -> web.Application:
+    """Return the pages of an aggregator; what they show is read anew for each request.
+
+    ``agent_url`` is the address of agents' pages with ``{node}``; empty where it is not known.
+    """
     probe = queries.readiness.health
 
     async def exposition(encode: Encode) -> bytes:
@@ -173,7 +176,7 @@ def application(queries: StatusQueries) -> web.Application:
         },
     )
     release = version("npu-vigil")
-    browser = BrowserPage("aggregator", release, queries.stream.epoch)
+    browser = BrowserPage("aggregator", release, queries.stream.epoch, agent_url)
     operations.serve(application, "NPU Vigil aggregator", release, OPERATIONS, browser)
     add_get = application.router.add_get
     SnapshotPages(queries).add_to(application.router)
@@ -208,7 +211,8 @@ def _published(queries: StatusQueries) -> Callable[[web.Request], Awaitable[web.
     async def show(request: web.Request) -> web.Response:
         at_ms = int(request.query.get("at_ms", queries.at_ms))
         try:
-            page = await queries.notifier.history.published_at(at_ms)
+            node = request.query.get("node")
+            page = await queries.notifier.history.published_at(at_ms, node)
         except StoreError as error:
             return _refused(str(error), 503)
         return json_response(page)

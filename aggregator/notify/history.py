@@ -30,6 +30,7 @@ from aggregator.notify.history_file import (
     read_spans,
 )
 from contract.errors import StoreError
+from contract.pages.faults import names_of
 from contract.pages.history import PublishedFault, PublishedPage
 from contract.validation_texts import decode_text
 from pacing.backoff import Backoff
@@ -220,12 +221,14 @@ class ClusterHistory:
         """Return the runs of jobs by uid. Raises ``StoreError`` while they cannot be read."""
         return await self._read(partial(read_runs, self._path))
 
-    async def published_at(self, at_ms: int) -> PublishedPage:
-        """Return what was published at a time. Raises ``StoreError`` while it cannot be read.
+    async def published_at(self, at_ms: int, node: str | None = None) -> PublishedPage:
+        """Return what was published at a time, of ``node`` or of all nodes.
 
-        Changes of the last second may wait for the disk; they count as later ones.
+        Raises ``StoreError`` while it cannot be read. Changes of the last second may wait for the
+        disk; they count as later ones.
         """
-        levels = await self._read(partial(read_levels_at, self._path, at_ms))
+        levels = await self._read(partial(read_levels_at, self._path, at_ms, node))
+        codes = sorted({code for faults in levels.values() for _, code in faults})
         spans = await self._spans(self._clock().wall_ms)
         return PublishedPage(
             at_ms=at_ms,
@@ -236,6 +239,7 @@ class ClusterHistory:
                 for node, faults in sorted(levels.items())
                 for key, level in sorted(faults.items())
             ),
+            names={code: names for code in codes if (names := names_of(code))["summary"]},
         )
 
     async def _spans(self, now_ms: int) -> list[tuple[int, int]]:

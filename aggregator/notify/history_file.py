@@ -346,10 +346,11 @@ def read_published_levels(path: Path) -> PublishedLevels | None:
     return levels
 
 
-def read_levels_at(path: Path, at_ms: int) -> PublishedLevels:
-    """Return the levels that were published at a time. Raises ``sqlite3.Error`` or ``OSError``.
+def read_levels_at(path: Path, at_ms: int, node: str | None = None) -> PublishedLevels:
+    """Return the levels that were published at a time, of ``node`` or of all nodes.
 
-    They are those that are published now, without each later change, the newest first.
+    They are those that are published now, without each later change, the newest first. Raises
+    ``sqlite3.Error`` or ``OSError``.
     """
     levels: PublishedLevels = {}
     if not path.exists():
@@ -359,20 +360,23 @@ def read_levels_at(path: Path, at_ms: int) -> PublishedLevels:
         connection.execute("BEGIN")
         if not _has_table(connection, "standing"):
             return levels
-        standing = connection.execute("SELECT node, subject, code, level FROM standing")
-        for node, subject, code, level in standing:
-            levels.setdefault(node, {})[subject, code] = level
+        of_node, parameters = ("", ()) if node is None else ("node = ? AND ", (node,))
+        standing = connection.execute(
+            f"SELECT node, subject, code, level FROM standing WHERE {of_node}TRUE", parameters
+        )
+        for name, subject, code, level in standing:
+            levels.setdefault(name, {})[subject, code] = level
         for (body,) in connection.execute(
-            "SELECT body FROM events WHERE journal = '' AND received_at_ms > ?"
+            f"SELECT body FROM events WHERE {of_node}journal = '' AND received_at_ms > ?"
             " ORDER BY number DESC",
-            (at_ms,),
+            (*parameters, at_ms),
         ):
             change = _change.decode(body)
-            of_node = levels.setdefault(change.node, {})
+            faults = levels.setdefault(change.node, {})
             if change.was is None:
-                of_node.pop((change.subject, change.code), None)
+                faults.pop((change.subject, change.code), None)
             else:
-                of_node[change.subject, change.code] = change.was
+                faults[change.subject, change.code] = change.was
     return levels
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.pages.changes import FaultChange
+from contract.pages.faults import FaultNames
 
 if TYPE_CHECKING:
     from contract.documents.episodes import EpisodeEvent
@@ -81,13 +82,15 @@ class PublishedPage(msgspec.Struct, frozen=True):
     """What was published at ``at_ms``, by node, subject and code.
 
     ``is_recorded``: a process recorded all changes at that time, which it does from
-    ``recorded_since_ms`` on (``null``: not yet), but for the time between two processes.
+    ``recorded_since_ms`` on (``null``: not yet), but for the time between two processes. ``names``
+    are those of each code that has a name.
     """
 
     at_ms: int
     is_recorded: bool
     recorded_since_ms: int | None
     faults: tuple[PublishedFault, ...]
+    names: dict[str, FaultNames]
 
 
 class HistoryRange(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import html
+import re
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 _INDEX = "index.html"
+_LANGUAGES = ("en", "zh")
 _BEST_LEVEL = 9
 _TYPES = {
     "css": "text/css",
@@ -63,9 +65,12 @@ def asks_for_html(request: web.Request) -> bool:
 
 
 class BrowserPage:
-    """The page of one ``daemon`` (``aggregator`` or ``agent``). ``epoch`` names its process."""
+    """The page of one ``daemon`` (``aggregator`` or ``agent``). ``epoch`` names its process.
 
-    def __init__(self, daemon: str, version: str, epoch: str) -> None:
+    ``agent_url`` is the address of agents' pages with ``{node}``; empty where it is not known.
+    """
+
+    def __init__(self, daemon: str, version: str, epoch: str, agent_url: str = "") -> None:
         contents = {
             file.name: file.read_bytes() for file in (files("service.pages") / "browser").iterdir()
         }
@@ -74,17 +79,27 @@ class BrowserPage:
             digest.update(b"%s %d\n" % (name.encode(), len(content)))
             digest.update(content)
         self.digest = digest.hexdigest()
-        index = _filled(
-            contents.pop(_INDEX).decode(),
-            {"digest": self.digest, "daemon": daemon, "version": version, "epoch": epoch},
-        )
-        self._index = _file(_INDEX, index.encode())
+        values = {
+            "digest": self.digest,
+            "daemon": daemon,
+            "version": version,
+            "epoch": epoch,
+            "agent_url": agent_url,
+        }
+        index = _filled(contents.pop(_INDEX).decode(), values)
+        self._index = {
+            language: _file(_INDEX, _with_texts(index, language, contents[f"{language}.json"]))
+            for language in _LANGUAGES
+        }
         self._files = {name: _file(name, content) for name, content in contents.items()}
 
     def index(self, request: web.Request) -> web.Response:
-        """Answer with the HTML."""
+        """Answer with the HTML, and in it the texts of the language that the browser prefers."""
+        # Browsers name languages in the order of preference. A script decides, and loads others.
+        named = re.search(r"\b(en|zh)\b", request.headers.get(hdrs.ACCEPT_LANGUAGE, "").lower())
+        index = self._index["en" if named is None else named[1]]
         # It names the files of this release, so a browser asks each time whether it is current.
-        return _answer(request, self._index, "no-cache", hdrs.ACCEPT)
+        return _answer(request, index, "no-cache", hdrs.ACCEPT, hdrs.ACCEPT_LANGUAGE)
 
     async def file(self, request: web.Request) -> web.Response:
         """Answer with a file that the HTML names."""
@@ -98,6 +113,12 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
     for name, value in values.items():
         text = text.replace(f"{{{name}}}", html.escape(value, quote=True))
     return text
+
+
+def _with_texts(index: str, language: str, texts: bytes) -> bytes:
+    """Return the HTML with a catalogue, which a browser takes for data, whatever is in it."""
+    catalogue = texts.decode().replace("<", "\\u003c")
+    return index.replace("{language}", language).replace("{texts}", catalogue).encode()
 
 
 def _file(name: str, content: bytes) -> _File:

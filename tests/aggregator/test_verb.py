@@ -60,6 +60,29 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, content: bytes | None) -> No
         load_aggregator(file, {}, {})
 
 
+@pytest.mark.parametrize(
+    ("url", "is_valid"),
+    [
+        ("http://{node}:9820/", True),
+        ("https://example.com/agents/{node}/?a=1#/agent", True),
+        ("http://example.com/", False),
+        ("javascript:alert({node})", False),
+        ("http://{node}/{rack}", False),
+        ('http://{node}/" onclick="', False),
+        ("http://{node} /", False),
+    ],
+)
+def test_the_page_of_an_agent_is_an_address_with_the_name_of_the_node(
+    url: str, *, is_valid: bool
+) -> None:
+    environment = {"VIGIL_PAGES_AGENT_URL": url}
+    if is_valid:
+        assert load_aggregator(None, environment, {}).pages.agent_url == url
+    else:
+        with pytest.raises(ConfigurationError, match="VIGIL_PAGES_AGENT_URL: is not a valid"):
+            load_aggregator(None, environment, {})
+
+
 @pytest.mark.daemon
 def test_an_address_that_is_no_address(tmp_path: Path) -> None:
     store = f"directory:{tmp_path / 'store'}"

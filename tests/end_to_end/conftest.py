@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+import pytest_asyncio
 
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Cluster, Folder
+from tests.parts.chromium import Chromium
+from tests.tiers import needs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
     from tests.end_to_end.places import Place
@@ -55,3 +58,14 @@ def cluster_node(tmp_path: Path, built: Path, cluster: Cluster) -> Iterator[Node
     node = Node(tmp_path, built, cluster)
     yield node
     node.close()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@needs("server")
+async def chromium(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Chromium]:
+    """Yield one browser, to which one connection is made, for all tests of a worker.
+
+    Its tests run in the loop of the session, as the connection does.
+    """
+    async with Chromium(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser

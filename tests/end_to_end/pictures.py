@@ -33,14 +33,16 @@ async def take() -> None:
     """Write both pictures."""
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="vigil-pictures-") as folder:
-        chromium = Chromium(Path(folder))
         demo = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "vigil", "demo"), stdout=asyncio.subprocess.PIPE
         )
         try:
             assert demo.stdout is not None
             url = (await demo.stdout.readline()).decode().rpartition(" ")[2].strip()
-            async with chromium.page(viewport=_SIZE, color_scheme="light") as page:
+            async with (
+                Chromium(Path(folder)) as chromium,
+                chromium.page(viewport=_SIZE, color_scheme="light") as page,
+            ):
                 await page.goto(url)
                 await _wait(page, _CODE)
                 await page.screenshot(path=FOLDER / "fleet.png")
@@ -48,7 +50,6 @@ async def take() -> None:
                 await _wait(page, "Sources that give no answer")
                 await page.screenshot(path=FOLDER / "node.png")
         finally:
-            chromium.close()
             if demo.returncode is None:
                 demo.terminate()
             await demo.communicate()

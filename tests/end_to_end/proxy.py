@@ -12,8 +12,16 @@ from aiohttp import web
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-_TAKEN = ("Content-Type", "Content-Encoding", "ETag", "Vigil-Epoch", "Date", "Vary")
-_GIVEN = ("Accept", "Accept-Encoding", "If-None-Match", "Last-Event-ID")
+_TAKEN = (
+    "Cache-Control",
+    "Content-Type",
+    "Content-Encoding",
+    "ETag",
+    "Vigil-Epoch",
+    "Date",
+    "Vary",
+)
+_GIVEN = ("Accept", "Accept-Encoding", "Accept-Language", "If-None-Match", "Last-Event-ID")
 STREAM = "/api/v1/stream"
 
 
@@ -23,6 +31,9 @@ class Proxy:
     def __init__(self, urls: Sequence[str], *, ends_streams: bool = False) -> None:
         self.url = ""
         self.streams = 0
+        self.requests: list[str] = []
+        self.sent_bytes = 0
+        """Of all bodies, as they were sent."""
         self._urls = cycle(urls)
         self._ends_streams = ends_streams
 
@@ -46,6 +57,7 @@ class Proxy:
         path = f"/{request.match_info['path']}"
         is_stream = path == STREAM
         self.streams += is_stream
+        self.requests.append(path)
         headers = {name: request.headers[name] for name in _GIVEN if name in request.headers}
         url = f"{next(self._urls)}{path}"
         async with self._session.get(url, params=request.query, headers=headers) as answer:
@@ -54,6 +66,7 @@ class Proxy:
             await response.prepare(request)
             if not (is_stream and self._ends_streams):
                 async for part in answer.content.iter_any():
+                    self.sent_bytes += len(part)
                     await response.write(part)
             await response.write_eof()
             return response

@@ -6,14 +6,15 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import expect
 
 from stores.address import open_store
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import T0, faulty, healthy, report
-from tests.end_to_end.proxy import Proxy
-from tests.parts.chromium import Chromium
+from tests.end_to_end.proxy import STREAM, Proxy
+from tests.end_to_end.test_status import vigil
 from tests.parts.deadlines import patience, until
 from tests.tiers import needs
 
@@ -21,24 +22,24 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-    from playwright.async_api import Locator, Page
+    from playwright.async_api import Locator, Page, Route
 
     from stores.base import Store
     from tests.end_to_end.node import Node
+    from tests.parts.chromium import Chromium
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(180),
+    pytest.mark.asyncio(loop_scope="session"),
+]
 
 CODE = "80E18402"
+MAX_REQUESTS = 8
+MAX_SENT_BYTES = 150_000
+WITHOUT_WORKER = "delete window.SharedWorker"
+"""A script of a browser that has no such workers."""
 WAIT_MS = 20_000
-
-
-@pytest.fixture(scope="session")
-@needs("server")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    """Yield one browser for all tests."""
-    browser = Chromium(tmp_path_factory.mktemp("chromium"))
-    yield browser
-    browser.close()
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +47,7 @@ def _patience() -> None:
     expect.set_options(timeout=patience(WAIT_MS / 1000) * 1000)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
     opened = open_store(f"directory:{tmp_path / 'store'}", None)
     yield opened
@@ -63,7 +64,7 @@ def make(tmp_path: Path) -> Iterator[list[Daemon]]:
         daemon.stop()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def daemon(make: list[Daemon], store: Store) -> Daemon:
     """Return an aggregator of one healthy node and one with a fault.
 
@@ -91,6 +92,7 @@ async def test_the_worst_comes_first_and_a_change_is_shown_without_asking(
     chromium: Chromium, daemon: Daemon, store: Store
 ) -> None:
     async with chromium.page() as page:
+        await page.clock.install()
         await page.goto(daemon.url)
         await expect(page.get_by_role("option", name="n2, out of use, RestartNPU")).to_be_visible()
         assert await names_in_map(page) == ["n2", "n1"]
@@ -104,6 +106,7 @@ async def test_the_worst_comes_first_and_a_change_is_shown_without_asking(
         await expect(page.get_by_role("option", name="n2, not known")).to_be_visible()
         assert await names_in_map(page) == ["n1", "n2"]
         # People who do not see it hear of it, but not of each change at once.
+        await page.clock.run_for(10_000)
         await expect(page.get_by_text("nodes changed:")).to_be_attached()
         assert await page.get_by_role("status").inner_text() == ""
 
@@ -143,7 +146,7 @@ async def test_the_keyboard_alone_leads_from_the_map_to_what_to_do(
 async def test_questions_of_the_night_are_answered_by_two_clicks(
     chromium: Chromium, daemon: Daemon
 ) -> None:
-    """The questions are those of docs/operate.md; the third is for the page of the agent."""
+    """The questions are those of docs/operate.md; the agent's page answers the third one."""
     async with chromium.page() as page:
         await page.goto(daemon.url)
         # 1: which chips are out? 6: is the watcher itself well?
@@ -155,7 +158,8 @@ async def test_questions_of_the_night_are_answered_by_two_clicks(
         faults = page.get_by_role("region", name="Faults").get_by_role("row")
         await expect(faults.filter(has_text="ago")).to_have_count(1)
         stored = page.get_by_role("row", name="cluster-info-device-0 stored everywhere")
-        await expect(stored).to_be_visible()
+        holder = daemon.ask("/api/v1/leader")[1]["leader"]["holder"]
+        await expect(stored.get_by_role("cell").last).to_have_text(holder)
         await faults.get_by_role("link", name=CODE).click()
         # 5: what do I do? 8: will it come back by itself?
         for term, text in (
@@ -268,38 +272,89 @@ async def test_the_timeline_shows_what_was_published_at_a_time(
         option = page.get_by_role("option", name="n2, out of use, RestartNPU, 1 RestartNPU")
         await expect(option).to_be_visible()
         assert "at=" in page.url
-        await page.goto(f"{daemon.url}/#/timeline?at=2020-01-01T00:00:00")
-        await expect(page.get_by_text("Nothing was recorded at this time.")).to_be_visible()
+        # Each view of that time leads to the others of that time, and to the present.
+        await expect(page.get_by_text("Everything was recorded at this time.")).to_be_visible()
+        await option.click()
+        await expect(page.get_by_role("heading", name="n2", exact=True)).to_be_visible()
+        held = page.get_by_role("table", name="Faults").get_by_role("row")
+        await held.get_by_role("link", name=CODE).click()
+        level = page.locator("dl > div").filter(has=page.get_by_text("Level", exact=True))
+        await expect(level.get_by_role("definition")).to_have_text("RestartNPU")
+        await page.get_by_role("navigation").get_by_role("link", name="Jobs").click()
+        await expect(page.get_by_text("Which jobs were hit is not recorded.")).to_be_visible()
+        published = page.get_by_role("table", name="Published at").get_by_role("row")
+        await expect(published.filter(has_text=CODE)).to_have_count(1)
+        await page.get_by_role("link", name="Show the present").click()
+        await expect(page.get_by_text("No job is hit.")).to_be_visible()
+        assert "at=" not in page.url
+        for view in ("timeline", "fleet", "node/n2"):
+            await page.goto(f"{daemon.url}/#/{view}?at=2020-01-01T00:00:00Z")
+            await expect(page.get_by_text("Nothing was recorded at this time.")).to_be_visible()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_axe_finds_nothing(chromium: Chromium, daemon: Daemon, scheme: str) -> None:
+async def test_the_time_in_an_address_is_the_same_in_all_time_zones(
+    chromium: Chromium, daemon: Daemon
+) -> None:
+    async with chromium.page(timezone_id="Asia/Shanghai") as page:
+        await page.goto(f"{daemon.url}/#/timeline?at=2026-01-01T00:00:00Z")
+        at = page.get_by_role("search").get_by_label("At", exact=True)
+        await expect(at).to_have_value("2026-01-01T08:00")
+        await at.fill("2026-01-01T09:30:00")
+        await page.get_by_role("button", name="Show", exact=True).click()
+        await expect(page.get_by_text("Published at 2026-01-01 09:30:00").first).to_be_visible()
+        assert page.url.endswith("at=2026-01-01T01%3A30%3A00Z")
+
+
+async def test_axe_finds_nothing_and_every_list_can_be_copied(
+    chromium: Chromium, daemon: Daemon
+) -> None:
     views = {
         "#/fleet": "Nodes that are not healthy",
         "#/node/n2": "Not known here",
         f"#/fault/n2/Ascend910-3/{CODE}": "What to do",
         "#/jobs": "What the scheduler will do",
         "#/timeline": "Recorded by",
+        "#/node/n2?at=2030-01-01T00:00:00Z": "Show the present",
     }
-    async with chromium.page(color_scheme=scheme, viewport={"width": 360, "height": 740}) as page:
+    async with chromium.page(viewport={"width": 360, "height": 740}) as page:
         for view, text in views.items():
             await page.goto(f"{daemon.url}/{view}")
             await expect(page.get_by_text(text).first).to_be_visible()
-            results = await Axe().run(page)
-            assert results.violations_count == 0, results.generate_report()
+            copies = page.get_by_role("button", name="Copy as text: ")
+            assert await copies.count() == await page.get_by_role("table").count()
             assert await page.evaluate("document.documentElement.scrollWidth") <= 360
+            for scheme in ("light", "dark"):
+                await page.emulate_media(color_scheme=scheme)
+                # Only colours differ between the two.
+                options = {} if scheme == "light" else {"runOnly": ["color-contrast"]}
+                results = await Axe().run(page, options=options)
+                assert results.violations_count == 0, results.generate_report()
 
 
-async def test_behind_a_prefix_every_address_is_relative(
+async def test_behind_a_prefix_every_address_is_relative_and_requests_are_few(
     chromium: Chromium, daemon: Daemon
 ) -> None:
     proxy = Proxy([daemon.url])
     async with proxy.serving(), chromium.page() as page:
         await page.goto(proxy.url)
         await expect(page.get_by_role("option", name="n2")).to_be_visible()
+        await expect(page.get_by_role("status")).to_have_text("")
+        asked = [path for path in proxy.requests if path != STREAM]
+        assert len(asked) <= MAX_REQUESTS, asked
+        assert proxy.sent_bytes <= MAX_SENT_BYTES
         await page.goto(f"{proxy.url}#/node/n2")
         await expect(page.get_by_role("heading", name="n2", exact=True)).to_be_visible()
         assert await page.get_by_role("status").inner_text() == ""
+
+
+async def polls_until(page: Page, shown: Locator) -> None:
+    """Let the time of a tab go to its next polls until they bring what is to be shown."""
+
+    async def is_shown_by_another_poll() -> bool:
+        await page.clock.fast_forward(16_000)
+        return await shown.is_visible()
+
+    await until(is_shown_by_another_poll, step_seconds=0.5)
 
 
 async def test_answers_of_two_aggregators_end_in_polling_with_the_reason(
@@ -308,6 +363,9 @@ async def test_answers_of_two_aggregators_end_in_polling_with_the_reason(
     make[1].spawn()
     proxy = Proxy([daemon.url, make[1].url])
     async with proxy.serving(), chromium.page() as page:
+        # The clock of a tab can be set, that of a worker cannot.
+        await page.add_init_script(WITHOUT_WORKER)
+        await page.clock.install()
         await page.goto(proxy.url)
         # Rows and stream may come from one of them by chance. The rows of a change then do not.
         await store.put(report("n1", faulty(4, T0 + 1)))
@@ -315,9 +373,57 @@ async def test_answers_of_two_aggregators_end_in_polling_with_the_reason(
         await expect(notice).to_be_visible()
         streams = proxy.streams
         await store.put(report("n2", healthy(T0 + 2)))
-        await expect(page.get_by_role("option", name="n2, not known")).to_be_visible()
+        await polls_until(page, page.get_by_role("option", name="n2, not known"))
         await expect(page.get_by_role("option", name="n1, out of use")).to_be_visible()
         assert proxy.streams == streams <= 12
+
+
+def streams_of(daemon: Daemon) -> int:
+    """Return how many clients the aggregator counts on its stream."""
+    return int(daemon.ask("/api/v1/services")[1]["services"]["stream"]["clients"])
+
+
+async def test_tabs_share_one_stream_and_a_worker_that_dies_is_replaced(
+    chromium: Chromium, daemon: Daemon, store: Store
+) -> None:
+    async with chromium.page() as page:
+        # Only time goes faster there: pings follow each other at once.
+        await page.clock.install()
+        tabs = [page, await page.context.new_page(), await page.context.new_page()]
+        for tab in tabs:
+            await tab.goto(daemon.url)
+            await expect(tab.get_by_role("option", name="n2, out of use")).to_be_visible()
+        await until(lambda: streams_of(daemon) == 1)
+        await store.put(report("n1", faulty(4, T0 + 1)))
+        for tab in tabs:
+            await expect(tab.get_by_role("option", name="n1, out of use")).to_be_visible()
+        assert streams_of(daemon) == 1
+        await tabs.pop().close()
+        assert page.context.browser is not None
+        session = await page.context.browser.new_browser_cdp_session()
+        targets = (await session.send("Target.getTargets"))["targetInfos"]
+        (worker,) = [target for target in targets if target["type"] == "shared_worker"]
+        await session.send("Target.closeTarget", {"targetId": worker["targetId"]})
+        await until(lambda: streams_of(daemon) == 0)
+        await store.put(report("n1", healthy(T0 + 2)))
+        await page.clock.run_for(12_000)
+        for tab in tabs:
+            await expect(tab.get_by_role("option", name="n1, not known")).to_be_visible()
+        assert streams_of(daemon) == 1
+
+
+async def test_without_a_worker_each_tab_has_a_stream_of_its_own(
+    chromium: Chromium, daemon: Daemon, store: Store
+) -> None:
+    async with chromium.page() as page:
+        await page.context.add_init_script(WITHOUT_WORKER)
+        tabs = [page, await page.context.new_page(), await page.context.new_page()]
+        for tab in tabs:
+            await tab.goto(daemon.url)
+        await until(lambda: streams_of(daemon) == 3)
+        await store.put(report("n1", faulty(4, T0 + 1)))
+        for tab in tabs:
+            await expect(tab.get_by_role("option", name="n1, out of use")).to_be_visible()
 
 
 async def test_a_stream_that_ends_three_times_is_given_up_for_polling(
@@ -325,12 +431,22 @@ async def test_a_stream_that_ends_three_times_is_given_up_for_polling(
 ) -> None:
     proxy = Proxy([daemon.url], ends_streams=True)
     async with proxy.serving(), chromium.page() as page:
+        # The clock of a tab can be set, that of a worker cannot.
+        await page.add_init_script(WITHOUT_WORKER)
+        await page.clock.install()
         await page.goto(proxy.url)
+        for count in (1, 2, 3):
+            await until(lambda count=count: proxy.streams == count)  # type: ignore[misc]
+            await page.clock.fast_forward(1_500)
         notice = page.get_by_role("status").get_by_text("too many pages are open")
         await expect(notice).to_be_visible()
-        assert proxy.streams == 3
         await store.put(report("n1", faulty(4, T0 + 1)))
-        await expect(page.get_by_role("option", name="n1, out of use")).to_be_visible()
+        await polls_until(page, page.get_by_role("option", name="n1, out of use"))
+        assert proxy.streams == 3
+        # After five minutes it tries the stream again.
+        await page.clock.fast_forward(310_000)
+        await page.clock.fast_forward(16_000)
+        await until(lambda: proxy.streams == 4)
 
 
 async def test_an_aggregator_that_is_away_and_comes_back_is_no_reason_to_reload(
@@ -357,21 +473,51 @@ async def test_an_aggregator_that_is_away_and_comes_back_is_no_reason_to_reload(
         await expect(page.get_by_role("status")).to_have_text("")
 
 
-async def test_the_page_of_an_agent_shows_rules_and_publication(
-    chromium: Chromium, folder_node: Node
-) -> None:
+@pytest.fixture
+def ill_node(folder_node: Node, make: list[Daemon]) -> Node:
+    """Return a node with a fault and a chip that an operator isolated; an aggregator knows it."""
     folder_node.options += ["--listen", "127.0.0.1:0"]
     folder_node.start()
     folder_node.up()
     folder_node.ready()
     folder_node.emulator.occur(3, CODE)
+    make[0].environment["VIGIL_PAGES_AGENT_URL"] = f"{node_url(folder_node)}/#/node/{{node}}"
+    make[0].start()
+    reason = ("--reason", "HBM is replaced", "--yes", *folder_node.place.options)
+    assert vigil("isolate", folder_node.name, "5", *reason)[0] == 0
+    return folder_node
+
+
+async def of_another_release(route: Route) -> None:
+    """Answer as an agent that was upgraded while its page is open."""
+    answer = await route.fetch()
+    await route.fulfill(response=answer, json=await answer.json() | {"version": "9"})
+
+
+async def test_an_agent_answers_what_only_it_knows_two_clicks_away(
+    chromium: Chromium, ill_node: Node, make: list[Daemon]
+) -> None:
+    """Questions 3 and 9 of docs/operate.md: why, and who isolated this chip."""
     async with chromium.page() as page:
-        await page.goto(node_url(folder_node))
-        await expect(page.get_by_role("heading", name="NPU Vigil: node")).to_be_visible()
-        await expect(page.get_by_role("link", name=CODE)).to_be_visible()
-        await page.get_by_role("link", name=CODE).click()
-        timeline = page.get_by_role("region", name="Timeline").get_by_role("row")
-        await expect(timeline.filter(has_text=CODE).first).to_be_visible()
-        await expect(page.get_by_text("levels.json, SeparateNPU").first).to_be_visible()
-        results = await Axe().run(page)
+        elsewhere: list[str] = []
+        page.on("request", lambda request: elsewhere.append(request.url))
+        await page.goto(make[0].url)
+        await page.get_by_role("row").get_by_role("link", name=ill_node.name).click()
+        isolated = page.get_by_role("table", name="Faults").get_by_role("row")
+        await expect(isolated.filter(has_text="HBM is replaced")).to_contain_text("isolated it at")
+        async with page.context.expect_page() as opened:
+            await page.get_by_role("link", name="Open the page of the agent").click()
+        # Nothing was asked there before the reader went there.
+        assert [url for url in elsewhere if not url.startswith(make[0].url)] == []
+        agent = await opened.value
+        await expect(agent.get_by_role("heading", name="NPU Vigil: node")).to_be_visible()
+        await expect(agent.get_by_text("levels.json, SeparateNPU").first).to_be_visible()
+        await expect(agent.get_by_role("table", name="Chips").get_by_role("row")).to_have_count(9)
+        results = await Axe().run(agent)
         assert results.violations_count == 0, results.generate_report()
+        await agent.route("**/api/v1/status", of_another_release)
+        await agent.reload()
+        await expect(agent.get_by_text("the daemon of release 9. Reload")).to_be_visible()
+        await agent.get_by_role("link", name=CODE).click()
+        timeline = agent.get_by_role("region", name="Timeline").get_by_role("row")
+        await expect(timeline.filter(has_text=CODE).first).to_be_visible()

@@ -20,7 +20,7 @@ _START_SECONDS = 30.0
 
 
 class Chromium:
-    """The running browser; ``directory`` is its own."""
+    """The running browser, within ``async with``; ``directory`` is its own."""
 
     def __init__(self, directory: Path) -> None:
         self._port = directory / "profile" / "DevToolsActivePort"
@@ -40,24 +40,34 @@ class Chromium:
             # Chromium refuses to run its sandbox as root.
             command.append("--no-sandbox")
         self._running = Running(command, directory / "chromium.log", dict(os.environ))
-        self._running.wait_until(self._port.exists, _START_SECONDS)
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Chromium:
+        """Connect to it once: each connection is a process of its own."""
+        self._stack.callback(self._running.stop)
+        try:
+            self._running.wait_until(self._port.exists, _START_SECONDS)
+            playwright = await self._stack.enter_async_context(async_playwright())
+            port = self._port.read_text(encoding="ascii").splitlines()[0]
+            self._browser = await playwright.chromium.connect_over_cdp(f"http://127.0.0.1:{port}")
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End the browser."""
+        await self._stack.aclose()
 
     @contextlib.asynccontextmanager
     async def page(self, **options: Any) -> AsyncIterator[Page]:
         """Yield an empty page in a context of its own; an error of its scripts fails the test."""
-        port = self._port.read_text(encoding="ascii").splitlines()[0]
-        async with async_playwright() as playwright:
-            browser = await playwright.chromium.connect_over_cdp(f"http://127.0.0.1:{port}")
-            context = await browser.new_context(**options)
-            page = await context.new_page()
-            errors: list[str] = []
-            page.on("pageerror", lambda error: errors.append(str(error)))
-            try:
-                yield page
-            finally:
-                await context.close()
-            assert errors == []
-
-    def close(self) -> None:
-        """End the browser."""
-        self._running.stop()
+        context = await self._browser.new_context(**options)
+        page = await context.new_page()
+        errors: list[str] = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        try:
+            yield page
+        finally:
+            await context.close()
+        assert errors == []

@@ -1,8 +1,8 @@
 // The page: addresses of its views, what is at the top, and what is announced.
 
-import { choice, clockOffset, currentLanguage, el, link, loadTexts, moment, t } from "./dom.js";
+import { choice, clockOffset, currentLanguage, el, link, loadTexts, moment, setClockOffset, t, timeOf } from "./dom.js";
 import { FleetView } from "./fleet.js";
-import { Live } from "./live.js";
+import { Rows } from "./live.js";
 
 const ANNOUNCE_MS = 10_000;
 const DRAW_MS = 100;
@@ -23,10 +23,12 @@ let drawing = 0;
 let drawnAt = 0;
 let announced = new Set();
 let failure = "";
+let shows = 0;
 
-const live = new Live(changed, happened);
+const live = new Rows(changed, happened);
 
 function changed(names) {
+  setClockOffset(live.clockOffsetMs);
   if (names === null) isAllChanged = true;
   else for (const name of names) {
     changedNames.add(name);
@@ -64,31 +66,37 @@ function route() {
 
 async function show() {
   const { name, parts, query } = route();
-  if (name === "fleet" && !isAgent) {
-    if (live.page === null) return;
-    const go = (address) => { location.hash = address; };
-    const past = query.at ? await (await import("./past.js")).fleetAt(live, query.at) : null;
-    if (past === null) set(new FleetView(live, query, go), "fleet");
-    else set({ element: el("div", {}, past.notices, new FleetView(past, query, go).element), update() {} }, "fleet");
-    return;
+  const go = (address) => { location.hash = address; };
+  const turn = (shows += 1);
+  const isFleet = name === "fleet" && !isAgent;
+  // The fleet of a time has the nodes and groups of now.
+  if (isFleet && live.page === null) return;
+  const isPast = !isAgent && name !== "timeline" && !Number.isNaN(timeOf(query.at));
+  let next;
+  if (isFleet && !isPast) next = new FleetView(live, query, go);
+  else {
+    const file = await import(isPast ? "./past.js" : "./details.js").catch(() => null);
+    if (file === null) {
+      // A daemon of another release has other files.
+      failure = t("files.gone");
+      drawTop();
+      return;
+    }
+    next = (isAgent ? file.agentViews : file.views)[name]?.(parts, query, live, go);
   }
-  const details = await import("./details.js");
-  const make = isAgent ? details.agentViews[name] : details.views[name];
-  if (make === undefined) {
-    set({ element: el("p", {}, t("view.unknown")), update() {} }, name);
-    return;
-  }
-  set(make(parts, query), name);
+  // Another address may have been opened while files were loaded.
+  if (turn === shows) set(next ?? { element: el("p", {}, t("view.unknown")), update() {} }, name, query.at);
+  else next?.close?.();
 }
 
-function set(next, name) {
+function set(next, name, at) {
   view?.close?.();
   view = next;
   main.replaceChildren(view.element);
   const places = isAgent ? ["agent", "timeline"] : ["fleet", "jobs", "timeline"];
   document.title = t("title.view", { view: t(`view.${name}`) });
   document.querySelector("nav").replaceChildren(...places.map((place) =>
-    el("a", { href: link([place]), "aria-current": place === name ? "page" : null }, t(`view.${place}`))));
+    el("a", { href: link([place], { at }), "aria-current": place === name ? "page" : null }, t(`view.${place}`))));
 }
 
 function notices() {
@@ -97,9 +105,10 @@ function notices() {
   if (failure) rows.push(failure);
   if (isAgent) return rows;
   if (live.mode === "polling") rows.push(t(`polling.${live.reason}`));
+  if (live.mode === "starting") rows.push(t("starting"));
   if (live.mode === "away") rows.push(t("away", { reason: live.reason }));
   if (live.answeredAt && Date.now() - live.answeredAt > OLD_MS) rows.push(t("old", { since: moment(live.answeredAt + clockOffset()) }));
-  if (page === null) return [...rows, t("connecting")];
+  if (page === null) return rows.length ? rows : [t("connecting")];
   if (!page.leads) rows.push(t("follower", { role: page.role, holder: page.holder || t("no.leader") }));
   if (page.alarm) rows.push(t("alarm"));
   for (const away of page.stores_away) rows.push(t("store.away", away));
@@ -164,4 +173,4 @@ setInterval(drawTop, TOP_MS);
 const kept = choice("language");
 const wanted = ["en", "zh"].includes(kept) ? kept : navigator.languages.find((name) => /^(en|zh)\b/i.test(name)) ?? "en";
 await change(wanted.slice(0, 2).toLowerCase());
-if (!isAgent) await live.run();
+if (!isAgent) live.begin();

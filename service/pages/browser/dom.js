@@ -1,5 +1,9 @@
 // Makes elements and texts. No module of this page parses HTML: each text becomes a text node.
 
+const MAX_ROWS = 100;
+// A control character in a name must neither end a cell of a copied list nor turn its text around.
+const CONTROLS = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]+/g;
+const shownRows = new Map();
 let texts = {};
 let language = "en";
 let clockOffsetMs = 0;
@@ -12,15 +16,19 @@ export function el(tag, attributes = {}, ...children) {
     else if (value !== null && value !== undefined && value !== false)
       element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return element;
 }
 
-/** Load the catalogue of a language; the page has "en" and "zh". */
+/** Load the catalogue of a language; the page has "en" and "zh", and carries the likely one. */
 export async function loadTexts(wanted) {
-  const response = await fetch(new URL(`${wanted}.json`, import.meta.url));
-  if (!response.ok) throw new Error(String(response.status));
-  texts = await response.json();
+  const carried = document.getElementById("texts");
+  if (carried.lang === wanted) texts = JSON.parse(carried.textContent);
+  else {
+    const response = await fetch(new URL(`${wanted}.json`, import.meta.url));
+    if (!response.ok) throw new Error(String(response.status));
+    texts = await response.json();
+  }
   language = wanted;
   document.documentElement.lang = wanted === "zh" ? "zh-Hans" : "en";
 }
@@ -42,10 +50,9 @@ export function hasText(key) {
   return key in texts;
 }
 
-/** Set by how much this browser's clock is behind the daemon's, from an answer's Date. */
-export function setDaemonTime(date) {
-  const daemonMs = Date.parse(date ?? "");
-  if (!Number.isNaN(daemonMs)) clockOffsetMs = daemonMs - Date.now();
+/** Set by how many milliseconds the daemon's clock is ahead of this browser's. */
+export function setClockOffset(ms) {
+  clockOffsetMs = ms;
 }
 
 /** Return by how many milliseconds the daemon's clock is ahead of this browser's. */
@@ -56,6 +63,18 @@ export function clockOffset() {
 /** Return the daemon's time in epoch milliseconds. */
 export function daemonNow() {
   return Date.now() + clockOffsetMs;
+}
+
+/** Return the time that an address names, in epoch milliseconds; not a number where there is none. */
+export function timeOf(at) {
+  return new Date(at || NaN).getTime();
+}
+
+/** Return a field for a time; `change` gets it in the form of an address, the same in all time zones. */
+export function timeField(at, change) {
+  const ms = timeOf(at);
+  return el("input", { type: "datetime-local", step: "1", value: Number.isNaN(ms) ? "" : moment(ms).replace(" ", "T"),
+    change: ({ target }) => change(target.value && new Date(target.value).toISOString().replace(/\.\d+/, "")) });
 }
 
 /** Return a date and a time of day of this browser's time zone, in an order that no country mistakes. */
@@ -85,17 +104,46 @@ export function link(parts, query = {}) {
   return `#/${path}${search ? `?${search}` : ""}`;
 }
 
-/** Return a table; cells are texts or elements. An empty one is a sentence. */
-export function table(title, heads, rows, empty = "none") {
-  if (rows.length === 0) return section(title, el("p", { class: "empty" }, t(empty)));
-  const body = el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, place) =>
-    place === 0 ? el("th", { scope: "row" }, cell) : el("td", {}, cell)))));
+/**
+ * Return a table with a row for each of `items`; `cells` returns texts or elements of one. It begins
+ * with MAX_ROWS rows and a button for more; what is copied has all. An empty one is a sentence.
+ */
+export function table(title, heads, items, cells, empty = "none") {
+  if (items.length === 0) return section(title, el("p", { class: "empty" }, t(empty)));
+  const row = (item) => el("tr", {}, cells(item).map((cell, place) =>
+    place === 0 ? el("th", { scope: "row" }, cell) : el("td", {}, cell)));
+  // A view that is made anew shows as many rows as before.
+  const key = `${location.hash} ${heads}`;
+  const body = el("tbody", {}, items.slice(0, shownRows.get(key) ?? MAX_ROWS).map(row));
   const shown = el("table", { "aria-label": title },
     el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))), body);
-  const lines = () => [heads.join("\t"), ...rows.map((row) => row.map(plain).join("\t"))].join("\n");
+  const left = () => items.length - body.childElementCount;
+  const more = el("button", { type: "button", "aria-label": t("list.more.of", { title }), click: () => {
+    const count = body.childElementCount + MAX_ROWS;
+    shownRows.set(key, count);
+    body.append(...items.slice(body.childElementCount, count).map(row));
+    label();
+  } });
+  const label = () => {
+    more.textContent = t("list.more", { count: left() });
+    more.hidden = left() === 0;
+  };
+  label();
+  const lines = () => [heads.join("\t"), ...items.map((item) => cells(item).map(plain).join("\t"))].join("\n");
   // Wide tables scroll by the keyboard as well.
   const scroller = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title }, shown);
-  return section(title, copyButton(title, lines), scroller);
+  return section(title, copyButton(title, lines), scroller, more);
+}
+
+/** Put `parts` below `parent`. The focus stays, and so does a text that is selected for a copy. */
+export function renew(parent, parts) {
+  const active = parent.contains(document.activeElement) ? document.activeElement : null;
+  // The next change shows what this one would have shown.
+  if (active?.tagName === "TEXTAREA") return;
+  const attribute = active?.hasAttribute("href") ? "href" : "aria-label";
+  const value = active?.getAttribute(attribute);
+  parent.replaceChildren(...parts);
+  if (value) [...parent.querySelectorAll(active.tagName)].find((other) => other.getAttribute(attribute) === value)?.focus();
 }
 
 /** Return a part of a view below a heading. */
@@ -109,7 +157,7 @@ export function facts(pairs) {
 }
 
 function plain(cell) {
-  return typeof cell === "string" ? cell : cell.textContent;
+  return (typeof cell === "string" ? cell : cell.textContent).replace(CONTROLS, " ");
 }
 
 function copyButton(title, lines) {
@@ -134,7 +182,8 @@ function copyButton(title, lines) {
 /** Return the answer of an API address as JSON. Raises where there is none; 404 has no answer. */
 export async function ask(address, options = {}) {
   const response = await fetch(address, { cache: "no-store", ...options });
-  setDaemonTime(response.headers.get("Date"));
+  const daemonMs = Date.parse(response.headers.get("Date") ?? "");
+  if (!Number.isNaN(daemonMs)) setClockOffset(daemonMs - Date.now());
   if (response.status === 404) return null;
   if (!response.ok) {
     const refusal = await response.json().catch(() => ({}));

@@ -1,8 +1,7 @@
 // The fleet: figures, filters, a map of all nodes, and the same nodes as a sorted list.
 
-import { currentLanguage, el, facts, hasText, link, section, t, table } from "./dom.js";
+import { el, facts, hasText, link, renew, section, t, table, timeField } from "./dom.js";
 
-const MAX_ROWS = 100;
 const MAX_GROUPED_BY_PREFIX = 200;
 const MAX_CODES = 4;
 const SIGNS = { lost: "⊘", out: "✕", no_new_pods: "▲", silent: "…", sub_health: "◆", blind: "?", unknown: "–", none: "•", healthy: "" };
@@ -12,7 +11,7 @@ const OF_WEIGHT = { 3: "out", 2: "no_new_pods", 1: "sub_health", 0: "none" };
 const KINDS = ["chip", "switch", "host", "storage", "dpu"];
 
 /** Return the state of a node that its sign shows; `weights` are by level. */
-export function stateOf(node, weights) {
+function stateOf(node, weights) {
   if (node.heartbeat === "lost") return "lost";
   const level = node.level ? OF_WEIGHT[weights.get(node.level) ?? 2] : "healthy";
   const others = [
@@ -70,7 +69,6 @@ export class FleetView {
   #groups = new Map();
   #active = "";
   #fields = {};
-  #shown = MAX_ROWS;
   #made = 0;
   #derived = new WeakMap();
 
@@ -110,15 +108,13 @@ export class FleetView {
     this.#fields = { level: select("level", levels), kind: select("kind", KINDS), code: input("code"), text: input("text") };
     return el("form", { class: "filters", role: "search", "aria-label": t("filters"), submit: (event) => event.preventDefault() },
       Object.entries(this.#fields).map(([name, field]) => el("label", {}, t(`filter.${name}`), field)),
-      el("label", {}, t("filter.at"), el("input", { type: "datetime-local", step: "1", value: this.#query.at ?? "",
-        change: (event) => this.#go(link(["fleet"], { ...this.#query, at: event.target.value })) })));
+      el("label", {}, t("filter.at"), timeField(this.#query.at, (at) => this.#go(link(["fleet"], { ...this.#query, at })))));
   }
 
   #filtered() {
     this.#query = Object.fromEntries(Object.entries(this.#fields).map(([name, field]) => [name, field.value]).concat([["at", this.#query.at ?? ""]]));
     // The address is that of what is shown, and "back" leaves the view.
     history.replaceState(null, "", link(["fleet"], this.#query));
-    this.#shown = MAX_ROWS;
     this.update(null);
   }
 
@@ -257,7 +253,7 @@ export class FleetView {
     else if (event.key === "Home") next = 0;
     else if (event.key === "End") next = order.length - 1;
     else if (event.key === "Enter" || event.key === " ") {
-      if (this.#active) this.#go(link(["node", this.#active]));
+      if (this.#active) this.#go(this.#address(this.#active));
       event.preventDefault();
       return;
     } else return;
@@ -274,14 +270,18 @@ export class FleetView {
 
   #click(event) {
     const name = event.target.closest?.("[data-node]")?.dataset.node;
-    if (name !== undefined) this.#go(link(["node", name]));
+    if (name !== undefined) this.#go(this.#address(name));
+  }
+
+  #address(name) {
+    return link(["node", name], { at: this.#query.at });
   }
 
   #showList(rows) {
     const heads = ["node", "state", "level", "chips", "codes", "blind", "heartbeat", "super_pod", "rack"].map((name) => t(`head.${name}`));
     const unhealthy = rows.filter((row) => row.state !== "healthy");
-    const shown = unhealthy.slice(0, this.#shown).map(({ node, state }) => [
-      el("a", { href: link(["node", node.node]) }, node.node),
+    const list = table(t("list", { count: unhealthy.length }), heads, unhealthy, ({ node, state }) => [
+      el("a", { href: this.#address(node.node) }, node.node),
       `${SIGNS[state]} ${t(`state.${state}`)}`,
       node.level ?? "",
       Object.entries(node.levels ?? {}).map(([level, count]) => `${count} ${level}`).join(", "),
@@ -290,19 +290,7 @@ export class FleetView {
       word("heartbeat", node.heartbeat ?? "alive"),
       String(node.super_pod ?? ""),
       String(node.rack ?? ""),
-    ]);
-    const title = t("list", { count: unhealthy.length, language: currentLanguage() });
-    const parts = [table(title, heads, shown, "list.empty")];
-    if (unhealthy.length > this.#shown) {
-      parts.push(el("button", { type: "button", click: () => {
-        this.#shown += MAX_ROWS;
-        this.update(new Set());
-      } }, t("list.more", { count: unhealthy.length - this.#shown })));
-    }
-    // What a reader has the focus in is not taken away by a change elsewhere.
-    if (this.list.contains(document.activeElement) && this.list.childElementCount > 0 && document.activeElement.tagName === "TEXTAREA") return;
-    const focused = this.list.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-    this.list.replaceChildren(...parts);
-    if (focused !== null) [...this.list.querySelectorAll("a")].find((anchor) => anchor.getAttribute("href") === focused)?.focus();
+    ], "list.empty");
+    renew(this.list, [list]);
   }
 }

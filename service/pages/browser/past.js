@@ -1,20 +1,20 @@
-// The fleet as it was published at a time, from the history.
+// The views at a time: what was published then, from the history.
 
-import { ask, el, moment, t } from "./dom.js";
-import { weightsOf } from "./fleet.js";
+import { ask, el, facts, link, moment, t, table, timeOf } from "./dom.js";
+import { Asking, faultLink, happenedTo, heads, nameOf, nodeLink, pastNotices, publishedTable } from "./details.js";
+import { FleetView, weightsOf } from "./fleet.js";
+
+const DAY_MS = 86_400_000;
 
 function kindOf(subject) {
   if (/-\d+$/.test(subject)) return "chip";
-  return subject.startsWith("switch") ? "switch" : "host";
+  return ["switch", "storage"].find((kind) => subject.startsWith(kind)) ?? "host";
 }
 
-/** Return the rows of that time, in the form of live ones, and what limits them; null without a time. */
-export async function fleetAt(live, at) {
-  const atMs = new Date(at).getTime();
-  if (Number.isNaN(atMs)) return null;
-  const then = await ask(`api/v1/published?${new URLSearchParams({ at_ms: String(atMs) })}`);
+/** Return the rows of nodes at that time, in the form of live ones. */
+function rowsOf(live, then) {
   const order = [...weightsOf(live.page).keys()];
-  const worse = (one, other) => (order.indexOf(one) <= order.indexOf(other) ? one : other);
+  const worse = (level, other) => (order.indexOf(level) <= order.indexOf(other) ? level : other);
   // Which nodes there were then is not recorded, nor heartbeats and blind sources.
   const rows = new Map([...live.rows].map(([name, node]) => [name,
     { node: name, chips: node.chips, super_pod: node.super_pod, rack: node.rack }]));
@@ -34,8 +34,57 @@ export async function fleetAt(live, at) {
     const row = rows.get(node);
     row.levels = { ...row.levels, [level]: (row.levels?.[level] ?? 0) + 1 };
   }
-  const notices = [t("past", { at: moment(atMs) })];
-  if (!then.is_recorded)
-    notices.push(then.recorded_since_ms === null ? t("at.unknown") : t("at.gap", { since: moment(then.recorded_since_ms) }));
-  return { page: live.page, rows, notices: notices.map((text) => el("p", { class: "notice" }, text)) };
+  return rows;
 }
+
+/** Return a view of what was published; `make` returns its parts. */
+function viewOf(path, query, node, make) {
+  return new Asking(async () => {
+    const asked = { at_ms: String(timeOf(query.at)), ...(node ? { node } : {}) };
+    const then = await ask(`api/v1/published?${new URLSearchParams(asked)}`);
+    return [
+      el("p", { class: "notice" }, t("past", { at: moment(then.at_ms) }), " ",
+        el("a", { href: link(path, { ...query, at: "" }) }, t("past.now"))),
+      pastNotices(then),
+      ...(await make(then)),
+    ];
+  });
+}
+
+function fleetThen(_, query, live, go) {
+  return viewOf(["fleet"], query, "", (then) =>
+    [new FleetView({ page: live.page, rows: rowsOf(live, then) }, query, go).element]);
+}
+
+function nodeThen([node], query) {
+  return viewOf(["node", node], query, node, async (then) => [
+    el("h2", {}, node),
+    table(t("faults"), heads("part", "code", "name", "level"), then.faults, (fault) => [
+      fault.subject, faultLink(node, fault.subject, fault.code, query.at), nameOf(then.names[fault.code] ?? {}), fault.level], "past.none"),
+    await happenedTo({ node, sinceMs: then.at_ms - DAY_MS }),
+  ]);
+}
+
+function faultThen([node, subject, code], query) {
+  return viewOf(["fault", node, subject, code], query, node, async (then) => {
+    const held = then.faults.find((fault) => fault.subject === subject && fault.code === code);
+    const names = then.names[code] ?? {};
+    return [
+      el("h2", {}, nodeLink(node, query.at), ` ${subject} ${code}`),
+      held ? facts([
+        [t("head.name.en"), names.name ?? t("name.unknown")],
+        [t("head.name.zh"), el("span", { lang: "zh-Hans" }, names.name_zh ?? t("name.unknown"))],
+        [t("head.summary"), names.summary ?? t("name.unknown")],
+        [t("head.level"), held.level],
+      ]) : el("p", { class: "notice" }, t("past.fault.none")),
+      await happenedTo({ node, code, part: subject, sinceMs: then.at_ms - DAY_MS }),
+    ];
+  });
+}
+
+function jobsThen(_, query) {
+  return viewOf(["jobs"], query, "", (then) =>
+    [el("p", { class: "notice" }, t("past.jobs")), publishedTable(then.faults, query.at)]);
+}
+
+export const views = { fleet: fleetThen, node: nodeThen, fault: faultThen, jobs: jobsThen };

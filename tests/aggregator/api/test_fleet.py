@@ -123,6 +123,7 @@ class Fleet:
         self.queries.fault_rows = lambda nodes=None: iter(
             [row for row in self.faults if nodes is None or row.node in nodes]
         )
+        self.queries.takeover.is_warm = True
         verdict = self.queries.heartbeat_monitor.lost_nodes
         verdict.brake, verdict.lost = None, {}
         self.queries.pipeline.tables = ()
@@ -199,6 +200,21 @@ async def test_a_rendering_is_good_for_a_second_and_keeps_its_id(
     fleet.stream.send("change", LivenessStatus(False, True, 0, (), (), {}))
     assert (await client.get("/api/v1/fleet")).headers["ETag"] == tag
     assert fleet.made == 1
+
+
+async def test_no_rows_are_made_before_all_documents_are_read(
+    fleet: Fleet, client: TestClient[web.Request, web.Application]
+) -> None:
+    fleet.queries.takeover.is_warm = False
+    for path in ("/api/v1/fleet", "/api/v1/fleet?node=node-00001"):
+        answer = await client.get(path)
+        assert (answer.status, await answer.json()) == (
+            503,
+            {"error": "not all documents are read yet"},
+        )
+    assert fleet.made == 0
+    fleet.queries.takeover.is_warm = True
+    assert (await client.get("/api/v1/fleet")).status == 200
 
 
 async def test_single_rows_are_made_for_a_page_that_saw_a_change(

@@ -163,6 +163,9 @@ def test_what_was_published_at_a_time_is_what_is_published_without_later_changes
     assert of_chip(30) == {"A": "high"}
     assert of_chip(40) == {}
     assert of_chip(50) == {"A": "low"}
+    assert read_levels_at(path, 10, "n2") == {"n2": {("node", "status"): "y"}}
+    assert set(read_levels_at(path, 10, "n1")) == {"n1"}
+    assert read_levels_at(path, 10, "n3") == {}
 
 
 @pytest.mark.slow
@@ -193,6 +196,11 @@ async def test_the_page_has_what_was_published_and_whether_that_was_recorded(
     now = daemon.ask("/api/v1/published")[1]
     assert (now["is_recorded"], now["recorded_since_ms"] <= before["at_ms"]) == (True, True)
     assert [(row["node"], row["subject"]) for row in now["faults"]] == [("n1", "Ascend910-3")]
+    (names,) = [now["names"][row["code"]] for row in now["faults"]]
+    assert names["name"]
+    assert names["name_zh"]
+    assert daemon.ask("/api/v1/published?node=n1")[1]["faults"] == now["faults"]
+    assert daemon.ask("/api/v1/published?node=n2")[1]["faults"] == []
     then = daemon.ask(f"/api/v1/published?at_ms={before['at_ms']}")[1]
     assert (then["is_recorded"], then["faults"]) == (True, [])
     assert daemon.ask("/api/v1/published?at_ms=1")[1]["is_recorded"] is False

@@ -14,7 +14,7 @@ import pytest
 
 from contract.codes.catalogue import read_table
 from contract.codes.reference import _Remedies
-from service.pages.browser_page import HEADERS, BrowserPage, asks_for_html
+from service.pages.browser_page import HEADERS, BrowserPage, _with_texts, asks_for_html
 from service.pages.daemon_pages import application, serving
 from service.pages.operations import serve
 from tests.parts.tree import ROOT
@@ -30,6 +30,19 @@ LANGUAGES = ("en", "zh")
 MAX_SENT_BYTES = 150_000
 MAX_REQUESTS = 8
 MAX_PICTURE_BYTES = 200 * 1024
+PARSERS = (
+    "innerHTML",
+    "outerHTML",
+    "insertAdjacentHTML",
+    "setHTML",
+    "document.write",
+    "DOMParser",
+    "createContextualFragment",
+    "srcdoc",
+    "eval(",
+    "Function(",
+)
+"""What makes elements or code of a text."""
 TEXT_KEY = re.compile(r'\b(?:t|table|word)\("([\w.]+)"')
 """What ``word`` gets is a prefix."""
 
@@ -113,8 +126,43 @@ async def test_the_page_is_small_and_asks_for_few_files(tmp_path: Path) -> None:
             _, body, _ = await site.ask(path, **BROWSER, **{"Accept-Encoding": "gzip"})
             sent += len(body)
         assert sent <= MAX_SENT_BYTES
-        # The views beside the fleet are read when they are first opened, and one language.
-        assert len(paths - {"details.js", "past.js", "zh.json"}) + 1 <= MAX_REQUESTS
+        # The views beside the fleet are read when they are first opened. The HTML has the texts of
+        # the language that is preferred. The rows of the nodes are one request more.
+        later = {"details.js", "past.js", *(f"{language}.json" for language in LANGUAGES)}
+        assert len(paths - later) + len(("HTML", "rows")) <= MAX_REQUESTS
+
+
+@pytest.mark.parametrize(
+    ("preferred", "language"),
+    [
+        ("zh-CN,zh;q=0.9,en;q=0.8", "zh"),
+        ("en-GB,en;q=0.9,zh;q=0.8", "en"),
+        ("fr-FR,fr;q=0.9,zh-TW;q=0.5", "zh"),
+        ("fr-FR", "en"),
+        ("", "en"),
+    ],
+)
+async def test_the_html_has_the_texts_of_the_language_that_a_browser_prefers(
+    tmp_path: Path, preferred: str, language: str
+) -> None:
+    async with served(tmp_path) as site:
+        _, html, headers = await site.ask("/", **BROWSER, **{"Accept-Language": preferred})
+        assert "Accept-Language" in headers["Vary"].split(", ")
+        carried = re.search(
+            r'<script type="application/json" id="texts" lang="(..)">([^<]*)</script>',
+            html.decode(),
+        )
+        assert carried is not None
+        assert carried[1] == language
+        assert json.loads(carried[2]) == catalogue(language)
+
+
+def test_markup_in_a_text_ends_no_script() -> None:
+    html = _with_texts("<script>{texts}</script>", "en", b'{"x": "</script><b>"}').decode()
+    assert html.count("<") == len(("<script>", "</script>"))
+    assert json.loads(html.removeprefix("<script>").removesuffix("</script>")) == {
+        "x": "</script><b>"
+    }
 
 
 @pytest.mark.parametrize(
@@ -240,13 +288,24 @@ def test_no_script_has_a_text_for_people() -> None:
 
 def test_no_script_parses_html_or_reaches_elsewhere() -> None:
     code = "\n".join(scripts().values())
-    for name in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
-        assert name not in code
+    assert [name for name in PARSERS if name in code] == []
     for file in FILES.iterdir():
         text = file.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?:|//\w+\.\w|\bstyle=|on(click|load)=\"", text), file.name
         # Relative addresses work below any prefix.
         assert not re.search(r"""(?:href|src)="/|(?:fetch|ask)\([`"']/""", text), file.name
+
+
+def test_each_state_has_a_sign_and_no_motion_needs_a_preference() -> None:
+    signs = re.search(r"const SIGNS = \{([^}]*)\}", scripts()["fleet.js"])
+    assert signs is not None
+    drawn = re.findall(r'(\w+): "([^"]*)"', signs[1])
+    # A healthy node is the one without a sign: its cell differs by that, not by its colour alone.
+    assert len({sign for _, sign in drawn}) == len(drawn) == len(dict(drawn))
+    assert {f"state.{state}" for state, _ in drawn} <= catalogue("en").keys()
+    style = (FILES / "page.css").read_text(encoding="utf-8")
+    assert not re.search(r"transition|animation|@keyframes|scroll-behavior", style)
+    assert "smooth" not in "\n".join(scripts().values())
 
 
 def test_pictures_of_the_page_are_small_and_shown() -> None:

@@ -1,0 +1,93 @@
+"""The page of an aggregator whose state is given as values: real HTTP server, page, rows, stream.
+
+It stands for an aggregator where the state of a real one would take minutes to make, such as 16,000
+nodes, or must change at a moment. What it answers is made by the product's own code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
+
+from aggregator.api.fleet import FleetPages
+from contract.pages.changes import FaultChange
+from service.pages import event_stream
+from service.pages.browser_page import BrowserPage
+from service.pages.daemon_pages import application, json_response, serving
+from service.pages.operations import serve
+from tests.aggregator.api.test_fleet import Fleet, fault, record, status
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+    from pathlib import Path
+
+    from aiohttp import web
+
+    from contract.pages.aggregator_status import NodeStatus
+    from contract.pages.faults import FaultStatus
+    from service.pages.event_stream import Stream
+
+VERSION = "1"
+
+
+class PageSite:
+    """Serves the page at ``url`` within ``serving``. ``answers`` are those of other paths."""
+
+    def __init__(self, nodes: Iterable[NodeStatus] = (), faults: Iterable[FaultStatus] = ()):
+        self.fleet = Fleet(list(nodes), list(faults))
+        self.fleet.queries.pipeline.sources = ()
+        self.answers: dict[str, object] = {}
+        self.url = ""
+        self.version = VERSION
+        self.agent_url = ""
+
+    @property
+    def stream(self) -> Stream:
+        """The stream of this process."""
+        return self.fleet.stream
+
+    def place(self, node: str, **members: int) -> None:
+        """Place a node in a super pod or a rack."""
+        entry = MagicMock(record=record(**members))
+        self.fleet.queries.pipeline.device.entries[node] = entry
+
+    def set_faults(self, node: str, *levels: str) -> None:
+        """Let a node have a fault of each level, and send that to all pages."""
+        others = [row for row in self.fleet.faults if row.node != node]
+        own = [fault(node, f"Ascend910-{chip}", level) for chip, level in enumerate(levels)]
+        self.fleet.faults = sorted([*others, *own], key=lambda row: row.node)
+        self.changed(node)
+
+    def changed(self, node: str) -> None:
+        """Send that something about a node changed."""
+        change = FaultChange(node, self.fleet.queries.at_ms, "Ascend910-0", "80E18402")
+        self.stream.send("change", change, (node,))
+
+    @contextlib.asynccontextmanager
+    async def serving(self, directory: Path, listen: str = "127.0.0.1:0") -> AsyncIterator[None]:
+        """Serve within the block."""
+        pages = application(dict, tuple, lambda _: b"up 1\n", {})
+        page = BrowserPage("aggregator", VERSION, self.stream.epoch, self.agent_url)
+        serve(pages, "Site", VERSION, (), page)
+        fleet = FleetPages(self.fleet.queries)
+
+        async def rows(request: web.Request) -> web.StreamResponse:
+            fleet._version = self.version
+            return await fleet.show(request)
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            value = self.answers.get(request.path)
+            return json_response({} if value is None else value, 404 if value is None else 200)
+
+        pages.router.add_get("/api/v1/fleet", rows)
+        pages.router.add_get(event_stream.PATH, self.stream.serve)
+        pages.router.add_get("/api/v1/{path:.*}", answer)
+        async with serving(pages, listen, directory):
+            self.url = (directory / "listen").read_text().strip()
+            yield
+
+
+def nodes_named(*names: str, **members: Any) -> list[NodeStatus]:
+    """Return healthy nodes."""
+    return [status(name, **members) for name in names]
