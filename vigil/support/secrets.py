@@ -26,7 +26,9 @@ _NAMES = (
 _IS_SECRET_NAME = re.compile(_NAMES, re.IGNORECASE)
 _IS_PATH_NAME = re.compile(r"(?:file|path|dir)$", re.IGNORECASE)
 _NAME = rf"(?<![a-z]){_NAMES}(?![\w.-]{{0,40}}(?:file|path|dir)\b)[\w.-]{{0,40}}"
-_VALUE = r"""\\*"(?:[^"\\]|\\+[^"])*\\*"?|\\*'[^'\n]*'?|[^\s,;&"'}\])\\]+"""
+# A quoted value ends at a quote with as many backslashes as the one that began it: texts inside of
+# JSON have one, those inside of that three.
+_VALUE = r"(?P<depth>\\*)(?P<quote>[\"']).*?(?:(?<!\\)(?P=depth)(?P=quote)|$)|[^\s,;&\"'}\])\\]+"
 # Bounded where a search could begin at each character: such a text would take hours.
 _FORMS = (
     # Without an end the rest of the text is removed: a cut log has the beginning of a key.
@@ -42,15 +44,19 @@ _FORMS = (
     (re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/=_-]*"), REMOVED),
     # A JSON Web Token.
     (re.compile(r"eyJ[A-Za-z0-9_-]{16,}[A-Za-z0-9_.=-]*"), REMOVED),
-    (re.compile(r"(://)[^\s\"'<>]{0,512}(?:@|\\u0040)"), rf"\1{REMOVED}@"),
     (
         re.compile(r"(\bauthorization\\*[\"']?\s*[:=]\s*\\*[\"']?)[^\r\n\"']+", re.IGNORECASE),
         rf"\1{REMOVED}",
     ),
     (re.compile(r"(\bbearer\s+)[A-Za-z0-9._~+/=-]{6,}", re.IGNORECASE), rf"\1{REMOVED}"),
     (re.compile(rf"({_NAME}\\*[\"']?\s*[:=]\s*)(?:{_VALUE})", re.IGNORECASE), rf"\1{REMOVED}"),
-    (re.compile(rf"(--?[a-z-]{{0,20}}{_NAMES}\s+)(?!-)\S+", re.IGNORECASE), rf"\1{REMOVED}"),
+    (re.compile(rf"((?<=-){_NAMES}[\w-]{{0,20}}\s+)(?!-)\S+", re.IGNORECASE), rf"\1{REMOVED}"),
 )
+_WORD = re.compile(r"[^\s\"'<>]+")
+_AT = re.compile(r"@|\\u0040")
+_END_OF_KEY = re.compile(r"-----END [A-Z ]{0,40}PRIVATE KEY-----")
+_MAX_KEY_CHARACTERS = 8192
+"""A key of 4096 bits in a log, with a time and a name before each of its lines."""
 _SETTING = re.compile(
     r"^[\s-]*[\"']?([\w.-]+)[\"']?[ \t]*[:=][ \t]*[\"']?([^\s\"',}]+)", re.MULTILINE
 )
@@ -97,7 +103,7 @@ class SecretRemover:
             text = self._known.sub(REMOVED, text)
         for form, replacement in _FORMS:
             text = form.sub(replacement, text)
-        return text
+        return _without_ends_of_keys(_WORD.sub(_without_user, text))
 
     def value(self, value: object) -> object:
         """Return a JSON ``value`` without secrets; a member with a secret's name loses its value.
@@ -119,6 +125,27 @@ class SecretRemover:
                     for key, item in value.items()
                 }
         return value
+
+
+def _without_user(word: re.Match[str]) -> str:
+    """Return ``word`` without the user and the password of a URL in it."""
+    start, separator, rest = word[0].partition("://")
+    # The last one: a password that is not quoted for a URL may have one, too.
+    end = max((at.end() for at in _AT.finditer(rest)), default=0)
+    return f"{start}{separator}{REMOVED}@{rest[end:]}" if separator and end else word[0]
+
+
+def _without_ends_of_keys(text: str) -> str:
+    """Return ``text`` without the rest of a key whose beginning was cut, as at the start of a log.
+
+    What is before such an end may belong to the key, with a time before each line.
+    """
+    pieces: list[str] = []
+    start = 0
+    for end in _END_OF_KEY.finditer(text):
+        pieces += (text[start : max(start, end.start() - _MAX_KEY_CHARACTERS)], REMOVED)
+        start = end.end()
+    return "".join((*pieces, text[start:]))
 
 
 def _codings(secret: str) -> set[str]:

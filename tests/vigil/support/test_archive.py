@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import random
 import resource
 import stat
@@ -52,7 +51,7 @@ def test_the_archive_is_written_with_mode_0600_and_no_draft_stays(tmp_path: Path
     path = tmp_path / "a.tar.gz"
     write_whole(path, packed("folder", [("x/y.txt", b"content")], 1_760_000_000))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert os.listdir(tmp_path) == ["a.tar.gz"]
+    assert [file.name for file in tmp_path.iterdir()] == ["a.tar.gz"]
     with tarfile.open(fileobj=io.BytesIO(path.read_bytes())) as tar:
         (member,) = tar.getmembers()
         file = tar.extractfile(member)
@@ -72,4 +71,4 @@ def test_a_failed_write_leaves_nothing_and_keeps_what_was_there(tmp_path: Path) 
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert path.read_bytes() == b"earlier"
-    assert os.listdir(tmp_path) == ["a.tar.gz"]
+    assert [file.name for file in tmp_path.iterdir()] == ["a.tar.gz"]

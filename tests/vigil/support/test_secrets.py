@@ -64,6 +64,7 @@ def test_a_known_secret_is_removed_in_each_coding(coded: str) -> None:
         "eyJhbGciOiJSUzI1NiIsImtpZCI6.hush-hush.hush-hush",
         "-----BEGIN RSA PRIVATE KEY-----\nhush-hush\n-----END RSA PRIVATE KEY-----",
         "-----BEGIN PRIVATE KEY-----\nhush-hush, and the end was cut",
+        "12:00 vigil: hush-hush\n12:00 vigil: -----END PRIVATE KEY-----",
         "LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0thush-hush==",
         "cookie: hush-hush",
         "client_secret=hush-hush&x=1",
@@ -73,6 +74,14 @@ def test_what_looks_like_a_secret_is_removed(line: str) -> None:
     text = SecretRemover([]).text(line)
     assert "hush" not in text
     assert REMOVED in text
+
+
+def test_a_value_with_quotes_is_removed_at_each_depth_of_json() -> None:
+    text = 'say "a" hush\\ and \\"hush'
+    for _ in range(4):
+        text = json.dumps({"password": text, "after": "kept"})
+        cleaned = SecretRemover([]).text(text)
+        assert "hush" not in cleaned
 
 
 @pytest.mark.parametrize(
