@@ -14,7 +14,7 @@ from vigil.daemon_client import OK
 
 if TYPE_CHECKING:
     from vigil.sources.api_server import ApiServerClient
-    from vigil.support.part import Collected
+    from vigil.support.part import PartContents
     from vigil.support.place import SupportPlace
 
 _CREATED = 201
@@ -42,7 +42,7 @@ class _Pods(msgspec.Struct):
     items: list[_Pod]
 
 
-def add_rules(place: SupportPlace, into: Collected) -> None:
+def add_rules(place: SupportPlace, into: PartContents) -> None:
     """Add what the user may do in the namespaces of our documents."""
     client = _client(place)
     try:
@@ -60,7 +60,7 @@ def add_rules(place: SupportPlace, into: Collected) -> None:
         client.close()
 
 
-def add_pod_logs(place: SupportPlace, into: Collected) -> None:
+def add_pod_logs(place: SupportPlace, into: PartContents) -> None:
     """Add the end of the log of our pods, those that do not run first, at most 20 of them."""
     client = _client(place)
     try:
@@ -80,7 +80,7 @@ def add_pod_logs(place: SupportPlace, into: Collected) -> None:
         client.close()
 
 
-def _add_log(client: ApiServerClient, pod: str, into: Collected) -> None:
+def _add_log(client: ApiServerClient, pod: str, into: PartContents) -> None:
     path = f"{_PODS}/{quote(pod, safe='')}/log"
     query = f"?timestamps=true&sinceSeconds=86400&tailLines=10000&limitBytes={_MAX_LOG_BYTES}"
     try:

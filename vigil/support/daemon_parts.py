@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from stores.base import Document
     from vigil.daemon_client import DaemonClient
-    from vigil.support.part import Collected
+    from vigil.support.part import PartContents
     from vigil.support.place import SupportPlace
 
 DAY_MS = 24 * 3600 * 1000
@@ -47,7 +47,7 @@ _TIMES = re.compile(
 
 
 def of_each_daemon(
-    place: SupportPlace, ask: Callable[[str, DaemonClient], None], into: Collected
+    place: SupportPlace, ask: Callable[[str, DaemonClient], None], into: PartContents
 ) -> None:
     """Ask each daemon; one that gives no answer is a problem of ``into``, and the next is asked."""
     for label, client in place.daemons().items():
@@ -59,7 +59,7 @@ def of_each_daemon(
             client.close()
 
 
-def collect_status(place: SupportPlace, into: Collected) -> None:
+def collect_status(place: SupportPlace, into: PartContents) -> None:
     """Add what daemons answer about themselves, nodes and jobs."""
 
     def ask(label: str, client: DaemonClient) -> None:
@@ -69,7 +69,7 @@ def collect_status(place: SupportPlace, into: Collected) -> None:
     of_each_daemon(place, ask, into)
 
 
-def collect_faults(place: SupportPlace, into: Collected) -> None:
+def collect_faults(place: SupportPlace, into: PartContents) -> None:
     """Add every fault that holds."""
     of_each_daemon(
         place,
@@ -78,7 +78,7 @@ def collect_faults(place: SupportPlace, into: Collected) -> None:
     )
 
 
-def _add_page(into: Collected, name: str, client: DaemonClient, path: str) -> None:
+def _add_page(into: PartContents, name: str, client: DaemonClient, path: str) -> None:
     status, body = client.ask(path)
     try:
         answer: object = msgspec.json.decode(body)
@@ -87,7 +87,7 @@ def _add_page(into: Collected, name: str, client: DaemonClient, path: str) -> No
     into.json(name, {"path": path, "status": status, "answer": answer})
 
 
-def collect_metrics(place: SupportPlace, into: Collected) -> None:
+def collect_metrics(place: SupportPlace, into: PartContents) -> None:
     """Add the metrics of each daemon."""
 
     def ask(label: str, client: DaemonClient) -> None:
@@ -96,7 +96,7 @@ def collect_metrics(place: SupportPlace, into: Collected) -> None:
     of_each_daemon(place, ask, into)
 
 
-def collect_call_times(place: SupportPlace, into: Collected) -> None:
+def collect_call_times(place: SupportPlace, into: PartContents) -> None:
     """Add how long calls of the daemons take, from their metrics, and how long they answer us."""
 
     def ask(label: str, client: DaemonClient) -> None:
@@ -118,7 +118,7 @@ def _metrics(client: DaemonClient) -> str:
     return body.decode(errors="replace")
 
 
-def collect_timeline(place: SupportPlace, now_ms: int, into: Collected) -> None:
+def collect_timeline(place: SupportPlace, now_ms: int, into: PartContents) -> None:
     """Add what happened to faults in the last day; of the journal where no daemon answers."""
 
     def add(label: str, source: DaemonSource | JournalSource) -> None:
@@ -133,7 +133,7 @@ def collect_timeline(place: SupportPlace, now_ms: int, into: Collected) -> None:
     of_each_daemon(place, lambda label, client: add(label, DaemonSource(client)), into)
 
 
-def collect_journal(place: SupportPlace, now_ms: int, into: Collected) -> None:
+def collect_journal(place: SupportPlace, now_ms: int, into: PartContents) -> None:
     """Add the rows of the last day, up to the first that cannot be read."""
     path = place.agent_state_dir / FILE_NAME
     if not path.exists():
@@ -170,7 +170,7 @@ def _body(body: object) -> object:
         return str(body)
 
 
-def collect_documents(place: SupportPlace, into: Collected) -> None:
+def collect_documents(place: SupportPlace, into: PartContents) -> None:
     """Add the documents of the store: those of the cluster, and those of nodes."""
     url = place.store or (None if place.agent is None or not place.is_node else place.agent.store)
     if url is None and place.kubeconfig is not None:
@@ -180,7 +180,7 @@ def collect_documents(place: SupportPlace, into: Collected) -> None:
     asyncio.run(_documents(place, url, into))
 
 
-async def _documents(place: SupportPlace, url: str, into: Collected) -> None:
+async def _documents(place: SupportPlace, url: str, into: PartContents) -> None:
     agent = place.agent
     kubeconfig = place.kubeconfig or (None if agent is None else agent.kubeconfig)
     mqtt = None if agent is None else agent.mqtt

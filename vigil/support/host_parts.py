@@ -29,9 +29,11 @@ from vigil.sources.sources import AGENT_PLACE
 from vigil.support.part import NotApplicable
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from pydantic import BaseModel
 
-    from vigil.support.part import Collected
+    from vigil.support.part import PartContents
     from vigil.support.place import SupportPlace
 
 _PACKAGES = ("npu-vigil", "aiohttp", "grpcio", "msgspec", "pydantic", "typer", "aiomqtt")
@@ -59,7 +61,7 @@ _PRIVATE_KEYS = frozenset({"mqtt.user"})
 """Declared settings that are shown as set or not set only."""
 
 
-def collect_versions(place: SupportPlace, into: Collected) -> None:
+def collect_versions(place: SupportPlace, into: PartContents) -> None:
     """Add versions of our packages, Python, the kernel, the system and the driver."""
     packages = {}
     for package in _PACKAGES:
@@ -96,7 +98,7 @@ def _driver_root(place: SupportPlace) -> Path:
     return DEFAULT_DRIVER_ROOT if given is None else given
 
 
-def collect_configuration(place: SupportPlace, into: Collected) -> None:
+def collect_configuration(place: SupportPlace, into: PartContents) -> None:
     """Add the settings in force, by the keys that are declared, and names of our variables."""
     for daemon, model in (("agent", place.agent), ("aggregator", place.aggregator)):
         file = place.agent_file if daemon == "agent" else place.aggregator_file
@@ -125,7 +127,7 @@ def _settings(model: BaseModel, above: str) -> dict[str, object]:
     return result
 
 
-def collect_log(place: SupportPlace, into: Collected) -> None:
+def collect_log(place: SupportPlace, into: PartContents) -> None:
     """Add the log of our units, and of our pods where there is a kubeconfig."""
     if place.kubeconfig is not None:
         from vigil.support.cluster_parts import add_pod_logs
@@ -160,7 +162,7 @@ def collect_log(place: SupportPlace, into: Collected) -> None:
         )
 
 
-def collect_kernel(place: SupportPlace, into: Collected) -> None:
+def collect_kernel(place: SupportPlace, into: PartContents) -> None:
     """Add the lines of the kernel's log about the driver and the hardware."""
     device = DEFAULT_DEVICE
     if place.agent is not None:
@@ -182,7 +184,7 @@ def collect_kernel(place: SupportPlace, into: Collected) -> None:
     into.text("kernel", "".join(f"{line}\n" for line in lines))
 
 
-def collect_hccn(place: SupportPlace, into: Collected) -> None:
+def collect_hccn(place: SupportPlace, into: PartContents) -> None:
     """Add what ``hccn_tool`` prints about each chip, and how long each call takes."""
     chips, family = _chips(place)
     tool = hccn.HccnTool(_paths(place))
@@ -193,7 +195,7 @@ def collect_hccn(place: SupportPlace, into: Collected) -> None:
     asyncio.run(_ask_hccn(tool, chips, family, into))
 
 
-async def _ask_hccn(tool: hccn.HccnTool, chips: list[int], family: str, into: Collected) -> None:
+async def _ask_hccn(tool: hccn.HccnTool, chips: list[int], family: str, into: PartContents) -> None:
     answers: list[object] = []
     is_a5 = "950" in family
     # Kept at once: a tool that hangs must not take earlier answers with it.
@@ -233,8 +235,8 @@ def _paths(place: SupportPlace) -> VendorPaths:
     return VendorPaths(agent.driver_root, agent.trust_driver, os.environ)
 
 
-def collect_bmc(place: SupportPlace, into: Collected) -> None:
-    """Add the active alarms of the BMC, its maker and the serial number of the server."""
+def collect_bmc(place: SupportPlace, into: PartContents) -> None:
+    """Add the active alarms of the BMC and the serial number of the server."""
     section = BmcSection() if place.agent is None else place.agent.settings_of(BmcSection)
     if not section.enabled:
         raise NotApplicable("bmc.enabled is false")
@@ -245,23 +247,26 @@ def collect_bmc(place: SupportPlace, into: Collected) -> None:
     asyncio.run(_ask_bmc(Ipmi(device, _paths(place), section.deadline_seconds), into))
 
 
-async def _ask_bmc(ipmi: Ipmi, into: Collected) -> None:
+async def _ask_bmc(ipmi: Ipmi, into: PartContents) -> None:
     answers: dict[str, object] = {}
     into.json("bmc", answers)
-    for name, ask in (
-        ("alarms", lambda: ipmi.alarms(None)),
-        ("serial_number", ipmi.serial_number),
-        ("manufacturer", ipmi.manufacturer),
-    ):
+
+    async def ask(name: str, answer: Awaitable[object]) -> None:
         begun = time.monotonic()
         try:
-            answers[name] = msgspec.to_builtins(await ask(), enc_hook=repr)
+            answers[name] = msgspec.to_builtins(await answer, enc_hook=repr)
         except VigilError as error:
             into.problems.append(f"{name}: {error}")
         answers[f"{name}_seconds"] = round(time.monotonic() - begun, 3)
 
+    await ask("alarms", ipmi.alarms(None))
+    await ask("serial_number", ipmi.serial_number())
+    # Only where it explains the failure: a BMC of another maker lists no alarms for us.
+    if "alarms" not in answers:
+        await ask("manufacturer", ipmi.manufacturer())
 
-def collect_rights(place: SupportPlace, into: Collected) -> None:
+
+def collect_rights(place: SupportPlace, into: PartContents) -> None:
     """Add modes and owners of the files that we use, and what the kubeconfig's user may do."""
     root = _driver_root(place)
     paths = [place.agent_state_dir, root, root / "tools" / hccn.NAME, Path(DEFAULT_DEVICE)]

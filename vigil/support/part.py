@@ -13,7 +13,7 @@ MAX_PART_BYTES = 8_000_000
 """Of one file before it is compressed; larger ones are cut or left out."""
 
 
-class Form(Enum):
+class PartFileKind(Enum):
     """What a file has: a JSON value, a JSON value in each line, or lines of text."""
 
     JSON = "json"
@@ -23,10 +23,10 @@ class Form(Enum):
 
 @dataclass(frozen=True)
 class RawFile:
-    """A file before secrets are removed; ``value`` is a text for ``Form.TEXT``, else JSON."""
+    """A file before secrets are removed; ``value`` is a text for ``PartFileKind.TEXT``, else JSON."""
 
     name: str
-    form: Form
+    form: PartFileKind
     value: object
 
 
@@ -35,7 +35,7 @@ class NotApplicable(Exception):
 
 
 @dataclass
-class Collected:
+class PartContents:
     """What a part has so far. It is kept where the part fails or misses its deadline."""
 
     files: list[RawFile] = field(default_factory=list)
@@ -43,15 +43,15 @@ class Collected:
 
     def json(self, name: str, value: object) -> None:
         """Add a JSON value."""
-        self.files.append(RawFile(f"{name}.json", Form.JSON, value))
+        self.files.append(RawFile(f"{name}.json", PartFileKind.JSON, value))
 
     def lines(self, name: str, values: list[object]) -> None:
         """Add a JSON value in each line, oldest first."""
-        self.files.append(RawFile(f"{name}.jsonl", Form.JSON_LINES, values))
+        self.files.append(RawFile(f"{name}.jsonl", PartFileKind.JSON_LINES, values))
 
     def text(self, name: str, text: str) -> None:
         """Add lines of text, oldest first."""
-        self.files.append(RawFile(f"{name}.txt", Form.TEXT, text))
+        self.files.append(RawFile(f"{name}.txt", PartFileKind.TEXT, text))
 
 
 @dataclass(frozen=True)
@@ -65,4 +65,4 @@ class SupportPart:
     name: str
     content: str
     priority: int
-    collect: Callable[[Collected], None]
+    collect: Callable[[PartContents], None]

@@ -27,7 +27,13 @@ from vigil.support.archive import (
     packed,
     write_whole,
 )
-from vigil.support.part import MAX_PART_BYTES, Collected, Form, NotApplicable, SupportPart
+from vigil.support.part import (
+    MAX_PART_BYTES,
+    NotApplicable,
+    PartContents,
+    PartFileKind,
+    SupportPart,
+)
 from vigil.support.pseudonyms import Pseudonyms
 from vigil.support.secrets import SecretRemover
 
@@ -124,20 +130,20 @@ def write_archive(
                 notes.append(f"{name}: {cut}")
             if limited is not None:
                 content = _content(limited, clean)
-                is_lines = raw.form is not Form.JSON
+                is_lines = raw.form is not PartFileKind.JSON
                 files.append(PartFile(name, content, part.priority, is_lines, part.name))
     return _written(output, entries, files, notes, now_ms, redact=redact, limit=limit)
 
 
 async def _collect(
     parts: tuple[SupportPart, ...], seconds: float
-) -> list[tuple[Collected, PartEntry]]:
+) -> list[tuple[PartContents, PartEntry]]:
     return await asyncio.gather(*(_collect_part(part, seconds) for part in parts))
 
 
-async def _collect_part(part: SupportPart, seconds: float) -> tuple[Collected, PartEntry]:
+async def _collect_part(part: SupportPart, seconds: float) -> tuple[PartContents, PartEntry]:
     """Return what ``part`` has; nothing that it raises or waits for ends the others."""
-    collected = Collected()
+    collected = PartContents()
     begun_ms, begun = time.time_ns() // 1_000_000, time.monotonic()
     state = ""
     try:
@@ -153,7 +159,7 @@ async def _collect_part(part: SupportPart, seconds: float) -> tuple[Collected, P
     except Exception as error:
         collected.problems.append(f"{type(error).__name__}: {error}")
     # A thread that is given up may still add to it.
-    collected = Collected(list(collected.files), list(collected.problems))
+    collected = PartContents(list(collected.files), list(collected.problems))
     if not state:
         state = (
             "complete" if not collected.problems else "partial" if collected.files else "missing"
@@ -164,7 +170,7 @@ async def _collect_part(part: SupportPart, seconds: float) -> tuple[Collected, P
 
 
 def _pseudonyms(
-    place: SupportPlace, gathered: list[tuple[Collected, PartEntry]], remover: SecretRemover
+    place: SupportPlace, gathered: list[tuple[PartContents, PartEntry]], remover: SecretRemover
 ) -> Pseudonyms:
     pseudonyms = Pseudonyms(random.token_bytes(32))
     host = socket.gethostname()
@@ -183,13 +189,13 @@ def _pseudonyms(
 
 def _limited(raw: RawFile) -> tuple[RawFile | None, str]:
     """Return at most ``MAX_PART_BYTES`` of ``raw``, and what is cut. Before the slow filters."""
-    if raw.form is Form.TEXT:
+    if raw.form is PartFileKind.TEXT:
         text = str(raw.value)
         if len(text) <= MAX_PART_BYTES:
             return raw, ""
         text = text[-MAX_PART_BYTES:].partition("\n")[2]
         return replace(raw, value=text), f"only the newest {len(text)} characters"
-    if raw.form is Form.JSON:
+    if raw.form is PartFileKind.JSON:
         size = len(msgspec.json.encode(raw.value))
         return (raw, "") if size <= MAX_PART_BYTES else (None, f"left out, {size} bytes")
     assert isinstance(raw.value, list)
@@ -203,9 +209,9 @@ def _limited(raw: RawFile) -> tuple[RawFile | None, str]:
 
 
 def _content(raw: RawFile, clean: Callable[[object], object]) -> bytes:
-    if raw.form is Form.TEXT:
+    if raw.form is PartFileKind.TEXT:
         return str(clean(raw.value)).encode(errors="replace")
-    if raw.form is Form.JSON_LINES:
+    if raw.form is PartFileKind.JSON_LINES:
         assert isinstance(raw.value, list)
         return b"".join(msgspec.json.encode(clean(value)) + b"\n" for value in raw.value)
     return msgspec.json.format(msgspec.json.encode(clean(raw.value)), indent=1) + b"\n"
