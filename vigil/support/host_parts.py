@@ -19,7 +19,7 @@ import msgspec
 from collectors.bmc import BmcSection
 from collectors.kernel_log.collector import KernelLogSection
 from collectors.kernel_log.device import DEFAULT_DEVICE, opened
-from contract.errors import StoreUnavailable, ToolError, VigilError
+from contract.errors import StoreUnavailable, ToolError, ToolSilent, VigilError
 from dcmi_shim.hccn import tool as hccn
 from dcmi_shim.ipmi.bmc import Ipmi
 from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, VendorPaths
@@ -49,6 +49,8 @@ _DRIVER_LINE = re.compile(
     re.IGNORECASE,
 )
 _TOOL_SECONDS = 3.0
+_MAX_SILENT = 3
+"""One chip may hang; a tool that hangs for all of them must not be asked 80 times."""
 _TOOL_QUESTIONS = (
     ("-link", "-g"),
     ("-speed", "-g"),
@@ -200,6 +202,7 @@ async def _ask_hccn(tool: hccn.HccnTool, chips: list[int], family: str, into: Pa
     is_a5 = "950" in family
     # Kept at once: a tool that hangs must not take earlier answers with it.
     into.lines("hccn_tool", answers)
+    silent = 0
     for chip in chips:
         for words in _A5_QUESTIONS if is_a5 else _TOOL_QUESTIONS:
             question = hccn.ToolQuestion(words, lambda text, _: text)
@@ -210,9 +213,13 @@ async def _ask_hccn(tool: hccn.HccnTool, chips: list[int], family: str, into: Pa
                 entry["answer"] = await ask(question, chip, _TOOL_SECONDS)
             except ToolError as error:
                 entry["problem"] = str(error)
+                silent += isinstance(error, ToolSilent)
                 into.problems = ["some questions have no answer; the file shows which"]
             entry["seconds"] = round(time.monotonic() - begun, 3)
             answers.append(entry)
+            if silent == _MAX_SILENT:
+                into.problems = [f"it hangs: {silent} questions without an answer, none after them"]
+                return
 
 
 def _chips(place: SupportPlace) -> tuple[list[int], str]:

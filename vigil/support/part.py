@@ -23,7 +23,7 @@ class PartFileKind(Enum):
 
 @dataclass(frozen=True)
 class RawFile:
-    """A file before secrets are removed; ``value`` is a text for ``PartFileKind.TEXT``, else JSON."""
+    """A file before secrets are removed; ``value`` is a text or, for other kinds, JSON."""
 
     name: str
     form: PartFileKind
