@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _SECRET = "Zq7-planted-Zq7"
 _NODE = "rack7-planted-node"
+_REMOVER = SecretRemover([_SECRET])
 _TEXTS = (
     json.dumps(f"dial mqtts://agent:{_SECRET}@10.0.0.7:8883 from node {_NODE} failed\n"),
     json.dumps({"password": _SECRET, "node": _NODE, "text": f'a "{_SECRET}"\n{_NODE}'}),
@@ -26,10 +27,9 @@ _TEXTS = (
 
 def _filter(text: str) -> None:
     """Check that the known secret and the known node are in no result."""
-    remover = SecretRemover([_SECRET])
     pseudonyms = Pseudonyms(b"key")
     pseudonyms.add("node", _NODE)
-    cleaned = remover.text(text)
+    cleaned = _REMOVER.text(text)
     assert _SECRET not in cleaned
     pseudonyms.learn(cleaned)
     # A letter or a digit beside it makes it another name.
@@ -41,7 +41,7 @@ def _filter(text: str) -> None:
     except (ValueError, RecursionError) as error:
         # A page that is not JSON is kept as a text, which is checked above.
         raise VigilError(str(error)) from None
-    assert _SECRET not in json.dumps(pseudonyms.value(remover.value(value)))
+    assert _SECRET not in json.dumps(pseudonyms.value(_REMOVER.value(value)))
 
 
 PARSERS: dict[str, tuple[tuple[str, ...], Callable[[str], None]]] = {

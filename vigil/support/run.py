@@ -109,6 +109,7 @@ def write_archive(
     now_ms = time.time_ns() // 1_000_000
     parts = parts_of(place, now_ms)
     gathered = asyncio.run(_collect(parts, seconds))
+    cut = [_limit(collected) for collected, _ in gathered]
     remover = SecretRemover(place.secrets())
     pseudonyms = _pseudonyms(place, gathered, remover) if redact else None
 
@@ -119,19 +120,14 @@ def write_archive(
 
     files: list[PartFile] = []
     entries: list[PartEntry] = []
-    notes: list[str] = []
+    notes = [str(clean(text)) for texts in cut for text in texts]
     for part, collected, entry in zip(parts, *zip(*gathered, strict=True), strict=True):
         entry.problem = str(clean(entry.problem))
         entries.append(entry)
         for raw in collected.files:
-            name = str(clean(raw.name))
-            limited, cut = _limited(raw)
-            if cut:
-                notes.append(f"{name}: {cut}")
-            if limited is not None:
-                content = _content(limited, clean)
-                is_lines = raw.form is not PartFileKind.JSON
-                files.append(PartFile(name, content, part.priority, is_lines, part.name))
+            name, content = str(clean(raw.name)), _content(raw, clean)
+            is_lines = raw.form is not PartFileKind.JSON
+            files.append(PartFile(name, content, part.priority, is_lines, part.name))
     return _written(output, entries, files, notes, now_ms, redact=redact, limit=limit)
 
 
@@ -187,8 +183,25 @@ def _pseudonyms(
     return pseudonyms
 
 
+def _limit(collected: PartContents) -> list[str]:
+    """Cut each file of ``collected``, before the slow filters; return what was cut."""
+    kept: list[RawFile] = []
+    cuts: list[str] = []
+    for raw in collected.files:
+        try:
+            limited, cut = _limited(raw)
+        except RecursionError:
+            limited, cut = None, "left out, nested too deeply"
+        if limited is not None:
+            kept.append(limited)
+        if cut:
+            cuts.append(f"{raw.name}: {cut}")
+    collected.files = kept
+    return cuts
+
+
 def _limited(raw: RawFile) -> tuple[RawFile | None, str]:
-    """Return at most ``MAX_PART_BYTES`` of ``raw``, and what is cut. Before the slow filters."""
+    """Return at most ``MAX_PART_BYTES`` of ``raw``, and what is cut."""
     if raw.form is PartFileKind.TEXT:
         text = str(raw.value)
         if len(text) <= MAX_PART_BYTES:

@@ -19,6 +19,7 @@ REMOVED = "(removed)"
 _MIN_LENGTH = 4
 """Shorter values are also words of other meaning."""
 _MIN_KEY_LINE = 16
+_MAX_DEPTH = 60
 _NAMES = (
     r"(?:passw(?:or)?d|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key"
     r"|client[_-]?key|encryption[_-]?key|key[_-]data|credential|cookie|psk)"
@@ -105,22 +106,25 @@ class SecretRemover:
             text = form.sub(replacement, text)
         return _without_ends_of_keys(_WORD.sub(_without_user, text))
 
-    def value(self, value: object) -> object:
+    def value(self, value: object, depth: int = 0) -> object:
         """Return a JSON ``value`` without secrets; a member with a secret's name loses its value.
 
-        Keys and values are texts here, so what is removed never breaks the syntax.
+        Keys and values are texts here, so what is removed never breaks the syntax. What is nested
+        deeper than ``_MAX_DEPTH`` is removed, too: nothing of ours is.
         """
+        if depth > _MAX_DEPTH:
+            return REMOVED
         match value:
             case str():
                 return self.text(value)
             case list() | tuple():
-                return [self.value(item) for item in value]
+                return [self.value(item, depth + 1) for item in value]
             case dict():
                 return {
                     self.text(str(key)): (
                         REMOVED
                         if isinstance(item, str) and item and is_secret_name(str(key))
-                        else self.value(item)
+                        else self.value(item, depth + 1)
                     )
                     for key, item in value.items()
                 }

@@ -116,6 +116,15 @@ def test_values_of_json_keep_their_syntax() -> None:
     assert cleaned["password_file"] == "/etc/p"
 
 
+def test_what_is_nested_without_end_is_removed() -> None:
+    value: object = "hush-hush"
+    for _ in range(900):
+        value = [value]
+    cleaned = json.dumps(SecretRemover([]).value(value))
+    assert "hush" not in cleaned
+    assert REMOVED in cleaned
+
+
 def test_secrets_of_a_kubeconfig_and_of_files_are_read() -> None:
     text = (
         "users:\n- name: a\n  user:\n    token: abc-def\n    client-key-data: S0VZ\n"
