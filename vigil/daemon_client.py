@@ -106,7 +106,13 @@ class DaemonClient:
 
     def ask(self, path: str) -> tuple[int, bytes]:
         """Return status and body of the answer, whatever the status is."""
-        with self._answer(path, self._seconds) as answer:
+        return self.exchange("GET", path, self.headers())
+
+    def exchange(
+        self, method: str, path: str, headers: dict[str, str], body: bytes | None = None
+    ) -> tuple[int, bytes]:
+        """Return status and body of the answer to a request with these ``headers``."""
+        with self._answer(path, self._seconds, method, headers, body) as answer:
             content = answer.read(_MAX_BYTES + 1)
             # ``http.client`` returns a short body without an error where the connection broke.
             if answer.length and len(content) <= _MAX_BYTES:
@@ -119,15 +125,17 @@ class DaemonClient:
 
     def follow(self, path: str) -> Iterator[bytes]:
         """Yield each line of an answer that has no end, until the daemon ends it."""
-        with self._answer(path, _STREAM_SECONDS) as answer:
+        with self._answer(path, _STREAM_SECONDS, "GET", self.headers(), None) as answer:
             while answer.status == OK and (line := answer.readline(_MAX_BYTES)):
                 yield line
 
     @contextmanager
-    def _answer(self, path: str, seconds: float) -> Iterator[http.client.HTTPResponse]:
+    def _answer(
+        self, path: str, seconds: float, method: str, headers: dict[str, str], body: bytes | None
+    ) -> Iterator[http.client.HTTPResponse]:
         connection = self.connect(seconds)
         try:
-            connection.request("GET", path, headers=self.headers())
+            connection.request(method, path, body, headers)
             with closing(connection.getresponse()) as answer:
                 yield answer
         # Only a Unix socket raises it: its file is gone.

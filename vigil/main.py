@@ -44,6 +44,7 @@ _VERBS = {
     "replay": "vigil.replay.verb:replay",
     "scan": "vigil.scan.verb:scan",
     "status": "vigil.status:status",
+    "support": "vigil.support.verb:support",
     "timeline": "vigil.timeline.verb:timeline",
     "uninstall": "vigil.uninstall.verb:uninstall",
     "validate": "vigil.validate:validate",

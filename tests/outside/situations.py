@@ -52,6 +52,8 @@ BEFORE = (
     Call("timeline --state-dir {nothing}"),
     Call(f"timeline {_EMPTY}"),
     Call("timeline --since yesterday --state-dir {nothing}"),
+    Call("support --nonsense"),
+    Call("support --state-dir {nothing} --output {nothing}/away/a.tar.gz"),
     Call("explain 80E18402"),
     Call("explain 80E18402 --lang zh"),
     Call("explain 80E18402 --json"),

@@ -72,6 +72,12 @@ class ApiServerClient(DaemonClient):
             raise wire.refusal(status, body, f"reach {AGGREGATOR_NAMESPACE}/{AGGREGATOR_SERVICE}")
         return status, body
 
+    def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+        """Return status and body of the answer of the API server itself; ``body`` is JSON."""
+        prefix = urlsplit(self._configuration().endpoint.server).path
+        sent = self.headers() | ({} if body is None else {"Content-Type": "application/json"})
+        return self.exchange(method, prefix + path, sent, body)
+
     def follow(self, path: str) -> Iterator[bytes]:
         """Yield each line of an answer that has no end, until a server on the way ends it."""
         return super().follow(self._proxied(path))

@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 _ANSWER_SECONDS = 10.0
 _KUBERNETES = "kubernetes:"
-_AGENT = (Path("/var/lib/npu-vigil"), "agent.sock")
-_AGGREGATOR = (Path("/var/lib/npu-vigil-aggregator"), "aggregator.sock")
+AGENT_PLACE = (Path("/var/lib/npu-vigil"), "agent.sock")
+AGGREGATOR_PLACE = (Path("/var/lib/npu-vigil-aggregator"), "aggregator.sock")
 _USUAL_KUBECONFIG = Path("~/.kube/config")
 
 
@@ -100,7 +100,7 @@ class AnswerSources:
                 yield DaemonSource(DaemonClient(f"unix:{path}", _ANSWER_SECONDS))
         if self.kind is SourceQuestion.HISTORY:
             yield from self._journal()
-        kubeconfig = _kubeconfig(self.kubeconfig)
+        kubeconfig = kubeconfig_of(self.kubeconfig)
         if kubeconfig is not None:
             from vigil.sources.api_server import ApiServerClient
 
@@ -116,12 +116,16 @@ class AnswerSources:
         """Yield the journal on this host, where no agent runs."""
         from vigil.sources.journal import JournalSource, has_journal
 
-        directory = self.state_dir or _AGENT[0]
+        directory = self.state_dir or AGENT_PLACE[0]
         if has_journal(directory):
             yield JournalSource(directory)
 
     def _sockets(self) -> list[Path]:
-        places = (_AGGREGATOR,) if self.kind is SourceQuestion.CLUSTER else (_AGENT, _AGGREGATOR)
+        places = (
+            (AGGREGATOR_PLACE,)
+            if self.kind is SourceQuestion.CLUSTER
+            else (AGENT_PLACE, AGGREGATOR_PLACE)
+        )
         return [(self.state_dir or usual) / name for usual, name in places]
 
     def _nothing(self) -> str:
@@ -132,7 +136,7 @@ class AnswerSources:
         )
 
 
-def _kubeconfig(given: Path | None) -> str | None:
+def kubeconfig_of(given: Path | None) -> str | None:
     """Return the files with the way to the API server: given, of the environment, usual."""
     from stores.address import kubeconfig_files
 
