@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import resource
 import sys
 import threading
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from contract.codes.levels import ChipLevel
 from tests.alerts.cluster import Cluster, code_of
 from tests.alerts.times import FACTOR, Product
+from tests.parts.deadlines import wait_until
+from tests.parts.relay import Relay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
     from pathlib import Path
 
     from tests.alerts.times import Times
@@ -27,14 +31,58 @@ HEALTH_INTERVALS = Product(begin=5, end=5)
 """A node is lost after three heartbeats of a second, and the aggregator lists them each second."""
 
 
+class Way:
+    """The way from Prometheus to the agent of a node; a thread relays what passes it."""
+
+    def __init__(self, address: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self.relay = Relay(int(address.rpartition(":")[2]))
+        self.do(self.relay.__aenter__())
+
+    def do(self, work: Coroutine[Any, Any, object]) -> None:
+        """Do what the relay does in its loop."""
+        asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def freeze(self) -> None:
+        """Pass nothing on."""
+        self.relay.freeze()
+
+    async def restore(self) -> None:
+        """Pass everything on again."""
+        self.relay.restore()
+
+    def close(self) -> None:
+        """End it."""
+        self.do(self.relay.__aexit__())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, built: Path) -> Iterator[Cluster]:
+def way() -> Iterator[list[Way]]:
+    """Yield a list with the way to the second agent, once there is one."""
+    ways: list[Way] = []
+    yield ways
+    for way in ways:
+        way.close()
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, built: Path, way: list[Way]
+) -> Iterator[Cluster]:
     """Yield five nodes: as few as can be many that are silent at once."""
     directory = tmp_path_factory.mktemp("own")
     cluster = Cluster(directory, built, nodes=5)
     node = cluster.node
     node.environment["VIGIL_BMC_ENABLED"] = "true"
     node.give_bmc(directory)
+    address = cluster.agent_addresses["node-2"]
+    way.append(Way(address))
+    cluster.agent_addresses["node-2"] = f"127.0.0.1:{way[0].relay.port}"
     with contextlib.closing(cluster):
         cluster.start(FACTOR)
         yield cluster
@@ -52,6 +100,18 @@ def test_a_node_that_is_killed(cluster: Cluster, times: Times) -> None:
     )
 
 
+@pytest.mark.parametrize("cause", ["refused", "times out"])
+def test_a_scrape_that_fails(cluster: Cluster, times: Times, way: list[Way], cause: str) -> None:
+    relay = way[0]
+    times.measure(
+        cluster.watcher,
+        f"each scrape of the agent {cause}" if cause == "times out" else "each scrape is refused",
+        {"NpuVigilAgentDown": {"node": "node-2"}},
+        lambda: relay.do(relay.relay.cut() if cause == "refused" else relay.freeze()),
+        lambda: relay.do(relay.restore()),
+    )
+
+
 def test_four_of_five_nodes_that_are_killed(cluster: Cluster, times: Times) -> None:
     def each(act: Callable[[int], None]) -> None:
         for number in range(1, 5):
@@ -65,6 +125,22 @@ def test_four_of_five_nodes_that_are_killed(cluster: Cluster, times: Times) -> N
         lambda: each(lambda number: cluster.nodes[number].start()),
         product=HEALTH_INTERVALS,
     )
+
+
+def test_a_prometheus_that_restarts_while_an_alert_fires(cluster: Cluster) -> None:
+    """It forgets that the alert fired, and fires it again; nobody is sent its end meanwhile."""
+    node, watcher, alert = cluster.nodes[1], cluster.watcher, "NpuVigilNodeLost"
+    watcher.resolve()
+    begun = time.monotonic()
+    node.kill()
+    watcher.fire(alert)
+    watcher.stop()
+    watcher.start()
+    watcher.fire(alert)
+    assert alert in watcher.notices(begun, "firing", [alert])
+    assert watcher.notices(begun, "resolved", [alert]) == {}
+    node.start()
+    wait_until(lambda: watcher.notices(begun, "resolved", [alert]), "its end is sent", 30)
 
 
 def test_an_aggregator_that_is_killed(cluster: Cluster, times: Times) -> None:
@@ -159,14 +235,34 @@ def test_a_task_that_stands_still(cluster: Cluster, times: Times) -> None:
     )
 
 
-def test_another_program_that_writes_the_document_of_an_agent(
-    cluster: Cluster, times: Times
+CLUSTER_DOCUMENT = "cluster-info-device-0"
+
+
+@pytest.mark.parametrize(
+    ("alert", "name", "data", "document"),
+    [
+        (
+            "NpuVigilTwoWriters",
+            "mindx-dl-deviceinfo-node-5",
+            {"DeviceInfoCfg": "{}"},
+            "device-info",
+        ),
+        (
+            "NpuVigilAggregatorTwoWriters",
+            CLUSTER_DOCUMENT,
+            {CLUSTER_DOCUMENT: "{}"},
+            CLUSTER_DOCUMENT,
+        ),
+    ],
+)
+def test_another_program_that_writes_a_document(
+    cluster: Cluster, times: Times, alert: str, name: str, data: dict[str, str], document: str
 ) -> None:
-    node, ends = cluster.nodes[4], threading.Event()
+    ends = threading.Event()
 
     def write() -> None:
         while not ends.wait(0.3):
-            cluster.place.write(node.document, {"DeviceInfoCfg": "{}"})
+            cluster.place.write(name, data)
 
     writer = threading.Thread(target=write)
 
@@ -177,8 +273,8 @@ def test_another_program_that_writes_the_document_of_an_agent(
     try:
         times.measure(
             cluster.watcher,
-            "another program writes the document of an agent",
-            {"NpuVigilTwoWriters": {"node": node.name, "document": "device-info"}},
+            "another program writes the document every 0.3 s",
+            {alert: {"document": document}},
             writer.start,
             end,
             product=Product(end=60),

@@ -132,11 +132,10 @@ class Alertmanager:
 
 
 class Targets(NamedTuple):
-    """Addresses: those of agents by the names of their nodes, and those of the others."""
+    """Addresses of agents, by the names of their nodes, and of aggregators."""
 
     agents: Mapping[str, str]
     aggregators: tuple[str, ...]
-    others: tuple[str, ...] = ()
 
 
 class Watcher:
@@ -161,26 +160,25 @@ class Watcher:
         self._receiver = Receiver()
         self._alertmanager = Alertmanager(directory, self._receiver.url)
         self.start()
+        number = len(targets.agents) + len(targets.aggregators)
+        wait_until(lambda: len(self.ask("up == 1")) == number, "Prometheus scrapes all", 60, 0.2)
 
     def start(self) -> None:
-        """Start Prometheus, with what an earlier one stored, and wait until it has scraped."""
+        """Start Prometheus, with what an earlier one stored, and wait until it answers."""
         self._prometheus = Prometheus(self._directory, json.dumps(self._configuration()))
-        targets = self._targets
-        number = len(targets.agents) + len(targets.aggregators) + len(targets.others)
-        wait_until(lambda: len(self.ask("up == 1")) == number, "Prometheus scrapes all", 60, 0.2)
+        wait_until(lambda: self.ask("up"), "Prometheus answers", 60, 0.2)
 
     def stop(self) -> None:
         """End Prometheus; what it stored stays."""
         self._prometheus.stop()
 
     def _configuration(self) -> dict[str, Any]:
-        agents, aggregators, others = self._targets
+        agents, aggregators = self._targets
         jobs = {
             "npu-vigil-agent": [
                 {"targets": [address], "labels": {"node": node}} for node, address in agents.items()
             ],
             "npu-vigil-aggregator": [{"targets": aggregators}],
-            "npu-vigil-elastic": [{"targets": others}],
         }
         every = f"{self.scrape_seconds * 1000:.0f}ms"
         return {
@@ -219,6 +217,10 @@ class Watcher:
             0.2,
         )
         return self.alerts("firing")
+
+    def pending(self, name: str) -> None:
+        """Wait until the alert is pending."""
+        wait_until(lambda: name in self.alerts("pending"), f"{name} is pending", 30, 0.05)
 
     def resolve(self, seconds: float = 60.0) -> None:
         """Wait until no alert is pending or fires."""
