@@ -128,7 +128,7 @@ def test_four_of_five_nodes_that_are_killed(cluster: Cluster, times: Times) -> N
 
 
 def test_a_prometheus_that_restarts_while_an_alert_fires(cluster: Cluster) -> None:
-    """It forgets that the alert fired, and fires it again; nobody is sent its end meanwhile."""
+    """It forgets that the alert fired, and fires it again; no message ends it meanwhile."""
     node, watcher, alert = cluster.nodes[1], cluster.watcher, "NpuVigilNodeLost"
     watcher.resolve()
     begun = time.monotonic()
