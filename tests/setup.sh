@@ -1,9 +1,9 @@
 #!/bin/bash
 # Provides what the tests need beyond Python packages: a C compiler, openssl, etcd, prometheus with
-# promtool, amtool, systemd-analyze, mosquitto, bindfs, chromium, mochi, kube-apiserver, kustomize, and
-# the resource definitions of the Prometheus operator. A part that is missing is installed (as root,
-# from Debian's packages) or built once (the API server, about 4 minutes; kustomize and mochi, 15
-# seconds each), or fetched as a Go module (the definitions). Where that may not be done, says the
+# promtool, alertmanager with amtool, systemd-analyze, mosquitto, bindfs, chromium, mochi, kube-apiserver,
+# kustomize, and the resource definitions of the Prometheus operator. A part that is missing is installed
+# (as root, from Debian's packages) or built once (the API server, about 4 minutes; kustomize and mochi,
+# 15 seconds each), or fetched as a Go module (the definitions). Where that may not be done, says the
 # command that does it and ends with 2.
 # With the argument `node` also provides what `make test-node` needs: containerd, runc, network plug-ins,
 # buildah, debootstrap, xfsprogs; kubelet, kubectl and the rest of a cluster (6 minutes), and a base image (1 minute).
@@ -59,7 +59,7 @@ command -v gcc >/dev/null || packages+=(gcc libc6-dev)
 command -v openssl >/dev/null || packages+=(openssl)
 has etcd || packages+=(etcd-server)
 if ! command -v prometheus >/dev/null || ! command -v promtool >/dev/null; then packages+=(prometheus); fi
-command -v amtool >/dev/null || packages+=(prometheus-alertmanager)
+if ! command -v prometheus-alertmanager >/dev/null || ! command -v amtool >/dev/null; then packages+=(prometheus-alertmanager); fi
 command -v systemd-analyze >/dev/null || packages+=(systemd)
 command -v mosquitto >/dev/null || packages+=(mosquitto)
 command -v mosquitto_sub >/dev/null || packages+=(mosquitto-clients)

@@ -104,7 +104,8 @@ class _Reader(Generic[Value]):
 
         Raises ``msgspec.DecodeError`` for a deleted object without an identity.
         """
-        # Only its identity is read, so that the end of an object that cannot be read is seen as well.
+        # Only its identity is read, so that the end of an object
+        # that cannot be read is seen as well.
         if type_ == "DELETED":
             key = self._key(decode_object(content).metadata)
             self._readable(key)

@@ -1,0 +1,248 @@
+"""A real Prometheus with the shipped rules, a real Alertmanager, and what it sends.
+
+Durations of the rules are divided by one factor: ``for``, windows, ages, and how long a
+publication may wait. Scrapes and what the product needs to notice a cause keep their time.
+"""
+
+from __future__ import annotations
+
+import http.server
+import json
+import re
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import yaml
+
+from tests.alerts.files import MONITORING, RULES
+from tests.parts.deadlines import wait_until
+from tests.parts.processes import Running, free_ports
+from tests.parts.prometheus import Prometheus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+SCRAPE_SECONDS = 0.5
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+_DURATIONS = re.compile(
+    r"""(?P<before>
+        ^\s+for:[ ] | \[ | time\(\)[ ]-[ ] |
+        npu_vigil_publication_lag_seconds[^>\n]*[ ]>[ ]
+    )(?P<number>\d+)(?P<unit>[smh]?)""",
+    re.VERBOSE | re.MULTILINE,
+)
+"""Durations in the file of rules. A number without a unit is seconds, within an expression."""
+
+
+def seconds_of(duration: str) -> float:
+    """Return the seconds of a duration in Prometheus' form, or of a number of seconds."""
+    number, unit = (duration[:-1], duration[-1]) if duration[-1] in _UNITS else (duration, "s")
+    return float(number) * _UNITS[unit]
+
+
+def divided(text: str, factor: float) -> str:
+    """Return rules with all their durations divided by ``factor``."""
+
+    def shorter(match: re.Match[str]) -> str:
+        seconds = seconds_of(match["number"] + match["unit"]) / factor
+        shown = f"{seconds * 1000:.0f}ms" if match["unit"] else f"{seconds:g}"
+        return f"{match['before']}{shown}"
+
+    return _DURATIONS.sub(shorter, text)
+
+
+def windows(expression: str) -> float:
+    """Return how long the rule of an expression looks back, in seconds; 0 for one that does not."""
+    durations = (
+        seconds_of(match["number"] + match["unit"])
+        for match in _DURATIONS.finditer(expression)
+        if "lag_seconds" not in match["before"]
+    )
+    return max(durations, default=0)
+
+
+class Notice(NamedTuple):
+    """An alert in a message of Alertmanager; ``at`` is when it came, by ``time.monotonic``."""
+
+    at: float
+    status: str
+    labels: Mapping[str, str]
+    receiver: str
+
+
+class Receiver:
+    """Takes the messages of Alertmanager; the path of a message is the name of its receiver."""
+
+    def __init__(self) -> None:
+        notices: list[Notice] = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                at, receiver = time.monotonic(), self.path.strip("/")
+                notices.extend(
+                    Notice(at, alert["status"], alert["labels"], receiver)
+                    for alert in message["alerts"]
+                )
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Log nothing."""
+
+        self.notices = notices
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def close(self) -> None:
+        """End it."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class Alertmanager:
+    """A real Alertmanager with the shipped routes; only its pauses and addresses are others."""
+
+    def __init__(self, directory: Path, receiver: str) -> None:
+        text = (MONITORING / "alertmanager.yml").read_text(encoding="utf-8")
+        configuration = yaml.safe_load(text.replace("http://bridge.example:8060", receiver))
+        configuration["route"] |= {"group_wait": "0s", "group_interval": "1s"}
+        file = directory / "alertmanager.yml"
+        file.write_text(json.dumps(configuration))
+        (port,) = free_ports(1)
+        self.address = f"127.0.0.1:{port}"
+        self._running = Running(
+            [
+                *("prometheus-alertmanager", f"--config.file={file}", "--log.level=warn"),
+                f"--storage.path={directory / 'alertmanager'}",
+                f"--web.listen-address={self.address}",
+                "--cluster.listen-address=",
+            ],
+            directory / "alertmanager.log",
+        )
+
+    def stop(self) -> None:
+        """End it."""
+        self._running.stop()
+
+
+class Targets(NamedTuple):
+    """Addresses of agents, by the names of their nodes, and of aggregators."""
+
+    agents: Mapping[str, str]
+    aggregators: tuple[str, ...]
+
+
+class Watcher:
+    """Prometheus and Alertmanager on ``targets``; runs from its creation until ``close``.
+
+    ``factor`` divides the durations of the rules; with 1 the shipped file is used as it is.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        targets: Targets,
+        factor: float,
+        scrape_seconds: float = SCRAPE_SECONDS,
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
+        self._targets = targets
+        self.scrape_seconds = scrape_seconds
+        rules = RULES.read_text(encoding="utf-8")
+        (directory / "rules.yml").write_text(rules if factor == 1 else divided(rules, factor))
+        self._receiver = Receiver()
+        self._alertmanager = Alertmanager(directory, self._receiver.url)
+        self.start()
+        number = len(targets.agents) + len(targets.aggregators)
+        wait_until(lambda: len(self.ask("up == 1")) == number, "Prometheus scrapes all", 60, 0.2)
+
+    def start(self) -> None:
+        """Start Prometheus, with what an earlier one stored, and wait until it answers."""
+        self._prometheus = Prometheus(self._directory, json.dumps(self._configuration()))
+        wait_until(lambda: self.ask("up"), "Prometheus answers", 60, 0.2)
+
+    def stop(self) -> None:
+        """End Prometheus; what it stored stays."""
+        self._prometheus.stop()
+
+    def _configuration(self) -> dict[str, Any]:
+        agents, aggregators = self._targets
+        jobs = {
+            "npu-vigil-agent": [
+                {"targets": [address], "labels": {"node": node}} for node, address in agents.items()
+            ],
+            "npu-vigil-aggregator": [{"targets": aggregators}],
+        }
+        every = f"{self.scrape_seconds * 1000:.0f}ms"
+        return {
+            "global": {
+                "scrape_interval": every,
+                "scrape_timeout": every,
+                "evaluation_interval": every,
+            },
+            "rule_files": ["rules.yml"],
+            "alerting": {
+                "alertmanagers": [{"static_configs": [{"targets": [self._alertmanager.address]}]}]
+            },
+            "scrape_configs": [
+                {"job_name": name, "static_configs": static} for name, static in jobs.items()
+            ],
+        }
+
+    def ask(self, query: str) -> list[Any]:
+        """Return the series of an instant query; none while Prometheus gives no answer."""
+        answer = self._prometheus.ask("query", query=query)
+        return [] if answer is None else list(answer["result"])
+
+    def alerts(self, *states: str) -> dict[str, dict[str, Any]]:
+        """Return the alerts of Prometheus in one of ``states``, by name."""
+        answer = self._prometheus.ask("alerts")
+        assert answer is not None, "Prometheus must answer, or no alert would mean nothing"
+        alerts = answer["alerts"]
+        return {alert["labels"]["alertname"]: alert for alert in alerts if alert["state"] in states}
+
+    def fire(self, *names: str, seconds: float = 30.0) -> dict[str, dict[str, Any]]:
+        """Wait until the alerts ``names`` fire, and return all that do."""
+        wait_until(
+            lambda: self.alerts("firing").keys() >= {*names},
+            lambda: f"{names} fire; these do: {sorted(self.alerts('firing'))}",
+            seconds,
+            0.2,
+        )
+        return self.alerts("firing")
+
+    def pending(self, name: str) -> None:
+        """Wait until the alert is pending."""
+        wait_until(lambda: name in self.alerts("pending"), f"{name} is pending", 30, 0.05)
+
+    def resolve(self, seconds: float = 60.0) -> None:
+        """Wait until no alert is pending or fires."""
+        wait_until(
+            lambda: not self.alerts("firing", "pending"),
+            lambda: f"all are resolved; these are not: {sorted(self.alerts('firing', 'pending'))}",
+            seconds,
+            0.2,
+        )
+
+    def notices(self, since: float, status: str, names: Iterable[str]) -> dict[str, Notice]:
+        """Return the first notice after ``since`` with a status of each alert in ``names``."""
+        wanted = {*names}
+        first: dict[str, Notice] = {}
+        for notice in [*self._receiver.notices]:
+            name = notice.labels["alertname"]
+            if notice.at >= since and notice.status == status and name in wanted:
+                first.setdefault(name, notice)
+        return first
+
+    def close(self) -> None:
+        """End all of it."""
+        self._prometheus.stop()
+        self._alertmanager.stop()
+        self._receiver.close()
