@@ -1,6 +1,6 @@
 #!/bin/bash
 # Provides what the tests need beyond Python packages: a C compiler, openssl, etcd, prometheus with
-# promtool, alertmanager with amtool, systemd-analyze, mosquitto, bindfs, chromium, mochi, kube-apiserver, kustomize. A part that is
+# promtool, systemd-analyze, mosquitto, bindfs, chromium, mochi, kube-apiserver, kustomize. A part that is
 # missing is installed (as root, from Debian's packages) or built once (the API server, about 4
 # minutes; kustomize and mochi, 15 seconds each). Where that may not be done, says the command that
 # does it and ends with 2.
@@ -56,7 +56,6 @@ command -v gcc >/dev/null || packages+=(gcc libc6-dev)
 command -v openssl >/dev/null || packages+=(openssl)
 has etcd || packages+=(etcd-server)
 if ! command -v prometheus >/dev/null || ! command -v promtool >/dev/null; then packages+=(prometheus); fi
-if ! command -v prometheus-alertmanager >/dev/null || ! command -v amtool >/dev/null; then packages+=(prometheus-alertmanager); fi
 command -v systemd-analyze >/dev/null || packages+=(systemd)
 command -v mosquitto >/dev/null || packages+=(mosquitto)
 command -v mosquitto_sub >/dev/null || packages+=(mosquitto-clients)
