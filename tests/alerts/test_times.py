@@ -34,4 +34,3 @@ def test_the_table_has_each_rule_that_is_measured() -> None:
     rows = set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
     measured = {rule.name for rule in all_rules()} - NOT_MEASURED
     assert rows == measured or table == "No run has written the table yet.\n"
-    assert {rule.name for rule in all_rules()} >= NOT_MEASURED
