@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _SECRET = "Zq7-planted-Zq7"
 _NODE = "rack7-planted-node"
+_MAX_CHARACTERS = 20_000
 _REMOVER = SecretRemover([_SECRET])
 _TEXTS = (
     json.dumps(f"dial mqtts://agent:{_SECRET}@10.0.0.7:8883 from node {_NODE} failed\n"),
@@ -27,6 +28,8 @@ _TEXTS = (
 
 def _filter(text: str) -> None:
     """Check that the known secret and the known node are in no result."""
+    # Linear in the length; the limit of an input is for parsers of short ones.
+    text = text[:_MAX_CHARACTERS]
     pseudonyms = Pseudonyms(b"key")
     pseudonyms.add("node", _NODE)
     cleaned = _REMOVER.text(text)
