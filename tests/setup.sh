@@ -59,6 +59,7 @@ command -v gcc >/dev/null || packages+=(gcc libc6-dev)
 command -v openssl >/dev/null || packages+=(openssl)
 has etcd || packages+=(etcd-server)
 if ! command -v prometheus >/dev/null || ! command -v promtool >/dev/null; then packages+=(prometheus); fi
+if ! command -v prometheus-alertmanager >/dev/null || ! command -v amtool >/dev/null; then packages+=(prometheus-alertmanager); fi
 command -v systemd-analyze >/dev/null || packages+=(systemd)
 command -v mosquitto >/dev/null || packages+=(mosquitto)
 command -v mosquitto_sub >/dev/null || packages+=(mosquitto-clients)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from vigil import agent_options  # noqa: TC001  (typer reads it)
+from vigil.options import Config  # noqa: TC001  (typer reads it)
 from vigil.sources import options  # noqa: TC001  (typer reads it)
 
 
@@ -31,7 +31,7 @@ def support(
     state_dir: options.StateDir = None,
     kubeconfig: options.Kubeconfig = None,
     store: options.Store = None,
-    config: agent_options.Config = None,
+    config: Config = None,
     as_json: options.Json = False,
 ) -> None:
     """Write one archive of at most 20 MB about a failure. Nothing is sent anywhere.
