@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.processors import separation_documents
 from contract.codes.chip_codes import LINK_DOWN
 from contract.codes.levels import ChipLevel
 from dcmi_shim.emulator.bmc import BmcAlarm
@@ -17,7 +16,6 @@ from dcmi_shim.emulator.install import install
 from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault
 from dcmi_shim.emulator.switch_faults import code_of as switch_code
 from stores.address import open_store
-from stores.base import Document
 from tests.aggregator.public_faults.messages import document, fault_message
 from tests.aggregator.public_faults.messages import one as public_fault
 from tests.alerts.cluster import Cluster, code_of
@@ -28,6 +26,7 @@ from tests.parts.deadlines import let_time_pass, wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from stores.base import Document
     from tests.alerts.times import Times
 
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(600)]
@@ -43,12 +42,6 @@ CHIPS = {
 }
 SWITCH = EmulatedSwitchFault(switch_code("[0x00f1fef5,155912,cpu,na]"), chip=2, port=3, peer_port=4)
 FAN = BmcAlarm("06000025", "Fan", 3)
-FREQUENT = code_of(ChipLevel.RESTART_NPU)
-POLICY = """
-enabled: true
-separate: {fault_window_hours: 24, fault_threshold: 3}
-release: {fault_free_hours: -1}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -162,44 +155,4 @@ def test_a_public_fault(cluster: Cluster, times: Times, turn: int) -> None:
         {"NpuVigilPublicFault": {"code": "220001001", "level": "SeparateNPU"}},
         lambda: send("occur"),
         lambda: send("recover"),
-    )
-
-
-def test_a_chip_that_the_aggregator_isolates(cluster: Cluster, times: Times) -> None:
-    """The third fault within a day isolates the chip; the first two are before the measurement."""
-    policy = {separation_documents.POLICY_KEY: POLICY}
-    put(
-        cluster,
-        Document(separation_documents.NAMESPACE, separation_documents.POLICY_NAME, policy),
-    )
-    node, chip = cluster.node, 8
-    series = f'npu_vigil_cluster_faults{{code="{FREQUENT}"'
-    wait = cluster.aggregator.process.wait_until
-
-    def occur() -> None:
-        node.emulator.occur(chip, FREQUENT)
-        wait(lambda: cluster.aggregator.metric(series) == 1, 20)
-
-    def recover() -> None:
-        node.emulator.recover(chip, FREQUENT)
-        wait(lambda: cluster.aggregator.metric(series) == 0, 20)
-
-    for _ in range(2):
-        occur()
-        recover()
-
-    def end() -> None:
-        recover()
-        status, _, errors = vigil("release", node.name, str(chip), "--yes", *cluster.place.options)
-        assert status == 0, errors
-
-    times.measure(
-        cluster.watcher,
-        "the third fault of a chip, with a policy for three",
-        {
-            "NpuVigilChipsIsolatedByAggregator": {},
-            "NpuVigilChipToRestart": {"node": node.name, "chip": str(chip), "code": FREQUENT},
-        },
-        occur,
-        end,
     )

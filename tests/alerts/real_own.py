@@ -7,7 +7,6 @@ import contextlib
 import resource
 import sys
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +14,6 @@ import pytest
 from contract.codes.levels import ChipLevel
 from tests.alerts.cluster import Cluster, code_of
 from tests.alerts.times import FACTOR, Product
-from tests.parts.deadlines import wait_until
 from tests.parts.relay import Relay
 
 if TYPE_CHECKING:
@@ -125,24 +123,6 @@ def test_four_of_five_nodes_that_are_killed(cluster: Cluster, times: Times) -> N
         lambda: each(lambda number: cluster.nodes[number].start()),
         product=HEALTH_INTERVALS,
     )
-
-
-def test_a_prometheus_that_restarts_while_an_alert_fires(cluster: Cluster) -> None:
-    """It forgets that the alert fired, and fires it again; no message ends it meanwhile."""
-    # The second node has been lost twice by then, and the aggregator holds such a node longer.
-    node, watcher, alert = cluster.nodes[4], cluster.watcher, "NpuVigilNodeLost"
-    watcher.resolve()
-    begun = time.monotonic()
-    node.kill()
-    try:
-        wait_until(lambda: watcher.notices(begun, "firing", [alert]), "the alert is sent", 60)
-        watcher.stop()
-        watcher.start()
-        watcher.fire(alert)
-        assert watcher.notices(begun, "resolved", [alert]) == {}
-    finally:
-        node.start()
-    wait_until(lambda: watcher.notices(begun, "resolved", [alert]), "its end is sent", 60)
 
 
 def test_an_aggregator_that_is_killed(cluster: Cluster, times: Times) -> None:

@@ -37,10 +37,14 @@ NOT_MEASURED = {
     "NpuVigilRowsDropped",
     # It needs a clock that is off, so a library that changes the time of a process.
     "NpuVigilClockOff",
+    # It needs a policy of the aggregator and frequent faults.
+    "NpuVigilChipsIsolatedByAggregator",
     # They need an API server that refuses, an agent that loses it, and documents that are full.
     "NpuVigilNotPublished",
     "NpuVigilPublicationRefused",
+    "NpuVigilStoreAway",
     "NpuVigilAgentStoreAway",
+    "NpuVigilDpuFault",
     "NpuVigilAggregatorNotPublishing",
     "NpuVigilNodesLeftOut",
     # It needs a broker.

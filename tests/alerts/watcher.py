@@ -152,25 +152,15 @@ class Watcher:
         scrape_seconds: float = SCRAPE_SECONDS,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self._directory = directory
         self._targets = targets
         self.scrape_seconds = scrape_seconds
         rules = RULES.read_text(encoding="utf-8")
         (directory / "rules.yml").write_text(rules if factor == 1 else divided(rules, factor))
         self._receiver = Receiver()
         self._alertmanager = Alertmanager(directory, self._receiver.url)
-        self.start()
+        self._prometheus = Prometheus(directory, json.dumps(self._configuration()))
         number = len(targets.agents) + len(targets.aggregators)
         wait_until(lambda: len(self.ask("up == 1")) == number, "Prometheus scrapes all", 60, 0.2)
-
-    def start(self) -> None:
-        """Start Prometheus, with what an earlier one stored, and wait until it answers."""
-        self._prometheus = Prometheus(self._directory, json.dumps(self._configuration()))
-        wait_until(lambda: self.ask("up"), "Prometheus answers", 60, 0.2)
-
-    def stop(self) -> None:
-        """End Prometheus; what it stored stays."""
-        self._prometheus.stop()
 
     def _configuration(self) -> dict[str, Any]:
         agents, aggregators = self._targets
@@ -217,10 +207,6 @@ class Watcher:
             0.2,
         )
         return self.alerts("firing")
-
-    def pending(self, name: str) -> None:
-        """Wait until the alert is pending."""
-        wait_until(lambda: name in self.alerts("pending"), f"{name} is pending", 30, 0.05)
 
     def resolve(self, seconds: float = 60.0) -> None:
         """Wait until no alert is pending or fires."""
