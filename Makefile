@@ -2,7 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-WORKERS ?= 4
+# Tests wait half of their time, so there are three workers a processor, with 1 GiB each.
+WORKERS ?= $(shell awk -v processors=$$(nproc) '/^MemTotal/ { \
+	workers = 3 * processors; memory = int($$2 / 1048576); \
+	if (workers > memory) workers = memory; \
+	print workers < 2 ? 2 : workers > 16 ? 16 : workers }' /proc/meminfo)
 
 # Where the environment forbids to keep bytecode, each process compiles the product, and each worker
 # rewrites the asserts of all tests, which takes it 10 s.

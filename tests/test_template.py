@@ -337,6 +337,7 @@ _CALLS: Mapping[str, tuple[str, ...]] = {
     "isolate": ("isolate", "node-1", "3", "--reason", "x", "--yes", *_NO_STORE),
     "release": ("release", "node-1", "3", "--yes", *_NO_STORE),
     "uninstall": ("uninstall", *_NO_STORE),
+    "support": ("support", "--output", "{directory}/none/support.tar.gz", *_NO_STORE),
     "emulator": ("emulator", "status"),
     "simulate": ("simulate", "occur", "0", "80E01801"),
     # tests/vigil/demo plays it once with an interpreter, otherwise from the template.

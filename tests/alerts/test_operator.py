@@ -45,7 +45,7 @@ def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     for item in items:
 
         def is_served(path: str = path_of(item)) -> bool:
-            conditions = control_plane.request("GET", path)["status"].get("conditions", [])
+            conditions = control_plane.request("GET", path)["status"].get("conditions") or []
             return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
         wait_until(is_served, f"{item['metadata']['name']} is served", 20, 0.1)

@@ -1,4 +1,4 @@
-"""The page of an aggregator when something is wrong: it says what, and shows what is known."""
+"""The page of an aggregator when something is wrong: it names the trouble, and shows the rest."""
 
 from __future__ import annotations
 

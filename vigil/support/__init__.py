@@ -1,1 +1,1 @@
-"""``vigil support``: one archive with what somebody needs who looks at a failure from afar."""
+"""``vigil support``: one archive for a reader who looks at a failure from afar."""

@@ -138,7 +138,10 @@ def place_of(
 
 
 def _read(file: Path) -> str:
-    """Return the text of a small file; empty where it cannot be read, as nobody else can then."""
+    """Return the text of a small file; empty where this process cannot read it.
+
+    Then no part of the archive can have it either.
+    """
     try:
         with file.open("rb") as opened:
             return opened.read(_MAX_SECRET_FILE).decode(errors="replace")

@@ -47,7 +47,7 @@ PUBLIC = frozenset({"default", "kube-system", "kube-public", "kube-node-lease", 
 
 
 class Pseudonyms:
-    """Names by pseudonym, keyed by ``key``: without it nobody can try names against an archive."""
+    """Names by pseudonym. Without ``key``, no reader can try names against an archive."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key

@@ -87,11 +87,11 @@ def secrets_of_file(text: str) -> list[str]:
 
 
 class SecretRemover:
-    """Removes ``known`` secrets in every usual coding, and what has the form of a secret."""
+    """Removes ``secrets`` in every usual coding, and what has the form of a secret."""
 
-    def __init__(self, known: Iterable[str]) -> None:
+    def __init__(self, secrets: Iterable[str]) -> None:
         forms: set[str] = set()
-        for secret in known:
+        for secret in secrets:
             if len(secret) >= _MIN_LENGTH:
                 forms |= _codings(secret)
         # The longest first: a secret may contain another one.
