@@ -27,7 +27,7 @@ _ANSWER_SECONDS = 10.0
 _MAX_SECRET_FILE = 1 << 20
 
 
-@dataclass(frozen=True)
+@dataclass
 class SupportPlace:
     """The options of the verb, as they were given."""
 
@@ -46,17 +46,19 @@ class SupportPlace:
         host = socket.gethostname()
         # A configuration without a name is that of a DaemonSet, which gives it in the environment.
         environment = {"NODE_NAME": host, **os.environ}
-        object.__setattr__(self, "agent", None)
-        object.__setattr__(self, "aggregator", None)
-        for daemon, file, load in (
-            ("agent", self.agent_file, load_agent),
-            ("aggregator", self.aggregator_file, load_aggregator),
-        ):
-            try:
-                object.__setattr__(self, daemon, load(file, environment, {}))
-            except ConfigurationError as error:
-                # Only where: the text of a problem may repeat a value.
-                self.refused[daemon] = [problem.where for problem in error.problems]
+        self.agent = self.aggregator = None
+        try:
+            self.agent = load_agent(self.agent_file, environment, {})
+        except ConfigurationError as error:
+            self._refuse("agent", error)
+        try:
+            self.aggregator = load_aggregator(self.aggregator_file, environment, {})
+        except ConfigurationError as error:
+            self._refuse("aggregator", error)
+
+    def _refuse(self, daemon: str, error: ConfigurationError) -> None:
+        # Only where: the text of a problem may repeat a value.
+        self.refused[daemon] = [problem.where for problem in error.problems]
 
     @property
     def agent_file(self) -> Path | None:

@@ -243,9 +243,9 @@ def _written(
     """Cut, pack and write; again with less where the estimate was too small."""
     at = datetime.fromtimestamp(now_ms / 1000, UTC)
     folder = f"vigil-support-{at:%Y%m%dT%H%M%SZ}"
-    room = limit - min(_KEPT_BYTES, limit // 2)
+    available = limit - min(_KEPT_BYTES, limit // 2)
     while True:
-        notes += fit(files, room)
+        notes += fit(files, available)
         for entry in entries:
             entry.files = {f.name: len(f.content) for f in files if f.part == entry.part}
         manifest = SupportManifest(
@@ -258,6 +258,6 @@ def _written(
         content = packed(folder, members, now_ms // 1000)
         if len(content) <= limit or not files:
             break
-        room = room * 3 // 4
+        available = available * 3 // 4
     write_whole(output, content)
     return manifest
