@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 WORKERS ?= $(shell awk -v processors=$$(nproc) '/^MemTotal/ { \
 	workers = 3 * processors; memory = int($$2 / 1048576); \
 	if (workers > memory) workers = memory; \
-	print workers < 2 ? 2 : workers > 16 ? 16 : workers }' /proc/meminfo)
+	print (workers < 2 ? 2 : (workers > 16 ? 16 : workers)) }' /proc/meminfo)
 
 # Where the environment forbids to keep bytecode, each process compiles the product, and each worker
 # rewrites the asserts of all tests, which takes it 10 s.
