@@ -40,7 +40,7 @@ class ChunkedRows(Sequence[T_co]):
     def __getitem__(self, place: int | slice) -> T_co | Sequence[T_co]:
         if isinstance(place, slice):
             return tuple(self)[place]
-        # Checked here, since a place in the last chunk beyond its end is no error of the first
+        # Checked here, since a place in the last chunk beyond its end is not an error of the first
         # index.
         if not -self._length <= place < self._length:
             raise IndexError(place)

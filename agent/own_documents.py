@@ -398,7 +398,7 @@ class OwnDeviceInfo(OwnDocument):
             return
         now_ms = self._context.wall_clock()
         isolation = self._device_info.restore_isolation(shown, now_ms, has_journal=True)
-        # A name that only the plugin leaves out is no release (decision 16).
+        # A name that only the plugin leaves out is not a release (decision 16).
         added = [item for item in isolation if not isinstance(item, Released)]
         if added:
             self._context.fault_state.apply(added, now_ms)

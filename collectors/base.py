@@ -38,7 +38,7 @@ S = TypeVar("S", bound=Section)
 class SavedState(Protocol):
     """A few bytes that a collector reads again after any kind of restart.
 
-    For what is no observation: how far a log was read, since when a flag is raised.
+    For what is not an observation: how far a log was read, since when a flag is raised.
     """
 
     def read(self) -> bytes | None:

@@ -126,7 +126,7 @@ class BmcTracker:
         """Yield the alarms of changed parts, also those that stayed: their order is new.
 
         The document lists the codes of a part as the BMC did at its last change or at the start of
-        the agent; another order alone is no change (``docs/spec/noded.md#2.3``, 2.5).
+        the agent; another order alone is not a change (``docs/spec/noded.md#2.3``, 2.5).
         """
         for place, (key, alarm) in enumerate(alarms_by_key.items()):
             if key[0] not in changed:

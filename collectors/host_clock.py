@@ -2,7 +2,7 @@
 
 The difference of the clock to the time since boot (which continues while the machine sleeps, and is
 slewed with the clock) changes only when the clock is set. A clock that was never synchronised in
-this boot is no fault: many machines and containers have no synchronisation.
+this boot is not a fault: many machines and containers have no synchronisation.
 
 The kernel's flag ``STA_UNSYNC`` alone proves nothing: chronyd without ``rtcsync`` leaves it, so
 that the kernel does not set the hardware's clock. But it renews the largest error, which the kernel

@@ -1,4 +1,4 @@
-"""Names what is at a path, for messages about what is no file or no device. Pure."""
+"""Names what is at a path, for messages about what is neither a file nor a device. Pure."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def _setpriv() -> str | None:
 def ending_with_parent(argv: Sequence[str]) -> list[str]:
     """Return the command that runs ``argv`` and ends it with this process.
 
-    ``argv`` itself where it is no program, or without ``setpriv``, which would run a damaged
+    ``argv`` itself where it is not a program, or without ``setpriv``, which would run a damaged
     program in a shell; the kernel refuses it.
     """
     setpriv = _setpriv()

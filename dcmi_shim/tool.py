@@ -62,7 +62,7 @@ def check_tool(path: Path, *, trust_driver: bool) -> None:
     except OSError as error:
         raise ToolMissing(f"{path}: {error.strerror}") from error
     if not stat.S_ISREG(mode):
-        raise ToolMissing(f"{path} is no regular file")
+        raise ToolMissing(f"{path} is not a regular file")
     if not os.access(path, os.X_OK):
         raise ToolMissing(f"{path} is not executable (mode {stat.S_IMODE(mode):04o})")
     problems = [] if trust_driver else ownership_problems(path)

@@ -45,7 +45,7 @@ class Document(msgspec.Struct, frozen=True):
     ``immutable``: the store refuses every other content. ``finalizers`` hold a document that was
     deleted: it ``is_deleting`` then, and readers have it as before. Only an API server has these
     and ``owners``.
-    ``problem``: why what is at this place is no document, see ``Selection``; it has no data then.
+    ``problem``: why this is not a valid document, see ``Selection``; it has no data then.
     """
 
     namespace: str
@@ -65,8 +65,8 @@ class Selection(msgspec.Struct, frozen=True):
     """Which documents a list or a watch is about; ``None`` means any.
 
     ``has_label`` is one that they carry besides, whatever its value; no document of a node does.
-    ``owned``: the watcher writes them. What is no document any more is then shown as deleted, also
-    when it is malformed again; for all other watchers the last good one stays.
+    ``owned``: the watcher writes them. A malformed document is then shown as deleted, also when it
+    is malformed again; for all other watchers the last good one stays.
     ``shows_malformed``: it is shown with its ``problem`` instead, and the watcher keeps the last
     good one.
     """
@@ -88,7 +88,7 @@ class Selection(msgspec.Struct, frozen=True):
 def malformed_document(
     place: tuple[str, str], problem: str, version: str, selection: Selection
 ) -> Document:
-    """Make what a watch with ``selection`` shows in place of what is no document."""
+    """Make what a watch with ``selection`` shows in place of what is not a document."""
     labels = {} if selection.label is None else dict([selection.label])
     return Document(*place, {}, labels, version=version, problem=problem)
 
@@ -226,7 +226,7 @@ class ClusterObjects(Protocol):
     """What only Kubernetes has: Events, and the labels and annotations of Nodes."""
 
     async def record(self, event: KubernetesEvent) -> None:
-        """Create an Event; one of that name that is there already is no error."""
+        """Create an Event; one of that name that is there already is not an error."""
 
     async def get_node(self, node: str) -> NodeObject:
         """Read a Node; ``StoreRefused`` where there is none."""

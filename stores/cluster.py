@@ -90,7 +90,7 @@ class Update(msgspec.Struct, Generic[Value], frozen=True):
 
 
 class KindUnavailable(msgspec.Struct, frozen=True):
-    """The store has no objects of this kind now, and is asked again. That is no error."""
+    """The store has no objects of this kind now, and is asked again. That is not an error."""
 
     reason: str
 

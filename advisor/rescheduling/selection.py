@@ -146,7 +146,7 @@ def _nodes_of_blocks(job: SchedulerJob, judged: Sequence[JudgedPod], pending: in
     nodes = {
         judged_pod.pod.node for judged_pod in judged if _index(judged_pod.rank, size) in blocks
     }
-    # Pods that are not placed have no node, which is no block.
+    # Pods that are not placed have no node, which is not a block.
     return nodes - {""}
 
 

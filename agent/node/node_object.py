@@ -111,7 +111,7 @@ class NodeObjectWriter:
     def _observe(self, seen: NodeObject) -> None:
         """Apply the Node as it is now, and count foreign writes of our keys."""
         self._seen = seen
-        # The Node is not there, which is no foreign change of its keys.
+        # The Node is not there, which is not a foreign change of its keys.
         if not seen.version:
             self._shown.clear()
             self._written.clear()

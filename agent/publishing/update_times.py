@@ -62,7 +62,7 @@ class Stamps:
     def _pause(self, monotonic_seconds: float) -> float:
         """Return for how many seconds the next write has to wait for those before it."""
         passed = monotonic_seconds - self._row_at
-        # A pause that was imposed here is no sign that the burst is over.
+        # A pause that was imposed here is not a sign that the burst is over.
         if passed > _APART_SECONDS and not self._is_pausing:
             self._in_row = 0
         pause = _PAUSES_SECONDS[min(self._in_row, len(_PAUSES_SECONDS) - 1)] - passed

@@ -73,7 +73,7 @@ class MarkKnowledge:
         else:
             self.problem = self._problem(found_mark, len(nodes))
             return None
-        # A first mark is no news; one that replaces another is.
+        # A first mark is not news; one that replaces another is.
         has_ended = self.problem is not None or self.id not in ("", found_mark.id)
         self.id, self.problem = found_mark.id, None
         self._first.clear()

@@ -61,7 +61,7 @@ class ReadRepair:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            # A new one for each repair: the trouble of an earlier one is no reason to wait.
+            # A new one for each repair: the trouble of an earlier one is not a reason to wait.
             backoff = Backoff()
             trouble = OngoingFailure(
                 _log,

@@ -36,8 +36,7 @@ async def read_by_name(
             try:
                 documents = await store.list(replace(selection, name=name))
             except StoreForbidden:
-                # A missing right is no answer about the document, so it is not taken for an absent
-                # one.
+                # A missing right shows nothing about the document, so it is not taken as absent.
                 raise
             except StoreRefused:
                 return None  # no document can have this name

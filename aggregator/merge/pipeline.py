@@ -342,7 +342,7 @@ class Pipeline:
         entry = table.entries.get(node)
         if not lasting or entry is None or node in table.healing:
             return False
-        # The store has the document, so it is no question of absence.
+        # The store has the document, so it is not a question of absence.
         if any(node in watch.present for watch in watches):
             return False  # its document lacks this kind
         # Nothing was reported of it; the entry stands for a missing heartbeat, which liveness

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 DEVICE_INFO, NODE_INFO = "device-info", "node-info"
-# One refresh that fails is no sign yet: it is repeated within the next period.
+# One refresh that fails is not a sign yet: it is repeated within the next period.
 _PERIODS = 2
 # Fine enough for periods of minutes (REFRESH_SECONDS), and it costs a pass over all nodes.
 _POLL_SECONDS = 60.0

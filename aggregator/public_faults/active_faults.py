@@ -330,7 +330,7 @@ class ActiveFaults:
 
 def _was_overtaken(report: PublicFaultReport, newest: ActivePublicFault | EndedFault) -> bool:
     late_ms = newest.reported_at_ms - report.reported_at_ms
-    # The time between the two arrivals is no delay on the way: only what is left of the minute
+    # The time between the two arrivals is not a delay on the way: only what is left of the minute
     # counts.
     waited_ms = max(0, report.received_at_ms - newest.received_at_ms)
     return 0 < late_ms <= OVERTAKEN_MS - waited_ms

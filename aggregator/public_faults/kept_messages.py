@@ -208,7 +208,7 @@ def _origin(source: int, document: Document) -> MessageOrigin:
 def digest_of(text: str | None) -> str:
     """Return a digest by which a text is recognized again."""
     content = "" if text is None else text
-    # Eight bytes: a digest only recognises the same text, and is no proof against an attack.
+    # Eight bytes: a digest only recognises the same text, and is not a proof against an attack.
     return hashlib.blake2b(content.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 OF_PODS = ("/var/lib/kubelet/pods", "/var/lib/kubelet/plugins")
-"""Volumes of pods are mounted below these; a full one is no fault of the host."""
+"""Volumes of pods are mounted below these; a full one is not a fault of the host."""
 
 NOT_MOUNTED = "(not mounted at a path)"
 

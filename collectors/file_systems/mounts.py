@@ -52,7 +52,7 @@ def local_file_systems(
     ``excluded``.
 
     Mounts hidden by others are left out; so are those only below ``excluded`` paths (the volumes of
-    pods). A line that cannot be decoded is no mount.
+    pods). A line that cannot be decoded is not a mount.
     """
     visible: dict[str, FileSystem] = {}
     for mounted in _mounts(mountinfo):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _MOUNTS = Path("/proc/self/mountinfo")
 _AFTER_KILL_SECONDS = 0.5
 _START_SECONDS = 30.0
-"""For the start of the process. A machine that is busy is no fault of the file system."""
+"""For the start of the process. A machine that is busy is not a fault of the file system."""
 
 _FAULTS = frozenset(
     (

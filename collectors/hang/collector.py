@@ -128,7 +128,7 @@ class HangCollector(Collector[HangSection]):
             processes = frozenset(await self._driver.processes(chip))
         except DriverError as error:
             if isinstance(error, DriverCallError) and error.return_code in _UNSUPPORTED:
-                # A driver without this call has no hang detection; that is no blindness.
+                # A driver without this call has no hang detection; that is not blindness.
                 self._without.add(chip.physical_id)
                 if not tracker.hung:
                     return []

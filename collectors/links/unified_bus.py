@@ -2,7 +2,7 @@
 
 A chip whose UB port is down is separated (``020001002``). When all chips of the node have one, the
 plane is down, and they are sub-healthy instead (``020000002``). Without defect K39: both follow
-what holds now, in both directions, and one chip alone is no plane.
+what holds now, in both directions, and one chip alone is not a plane.
 """
 
 from __future__ import annotations

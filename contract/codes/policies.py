@@ -93,7 +93,7 @@ class PolicyTables(msgspec.Struct, frozen=True):
 def policies_by_code(rules: Iterable[tuple[Iterable[str], P]]) -> dict[str, P]:
     """Return the policies by code, from codes and policy of each rule.
 
-    The first rule that names a code owns it. Raises ``ValueError`` for what is no code.
+    The first rule that names a code owns it. Raises ``ValueError`` for what is not a code.
     """
     policies: dict[str, P] = {}
     for codes, policy in rules:

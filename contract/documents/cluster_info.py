@@ -116,7 +116,7 @@ def _device_list_problem(devices: dict[str, str]) -> tuple[str, str | None]:
 
 
 def _listed(names: str) -> list[str]:
-    # An empty name is turned into a blank one, which is no trimmed name either.
+    # An empty name is turned into a blank one, which is not a trimmed name either.
     return [name or " " for name in names.split(",")]
 
 

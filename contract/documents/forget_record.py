@@ -1,7 +1,7 @@
 """The record by which ``vigil forget NODE`` ends a node on a broker or in a directory.
 
-Absence from a list is no deletion there (``docs/decisions/021``). So the verb leaves a record that
-an operator ended the node, and then deletes the documents and the heartbeat of the node. An
+Absence from a list is not a deletion there (``docs/decisions/021``). So the verb leaves a record
+that an operator ended the node, and then deletes the documents and the heartbeat of the node. An
 aggregator, now or when it is started, ends what is absent of the node, and deletes the record a
 touch period after the node was dropped. Records are documents of a namespace of their own, so that
 a reader of them is sent no other documents. On a broker they lie below ``vigil/v1/config``, where

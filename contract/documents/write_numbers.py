@@ -4,7 +4,7 @@ The number of a write grows with each write of its document, also after a restar
 is the time in seconds that the document has in it anyway: ``UpdateTime`` of device-info,
 ``updateTime`` of node-info (in generations that have none, the heartbeat in it), ``timestamp`` of
 a public fault. A negative number means that there must be no document, since the write of that
-number. So a reader can compare it with what it has read (``docs/decisions/017``). 0 is no number:
+number. So a reader can compare it with what it has read (``docs/decisions/017``). 0 is for none:
 the document is the agent's, and no write of it is to be compared. ``whole``: each document
 of the agent is named: what is not named is none of its (``docs/decisions/021``).
 

@@ -283,7 +283,7 @@ def _found(
     """Where the document is now, and its text; ``None`` for the shipped, an unreadable or a
     missing one."""
     config_map = _CONFIG_MAP_OF[key]
-    # An interrupted watch is no deletion: what the ConfigMap gave stays.
+    # An interrupted watch is not a deletion: what the ConfigMap gave stays.
     if config_map not in config_maps and before.place_of(key) is ConfigurationPlace.CONFIG_MAP:
         return ConfigurationPlace.CONFIG_MAP, getattr(before.texts, DOCUMENTS[key])
     data = config_maps.get(config_map)

@@ -235,7 +235,7 @@ class HeldFaultStatus(msgspec.Struct, frozen=True):
     ``subject`` is ``chip 3``, ``switch 2`` or ``host 1``; ``part`` the port of a switch
     (``port/peer device/peer port``) or what the BMC calls the part of the server (``Fan``).
     ``source`` reported it first, ``reported_by`` do so now; none while it may be over.
-    ``chip`` and ``device`` are ``None`` for what is no chip. ``level`` is empty for a code in no
+    ``chip`` and ``device`` are ``None`` for what is not a chip. ``level`` is empty for a code in no
     table: it is in no document.
     """
 

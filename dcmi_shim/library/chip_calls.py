@@ -309,7 +309,7 @@ def error_codes(library: Library, card: int, device: int) -> Answer:
     if answer:
         return answer, None
     listed = within("the number of error codes", count.value, 0, _CODES)
-    # A zero is no code, as in events (dcmi#5.6).
+    # A zero is not a code, as in events (dcmi#5.6).
     return answer, [code for code in codes[:listed] if code]
 
 

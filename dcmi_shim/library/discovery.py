@@ -168,7 +168,7 @@ def ownership_problems(path: Path) -> list[str]:
 
 
 def _not_loadable(path: Path) -> str | None:
-    """Return why ``path`` is no library for this machine, or ``None``."""
+    """Return why ``path`` is not a library for this machine, or ``None``."""
     try:
         status = path.stat()
         if stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode):

@@ -134,6 +134,6 @@ def _files(path: Path, search: tuple[Path, ...]) -> tuple[File, ...]:
         except FileNotFoundError:
             if name == paths[0]:
                 raise
-            continue  # a link to nothing is no library
+            continue  # a link to nothing is not a library
         versions.append((name, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
     return tuple(versions)

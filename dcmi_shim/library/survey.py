@@ -55,7 +55,7 @@ class _Questions:
     ) -> Any:
         """Return the answer, or ``None`` with a problem added.
 
-        Unsupported is no problem unless ``needed``.
+        Unsupported is not a problem unless ``needed``.
         """
         try:
             return msgspec.json.decode(await self.ask(function, arguments, where))
@@ -203,7 +203,7 @@ async def _chips(asked: _Questions, before: Sequence[Chip]) -> list[Chip]:
     logic_ids: set[int] = set()
     for card in cards:
         where = f"card {card}"
-        # Questions of their own: an identity that is missing is no problem of the inventory.
+        # Questions of their own: an identity that is missing is not a problem of the inventory.
         serial = await _Questions(asked.ask).read(_LABEL, (card,), where)
         devices = await asked.read("dcmi_get_device_num_in_card", (card,), where, needed=True)
         for device in range(devices or 0):

@@ -57,7 +57,7 @@ def _check_dcmi(path: Path, answer: int, value: msgspec.Raw) -> None:
 
 def _check_lingqu(path: Path, answer: int, _value: msgspec.Raw) -> None:
     if answer == SYMBOL_MISSING:
-        raise DriverNotFound(f"{path} has no lq_dcmi_init: it is no switch library")
+        raise DriverNotFound(f"{path} has no lq_dcmi_init: it is not a switch library")
     if answer != 0:
         raise LINGQU.failed(LINGQU.init, None, answer)
 

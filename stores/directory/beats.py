@@ -55,7 +55,7 @@ class DirectoryHeartbeats:
             files.replace(directory, self._path(beat.node), content)
 
     def forget(self, node: str) -> None:
-        """Remove the file of ``node``; a missing one is no error."""
+        """Remove the file of ``node``; a missing one is not an error."""
         check_node_name(node)
         if (self._root / files.BEATS).is_dir():
             self._owner.check()

@@ -44,7 +44,7 @@ _LOCK_STEP_SECONDS = 0.002
 # As on a broker (``stores/mqtt/documents.py``), so that every document fits into both.
 _MAX_BYTES = 16 * 1024 * 1024
 
-# A failure of this process or of the disk is no fault of the document.
+# A failure of this process or of the disk is not a fault of the document.
 _PROVES_NOTHING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
 
 # What no repetition cures; everything else may pass (a full disk, a mount that comes back).
@@ -52,7 +52,7 @@ _REFUSALS = (PermissionError, NotADirectoryError, IsADirectoryError)
 
 
 class MalformedFile(Exception):
-    """A file that is no document; the text is the reason, ``digest`` one of its content."""
+    """A file that is not a document; the text is the reason, ``digest`` one of its content."""
 
     def __init__(self, file: str, digest: str) -> None:
         super().__init__(file)
@@ -73,7 +73,7 @@ def document_path(root: Path, namespace: str, name: str) -> Path:
 
 
 def name_in(file_name: str) -> str | None:
-    """Return the document that a file of this name holds, or ``None`` if it is no document's."""
+    """Return the document that a file of this name holds, or ``None`` for another file."""
     name = file_name.removesuffix(_SUFFIX)
     return name if name != file_name and is_name(name) else None
 
@@ -221,7 +221,7 @@ def make(root: Path) -> None:
 
 @contextlib.contextmanager
 def opened_directory(path: Path, *, follow: bool = False) -> Iterator[int]:
-    """Give the descriptor of a directory within the block. Without ``follow`` it is no link."""
+    """Give the descriptor of a directory within the block; of a link only with ``follow``."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     with _explained(f"open {path}"):
         # With ``O_DIRECTORY`` the kernel answers ENOTDIR to

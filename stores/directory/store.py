@@ -1,6 +1,6 @@
 """The store that is a directory: for the demo, for tests and for servers without Kubernetes.
 
-A file that is no document (see ``files``) never replaces one that was good: a watch goes
+A file that is not a document (see ``files``) never replaces one that was good: a watch goes
 on as if the good one were still there, and the log names once what is wrong with which file. Its
 owner, and a reader that has not seen a good one, take it for absent, so that it is written anew.
 """

@@ -69,7 +69,7 @@ class Access:
         """Return whether a ConfigMap could be created in ``namespace``; ``None`` if it may not be
         asked.
 
-        Reading namespaces is no right of ours, so creating ``free_name`` is tried as a dry run.
+        Reading namespaces is not a right of ours, so creating ``free_name`` is tried as a dry run.
         """
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": free_name}}
         path = f"/api/v1/namespaces/{namespace}/configmaps?dryRun=All&{wire.FIELD_MANAGER}"

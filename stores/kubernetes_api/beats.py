@@ -120,7 +120,7 @@ class LeaseHeartbeats:
         wire.accepted(answer, action, HTTPStatus.CONFLICT)
 
     async def forget(self, node: str) -> None:
-        """Delete the Lease of ``node``; a missing one is no error."""
+        """Delete the Lease of ``node``; a missing one is not an error."""
         answer = await self._connection.request("DELETE", _path(node))
         action = f"delete Lease {HEARTBEAT_NAMESPACE}/{heartbeat_name(node)}"
         wire.accepted(answer, action, HTTPStatus.NOT_FOUND)

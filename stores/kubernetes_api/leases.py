@@ -33,7 +33,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class NoBeat(Exception):
-    """A Lease that is no heartbeat; the text is the reason."""
+    """A Lease that is not a heartbeat; the text is the reason."""
 
     def __init__(self, place: str, reason: Reason = Reason.UNREADABLE) -> None:
         super().__init__(place)
@@ -97,7 +97,7 @@ _raw_list_decoder = msgspec.json.Decoder(_RawList)
 def decode_list(body: bytes) -> tuple[list[Lease], list[str]]:
     """Return the Leases of a list, and what is wrong with those that are none.
 
-    Raises ``StoreUnavailable`` for what is no list.
+    Raises ``StoreUnavailable`` for what is not a list.
     """
     try:
         return _list_decoder.decode(body).items, []

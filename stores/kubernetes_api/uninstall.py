@@ -39,7 +39,7 @@ class UninstallRequests(ObjectPages):
         return frozenset(kept)
 
     async def delete_leader_leases(self) -> None:
-        """Delete the Leases of those that led; one that is absent is no error."""
+        """Delete the Leases of those that led; one that is absent is not an error."""
         for name in (LEADER_LEASE, ELASTIC_LEASE):
             answer = await self.connection.request("DELETE", f"{_LEASES}/{name}")
             wire.accepted(answer, f"delete Lease {LEADER_NAMESPACE}/{name}", HTTPStatus.NOT_FOUND)

@@ -86,6 +86,6 @@ def _newest(entries: Iterable[ManagedFields]) -> LastWriter | None:
 
 
 def _milliseconds(time: str) -> int:
-    """Return a time in epoch milliseconds. Raises ``ValueError`` for what is no time."""
+    """Return a time in epoch milliseconds. Raises ``ValueError`` for what is not a valid time."""
     at = datetime.fromisoformat(time)
     return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -104,7 +104,7 @@ class MqttChannel(EventChannel):
 
     @override
     def batches(self) -> AsyncIterator[HistoryBatch | Interrupted]:
-        """See ``EventChannel``. What is no batch is named in the log once per node."""
+        """See ``EventChannel``. What is not a valid batch is named in the log once per node."""
         return self._follow(ALL_EVENTS, decode_batch)
 
     @override

@@ -1,4 +1,4 @@
-"""Documents that are overwritten with what is no document are written again by their owners."""
+"""Documents that are overwritten with what is not a document are written again by their owners."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from stores.refusals import Refusals
 from tests.replay.objects import RecordedObjects
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from stores.base import Beat, Document, Selection, UsageEvent, WatchEvent
 
@@ -42,6 +42,7 @@ class RecordedCluster:
     channel = None
     absence_is_deletion = True
     missed_changes = None
+    certificate_ends_ms: Mapping[str, int] = {}
 
     def __init__(
         self, on_change: Callable[[str, Document | None, str], None] = lambda *_: None

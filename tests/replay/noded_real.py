@@ -59,10 +59,10 @@ class NodedMachine(Protocol):
         """Start the agent and wait until it asks the BMC."""
 
     def stop(self) -> None:
-        """End the agent, and wait for it. One that does not run is no error."""
+        """End the agent, and wait for it. One that does not run is not an error."""
 
     def kill(self) -> None:
-        """End the agent without a word. One that does not run is no error."""
+        """End the agent without a word. One that does not run is not an error."""
 
 
 @dataclass

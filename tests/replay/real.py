@@ -54,7 +54,7 @@ class Machine(Protocol):
         """Start the agent; waits for nothing."""
 
     def stop(self) -> None:
-        """End the agent, and wait for it. One that does not run is no error."""
+        """End the agent, and wait for it. One that does not run is not an error."""
 
     def kill(self) -> None:
         """End the agent without a word."""

@@ -272,7 +272,7 @@ SPOILT = (b"[]", b'{"labels":{"mx-con', b"{}", b"\xff\x00", b" ")
     ]
 )
 def keeps_anything(request: pytest.FixtureRequest) -> tuple[Store, Broker | None]:
-    """Return each store that keeps what is no document, and its broker if it has one."""
+    """Return each store that keeps what is not a document, and its broker if it has one."""
     store: Store = request.getfixturevalue(request.param)
     if request.param == "directory":
         return store, None

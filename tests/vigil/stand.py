@@ -48,7 +48,7 @@ LEADER = {"at_ms": AT_MS, "leader": {"role": "leader", "leads": True, "holder": 
 
 
 class _Server(ThreadingHTTPServer):
-    """A verb that gave up waiting is no error."""
+    """A verb that gave up waiting is not an error."""
 
     def handle_error(self, *_: object) -> None:
         assert isinstance(sys.exception(), ConnectionError)

@@ -88,7 +88,7 @@ def test_an_agent_knows_no_jobs(stand: Stand) -> None:
     stand.answers = {"/api/v1/status": AGENT}
     status, lines, errors = jobs(stand)
     assert (status, lines) == (2, [])
-    assert "is no aggregator" in errors
+    assert "is not an aggregator" in errors
 
 
 def test_json_has_every_fault(aggregator: Stand) -> None:

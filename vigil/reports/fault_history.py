@@ -60,7 +60,7 @@ class DaemonHistory:
     """Reads the history of ``node`` (``None``: of all), page by page, from ``since_ms`` on.
 
     An agent has that of its own node. Raises ``UnknownNode``, and ``StoreUnavailable`` where there
-    is no history.
+    is not a history.
     """
 
     def __init__(

@@ -64,12 +64,12 @@ def leader_of(client: DaemonClient) -> str | None:
 def job_report(client: DaemonClient) -> JobReport:
     """Return which jobs are hit.
 
-    Raises ``ConfigurationError`` for a daemon that is no aggregator, ``StoreUnavailable`` where
+    Raises ``ConfigurationError`` for a daemon that is not an aggregator, ``StoreUnavailable`` where
     none answers.
     """
     source = leader_of(client)
     if source is None:
-        text = f"{client.server} is no aggregator; only an aggregator knows this"
+        text = f"{client.server} is not an aggregator; only an aggregator knows this"
         raise ConfigurationError("command line", [Problem("--server", text)])
     result = client.get("/api/v1/jobs", JobsPage)
     types = _chip_types(client) if any(job.nodes for job in result.jobs) else {}

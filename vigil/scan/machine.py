@@ -72,7 +72,7 @@ async def check_kernel_log(configuration: AgentConfiguration) -> Check:
                 return f"{path} is a pipe, read in place of the kernel's log {DEFAULT_DEVICE}"
             try:
                 os.read(log.descriptor, _MAX_RECORD_BYTES)
-            # Opened non-blocking: an empty log is no error.
+            # Opened non-blocking: an empty log is not an error.
             except BlockingIOError:
                 return f"{path} can be read, and is empty"
             # EPIPE of /dev/kmsg: the record was overwritten before it was read.

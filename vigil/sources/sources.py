@@ -95,7 +95,7 @@ class AnswerSources:
             yield DaemonSource(DaemonClient(self.server, _ANSWER_SECONDS))
             return
         for path in self._sockets():
-            # A left socket file is no candidate, so its failure is not printed.
+            # A left socket file is not a candidate, so its failure is not printed.
             if is_listening(path):
                 yield DaemonSource(DaemonClient(f"unix:{path}", _ANSWER_SECONDS))
         if self.kind is SourceQuestion.HISTORY:

@@ -64,7 +64,7 @@ def show(
     """
     try:
         if watching:
-            # Ctrl-C is how watching ends, so it is no error.
+            # Ctrl-C is how watching ends, so it is not an error.
             with suppress(KeyboardInterrupt), answering():
                 _watch(sources, ask, node, as_json=as_json, utc=utc)
             raise typer.Exit

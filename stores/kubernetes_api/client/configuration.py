@@ -286,7 +286,7 @@ class ConfigurationReader:
         return pem
 
     def _note_end(self, path: Path, pem: bytes, end_of: Callable[[str], datetime]) -> None:
-        # What is no certificate is refused where it is used.
+        # What is not a certificate is refused where it is used.
         with contextlib.suppress(ValueError):
             end_ms = int(end_of(pem.decode("ascii", "ignore")).timestamp() * 1000)
             # A kubeconfig may have several certificates in it.

@@ -90,7 +90,7 @@ class ApiConnection:
         kind = RequestKind.READ if method == "GET" else RequestKind.WRITE
         seconds = _ANSWER_SECONDS if kind is RequestKind.READ else _ACCEPTED_SECONDS
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_SECONDS)
-        # To read them may take its time, which is no silence of the server.
+        # To read them may take its time, which is not silence of the server.
         await self._credentials.current()
         urgent = f"{method} {path.partition('?')[0]}" if is_urgent else None
         await self._pauses.turn(urgent)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def client_tls(authorities: bytes | None, *, verify: bool) -> ssl.SSLContext:
     """Return a context that trusts ``authorities`` (PEM), or the host's. Raises ``Unusable``.
 
-    All of ``authorities`` must be readable: a file half written is no reason to trust half of it.
+    All of ``authorities`` must be readable: half of a file, while it is written, is not trusted.
     """
     # PEM is ASCII, and comments beside it do not matter. Without any text Python would trust the
     # authorities of the host.
@@ -66,7 +66,7 @@ def is_tls_error(error: BaseException | None) -> bool:
     """Return whether other certificates might have avoided ``error`` or what caused it."""
     while error is not None:
         if isinstance(error, ssl.SSLError):
-            # A connection that broke in its handshake is no matter of certificates.
+            # A connection that broke in its handshake is not a matter of certificates.
             return not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
         error = error.__cause__
     return False

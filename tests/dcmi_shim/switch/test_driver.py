@@ -243,7 +243,7 @@ async def test_without_events_the_list_goes_on(small_driver: Callable[[str], Sma
 async def test_no_switch_library_at_all(small_driver: Callable[[str], SmallDriver]) -> None:
     other = small_driver("no_dcmi")
     async with running(found(other)) as state:
-        with pytest.raises(DriverGone, match="has no lq_dcmi_init: it is no switch library"):
+        with pytest.raises(DriverGone, match="has no lq_dcmi_init: it is not a switch library"):
             await state.driver.faults()
 
 
