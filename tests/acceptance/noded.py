@@ -1,8 +1,9 @@
-"""A server of a NodeD recording: the independent driver and BMC of this room, and an agent."""
+"""A server of a NodeD recording: the independent driver and BMC of this folder, and an agent."""
 
 from __future__ import annotations
 
-import shutil
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -28,9 +29,7 @@ class RecordedServer:
     def __init__(self, agent: Agent, bmc: Bmc, device: Path, way: Way) -> None:
         self._agent = agent
         self._bmc = bmc
-        hardware = agent.hardware
-        hardware.write("bmc-socket", str(bmc.socket))
-        tool = hardware.tools / "ipmitool"
+        tool = agent.hardware.tools / "ipmitool"
         tool.unlink()
         path = str(agent.directory / "ipmi0")
         agent.environment["VIGIL_BMC_DEVICE"] = path
@@ -41,7 +40,8 @@ class RecordedServer:
                 "ACCEPTANCE_IPMI_DEVICE": path,
             }
         else:
-            shutil.copy(_TOOL, tool)
+            words = [sys.executable, "-I", "-S", str(_TOOL), str(bmc.socket)]
+            tool.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
             tool.chmod(0o755)
 
     def prepare(self, name: str, speed: float) -> None:

@@ -1,20 +1,18 @@
-#!/usr/bin/env python3
 """An ``ipmitool raw`` for acceptance tests that asks the BMC of ``tests.acceptance.bmc``.
 
-Where that listens stands in ``control/bmc-socket`` beside the directory of this program.
+Its first argument is the socket of that BMC; the others are those of ``ipmitool``.
 """
 
 import socket
 import sys
-from pathlib import Path
 
 _HEAD = 10
 _A_LINE = 16
 
 
 def main() -> int:
-    place = (Path(sys.argv[0]).parents[1] / "control" / "bmc-socket").read_text()
-    request = bytes(int(word, 0) for word in sys.argv[2:])
+    place = sys.argv[1]
+    request = bytes(int(word, 0) for word in sys.argv[3:])
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as bmc:
         try:
             bmc.connect(place)
