@@ -69,7 +69,7 @@ def _named(text: str) -> tuple[dict[str, int], bool]:
     try:
         decoded = _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise NoWrites(f"it is no JSON object: {decode_text(error)}") from None
+        raise NoWrites(f"it is not a JSON object: {decode_text(error)}") from None
     version = decoded.get("version")
     if version != VERSION:
         raise NoWrites(f"it is of version {version!r}, this release reads version {VERSION}")

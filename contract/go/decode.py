@@ -66,7 +66,7 @@ def decode_all(text: str, model: type[T], document: str) -> tuple[T, tuple[Probl
     """Read ``text`` as ``decode`` does, past wrong types; return what they are as well.
 
     A value of a wrong type becomes Go's zero value, so that the caller can check the rest. Raises
-    ``DocumentError`` for what is no JSON, and for too many wrong types.
+    ``DocumentError`` for what is not valid JSON, and for too many wrong types.
     """
     wrong: list[Problem] = []
 
@@ -112,7 +112,7 @@ def _is_in(where: str, places: set[str]) -> bool:
 
 
 def parsed(text: str, document: str, where: str = "$") -> Any:
-    """Return ``text`` as ``parse`` gives it. Raises ``DocumentError`` for what is no JSON."""
+    """Return ``text`` as ``parse`` gives it. Raises ``DocumentError`` for malformed JSON."""
     try:
         return parse(text)
     except RecursionError:
@@ -138,7 +138,7 @@ class _Number(str):
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 # ``Pairs`` keep duplicates for the judgement; Go refuses NaN and Infinity, which Python reads.

@@ -50,7 +50,7 @@ def _check_dcmi(path: Path, answer: int, value: msgspec.Raw) -> None:
             raise DriverError(f"{path}, {lacks}: that is not supported yet")
         if answer == second_generation == SYMBOL_MISSING:
             raise DriverNotFound(
-                f"{path} has neither dcmi_init nor dcmiv2_init: it is no DCMI library"
+                f"{path} has neither dcmi_init nor dcmiv2_init: it is not a DCMI library"
             )
     raise DCMI.failed(DCMI.init, None, answer)
 

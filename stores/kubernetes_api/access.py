@@ -59,7 +59,9 @@ class Access:
         """Return which release the API server is of."""
         answer = await self._connection.request("GET", "/version")
         body = wire.accepted(answer, "read the version of the API server")
-        return wire.decoded(_version.decode, body, "what answers is no API server").git_version
+        return wire.decoded(
+            _version.decode, body, "the program that answers is not an API server"
+        ).git_version
 
     async def missing(self, rights: Iterable[Right]) -> tuple[Right, ...]:
         """Return those of ``rights`` that are not granted."""

@@ -225,4 +225,4 @@ def _path(node: str) -> str:
 
 
 def _decoded(body: bytes, action: str) -> leases.Lease:
-    return wire.decoded(leases.decoder.decode, body, f"the answer to {action} is no Lease")
+    return wire.decoded(leases.decoder.decode, body, f"the answer to {action} is not a Lease")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _LEASES = wire.object_path(API, "leases", LEADER_NAMESPACE)
 
 NO_RECORD = LeaderElectionRecord("", 0)
-"""The value where there is no Lease."""
+"""The value where there is not a Lease."""
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -124,7 +124,7 @@ class KubernetesLeaderLease(LeaderLease):
         return msgspec.json.encode({**api, "metadata": metadata, "spec": spec})
 
     def _decoded(self, body: bytes, action: str) -> LeaderElectionRecord:
-        problem = f"the answer to {action} is no Lease"
+        problem = f"the answer to {action} is not a Lease"
         return self._record_of(wire.decoded(_decoder.decode, body, problem))
 
     def _record_of(self, lease: _Lease) -> LeaderElectionRecord:

@@ -103,7 +103,7 @@ class KubernetesObjects(ClusterObjects):
     async def get_node(self, node: str) -> NodeObject:
         answer = await self._connection.request("GET", _path(node), headers=wire.ONLY_METADATA)
         body = wire.accepted(answer, f"read node {node}")
-        return wire.decoded(_read_node, body, f"the answer for node {node} is no Node")
+        return wire.decoded(_read_node, body, f"the answer for node {node} is not a Node")
 
     @override
     async def set_node(

@@ -173,7 +173,7 @@ class KubernetesStore(Store):
         answer = await self._connection.request("GET", path)
         if answer.status != HTTPStatus.OK:
             return answer.status == HTTPStatus.NOT_FOUND
-        problem = f"the answer to {action} is no ConfigMap"
+        problem = f"the answer to {action} is not a ConfigMap"
         there = wire.decoded(wire.mutability_decoder.decode, answer.body, problem)
         if not there.immutable:
             return False
@@ -309,7 +309,7 @@ def _query(selection: Selection) -> dict[str, str]:
 
 
 def _document(body: bytes, action: str) -> Document:
-    problem = f"{action} is no ConfigMap"
+    problem = f"{action} is not a ConfigMap"
     return wire.document(wire.decoded(wire.config_map_decoder.decode, body, problem))
 
 

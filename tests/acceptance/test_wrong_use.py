@@ -94,7 +94,7 @@ def test_no_library_at_all(folder: Folder, make_agent: MakeAgent) -> None:
 
 @pytest.mark.parametrize(
     ("without", "output"),
-    [("NO_INIT", "is no DCMI library"), ("SECOND_GENERATION", "not supported yet")],
+    [("NO_INIT", "is not a DCMI library"), ("SECOND_GENERATION", "not supported yet")],
 )
 def test_wrong_libraries(
     folder: Folder,

@@ -262,7 +262,7 @@ def test_granted_rights_are_exactly_those_that_are_used(
     pods.make(plane, "train-0", "node-1", "Ascend910-0", owner=job)
     for config_map in CONFIG_MAPS:
         metadata = {"name": config_map.name, "namespace": config_map.namespace}
-        data = dict.fromkeys(config_map.documents, "is no JSON")
+        data = dict.fromkeys(config_map.documents, "is not JSON")
         plane.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
     node.start()
     node.until(lambda now: len(now.free) == 7, "all chips but the one in use are free", 20)

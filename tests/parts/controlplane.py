@@ -251,7 +251,7 @@ class ControlPlane:
         body: Mapping[str, Any] | None = None,
         content_type: str | None = None,
     ) -> tuple[int, Any]:
-        """Ask as administrator; status and decoded answer (text if it is no JSON)."""
+        """Ask as administrator; status and decoded answer (text if it is not JSON)."""
         with self._connected() as connection:
             return _asked(connection, method, path, body, content_type)
 

@@ -382,10 +382,10 @@ def address_of(text: str) -> AuthorizedUrl:
     try:
         url = URL(text)
         port = url.port
-        # As it will be looked up; that of a label that is too long is no OSError.
+        # As it will be looked up; that of a label that is too long is not an OSError.
         (url.raw_host or "").encode("idna")
     except ValueError:
-        raise Unusable("is no URL; write https://HOST:PORT") from None
+        raise Unusable("is not a valid URL; write https://HOST:PORT") from None
     if url.scheme not in ("http", "https"):
         raise Unusable("does not begin with https:// or http://; write https://HOST:PORT")
     if not url.host or not port:

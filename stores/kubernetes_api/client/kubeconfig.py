@@ -162,9 +162,9 @@ def _read(path: Path, content: bytes) -> _File:
         # Its text repeats the lines around the place, which may hold a secret.
         mark = error.problem_mark
         at = f" (line {mark.line + 1}, column {mark.column + 1})" if mark is not None else ""
-        raise misconfigured(str(path), f"is no YAML{at}") from None
+        raise misconfigured(str(path), f"is not valid YAML{at}") from None
     except (yaml.YAMLError, ValueError, RecursionError):
-        raise misconfigured(str(path), "is no YAML") from None
+        raise misconfigured(str(path), "is not valid YAML") from None
     return _converted(parsed, _File, str(path))
 
 

@@ -201,7 +201,7 @@ async def test_a_document_that_is_to_be_absent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("nonsense", "it is no JSON object"),
+        ("nonsense", "it is not a JSON object"),
         ('{"version":2,"device-info":9999999999}', "it is of version 2"),
         ('{"version":1,"device-info":9999999999}' + " " * 144, "more than 144"),
     ],

@@ -71,7 +71,7 @@ REFUSED = [
     ("{} x", "$", "is not JSON"),
     ("\ufeff{}", "$", "is not JSON"),
     ('{"Text":"\t"}', "$", "is not JSON"),
-    ('{"Large":NaN}', "$", "NaN is no JSON value"),
+    ('{"Large":NaN}', "$", "NaN is not a JSON value"),
     ('{"Large":01}', "$", "is not JSON"),
     ("[" * 100_000, "$", "nested too deeply"),
     ("[]", "$", "must be an object, is an array"),

@@ -66,4 +66,4 @@ def test_a_kubeconfig_that_is_none_is_wrong_use(tmp_path: Path) -> None:
     where = ("--state-dir", str(tmp_path), "--kubeconfig", str(tmp_path / "config"))
     status, output, errors = run_verb("status", *where)
     assert (status, output) == (2, b"")
-    assert "is no YAML" in errors
+    assert "is not valid YAML" in errors

@@ -248,12 +248,12 @@ def test_data_that_is_no_certificate(tmp_path: Path, text: str) -> None:
         ("10.0.0.1:6443", "does not begin with https://"),
         ("ftp://10.0.0.1", "does not begin with https://"),
         ("https://", "names no host"),
-        ("https://10.0.0.1:99999", "is no URL"),
-        (f"https://user:{SECRET}/more@10.0.0.1", "is no URL"),
+        ("https://10.0.0.1:99999", "is not a valid URL"),
+        (f"https://user:{SECRET}/more@10.0.0.1", "is not a valid URL"),
         (f"https://10.0.0.1?{SECRET}", "query"),
         (f"https://10.0.0.1#{SECRET}", "fragment"),
-        (f"https://user:{SECRET}@", "is no URL"),
-        (f"https://{'a' * 64}.example", "is no URL"),
+        (f"https://user:{SECRET}@", "is not a valid URL"),
+        (f"https://{'a' * 64}.example", "is not a valid URL"),
     ],
 )
 def test_a_server_that_is_none(tmp_path: Path, server: str, what: str) -> None:
@@ -317,7 +317,7 @@ def test_a_kubeconfig_that_is_garbage(tmp_path: Path, text: str) -> None:
 def test_a_kubeconfig_that_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_bytes(b"\x80\x81" * 100)
-    assert "is no YAML" in refused(path)
+    assert "is not valid YAML" in refused(path)
     path.write_text(" " * 2_000_000)
     assert "longer than 1048576 bytes" in refused(path)
 

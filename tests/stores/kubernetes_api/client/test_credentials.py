@@ -173,7 +173,7 @@ async def test_unusable_credentials_at_the_start_are_read_again(
 ) -> None:
     kubeconfig.put("clusters: [")
     for _ in range(3):
-        with pytest.raises(StoreUnavailable, match="is no YAML"):
+        with pytest.raises(StoreUnavailable, match="is not valid YAML"):
             await store.put(DOCUMENT)
     assert [record.name for record in caplog.records] == [LOG]
     kubeconfig.write({"token": CHIEF_TOKEN})
