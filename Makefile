@@ -2,9 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Tests wait half of their time, so there are three workers a processor, with 1 GiB each.
+# Tests wait half of their time, so there are two workers a processor, with 1 GiB each. With three the
+# tests take as long, and tests that fail by time come.
 WORKERS ?= $(shell awk -v processors=$$(nproc) '/^MemTotal/ { \
-	workers = 3 * processors; memory = int($$2 / 1048576); \
+	workers = 2 * processors; memory = int($$2 / 1048576); \
 	if (workers > memory) workers = memory; \
 	print (workers < 2 ? 2 : (workers > 16 ? 16 : workers)) }' /proc/meminfo)
 

@@ -181,7 +181,7 @@ def test_program_needs_owner_and_mode_to_be_run(tmp_path: Path) -> None:
     good.chmod(0o644)
     with pytest.raises(ToolMissing, match=r"not executable \(mode 0644\)"):
         check_tool(good, trust_driver=True)
-    with pytest.raises(ToolMissing, match="no regular file"):
+    with pytest.raises(ToolMissing, match="not a regular file"):
         check_tool(tmp_path, trust_driver=True)
     with pytest.raises(ToolMissing, match="No such file"):
         check_tool(tmp_path / "none", trust_driver=True)

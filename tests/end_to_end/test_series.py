@@ -17,7 +17,7 @@ from tests.aggregator.cluster_documents.test_kinds import with_switch
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import healthy, node_report, report
 from tests.end_to_end.node import Node
-from tests.parts.deadlines import until
+from tests.parts.deadlines import until, wait_until
 from tests.parts.exposition import (
     AGENT,
     CERTIFICATES,
@@ -78,7 +78,7 @@ def test_an_agent_at_rest_has_as_many_series_as_documented(
     with contextlib.closing(node):
         node.start()
         node.up()
-        node.wait(is_complete, "the number of series", 30)
+        wait_until(is_complete, lambda: "\n".join(map(str, sorted(series_of(text)))), 30)
     shown = scraped(text)
     assert text.count("npu_vigil_chip_health{") == CHIPS
     assert shown.items() <= (listed(AGENT) | listed(ON_KUBERNETES) | listed(CERTIFICATES)).items()
@@ -111,7 +111,17 @@ async def running(daemon: Daemon, nodes: int) -> AsyncIterator[set[tuple[str, ..
             return await asyncio.to_thread(daemon.metric, published) == nodes
 
         await until(is_published, "all nodes are published", 120, 1.0)
-        yield series_of((await asyncio.to_thread(daemon.ask, "/metrics"))[1])
+        series: set[tuple[str, ...]] = set()
+
+        async def is_settled() -> bool:
+            """Return whether the last two scrapes have the same series: plugins write later."""
+            nonlocal series
+            before = series
+            series = series_of((await asyncio.to_thread(daemon.ask, "/metrics"))[1])
+            return series == before
+
+        await until(is_settled, "the series stay the same", 60, 3.0)
+        yield series
     finally:
         await asyncio.to_thread(daemon.stop)
 
