@@ -19,6 +19,7 @@ from contract.operator_rules.fault_configuration import (
     catalogue_of,
 )
 from contract.validation_texts import decode_text
+from service.files.atomic import replace_durably
 from stores.directory.inotify import Inotify
 
 if TYPE_CHECKING:
@@ -180,16 +181,4 @@ def read_stored(state_dir: Path) -> InForce | None:
 
 def store_in_force(state_dir: Path, in_force: InForce) -> None:
     """Store ``in_force`` durably for the next start. Raises ``OSError``."""
-    path = state_dir / COPY_NAME
-    temporary = path.with_name(f".{COPY_NAME}.new")
-    with temporary.open("wb") as file:
-        file.write(msgspec.json.encode(in_force))
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    # The new name survives a power cut only once its directory is synced.
-    descriptor = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    replace_durably(state_dir / COPY_NAME, msgspec.json.encode(in_force))

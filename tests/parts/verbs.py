@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import sys
 import unicodedata
@@ -33,6 +34,7 @@ def run_verb(*arguments: str, text: str = "", **environment: str) -> tuple[int, 
     output = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     errors = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     status: object = None
+    disabled = logging.root.manager.disable
     with (
         patch.dict(os.environ, clean, clear=True),
         patch.object(sys, "argv", ["vigil", *arguments]),
@@ -44,5 +46,8 @@ def run_verb(*arguments: str, text: str = "", **environment: str) -> tuple[int, 
             main()
         except SystemExit as end:
             status = end.code
+        finally:
+            # Some verbs disable the log until their process ends.
+            logging.disable(disabled)
     assert isinstance(status, int)
     return status, output.buffer.getvalue(), errors.buffer.getvalue().decode()

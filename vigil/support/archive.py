@@ -1,10 +1,9 @@
-"""The archive: what is cut to fit, its manifest, and writing all of it or nothing."""
+"""The archive: what is cut to fit, and its manifest."""
 
 from __future__ import annotations
 
 import gzip
 import io
-import os
 import tarfile
 import zlib
 from typing import TYPE_CHECKING
@@ -13,7 +12,6 @@ import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 MAX_BYTES = 20_000_000
 """Of the whole archive, compressed."""
@@ -105,30 +103,6 @@ def packed(folder: str, files: Sequence[tuple[str, bytes]], at_s: int) -> bytes:
             member.size, member.mtime, member.mode = len(content), at_s, 0o600
             tar.addfile(member, io.BytesIO(content))
     return buffer.getvalue()
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write ``content`` to ``path``: all of it, or nothing is there afterwards.
-
-    Only its user may read it. Nothing is written outside of the directory of ``path``. Raises
-    ``OSError``; a file that was at ``path`` is then as before.
-    """
-    draft = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def manifest_text(manifest: SupportManifest, at: str) -> str:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 DAY_MS = 24 * 3600 * 1000
 _HEALTH = ("/healthz", "/readyz")
+_METRICS = "/metrics"
 _AGENT_PAGES = (*_HEALTH, "/api/v1/status")
 _AGGREGATOR_PAGES = (
     *(*_HEALTH, "/api/v1/leader", "/api/v1/liveness", "/api/v1/services", "/api/v1/documents"),
@@ -91,7 +92,7 @@ def collect_metrics(place: SupportPlace, into: PartContents) -> None:
     """Add the metrics of each daemon."""
 
     def ask(label: str, client: DaemonClient) -> None:
-        into.text(f"{label}/metrics", _metrics(client))
+        into.text(f"{label}/metrics", _text(client, client.ask(_METRICS)))
 
     of_each_daemon(place, ask, into)
 
@@ -100,21 +101,22 @@ def collect_call_times(place: SupportPlace, into: PartContents) -> None:
     """Add how long calls of the daemons take, from their metrics, and how long they answer us."""
 
     def ask(label: str, client: DaemonClient) -> None:
-        times = {}
-        for path in (*_HEALTH, "/metrics"):
+        times, answers = {}, {}
+        for path in (*_HEALTH, _METRICS):
             begun = time.monotonic()
-            client.ask(path)
+            answers[path] = client.ask(path)
             times[path] = round(time.monotonic() - begun, 3)
         into.json(f"{label}/request-seconds", times)
-        into.text(f"{label}/call-times", "\n".join(_TIMES.findall(_metrics(client))) + "\n")
+        metrics = _text(client, answers[_METRICS])
+        into.text(f"{label}/call-times", "\n".join(_TIMES.findall(metrics)) + "\n")
 
     of_each_daemon(place, ask, into)
 
 
-def _metrics(client: DaemonClient) -> str:
-    status, body = client.ask("/metrics")
+def _text(client: DaemonClient, metrics: tuple[int, bytes]) -> str:
+    status, body = metrics
     if status != OK:
-        raise client.refused("/metrics", status, body)
+        raise client.refused(_METRICS, status, body)
     return body.decode(errors="replace")
 
 

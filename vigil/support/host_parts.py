@@ -24,7 +24,7 @@ from dcmi_shim.hccn import tool as hccn
 from dcmi_shim.ipmi.bmc import Ipmi
 from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, VendorPaths
 from dcmi_shim.tool import tool_environment
-from vigil.daemon_client import DaemonClient
+from vigil.daemon_client import OK, DaemonClient
 from vigil.sources.sources import AGENT_PLACE
 from vigil.support.part import NotApplicable
 
@@ -227,7 +227,7 @@ def _chips(place: SupportPlace) -> tuple[list[int], str]:
     path = (place.state_dir or AGENT_PLACE[0]) / AGENT_PLACE[1]
     try:
         status, body = DaemonClient(f"unix:{path}", _TOOL_SECONDS).ask("/api/v1/status")
-        page = msgspec.json.decode(body) if status == 200 else {}
+        page = msgspec.json.decode(body) if status == OK else {}
         family = page.get("driver", {}).get("family") or ""
         return [chip["chip"] for chip in page["chips"]], family
     except (VigilError, OSError, LookupError, TypeError, AttributeError, msgspec.MsgspecError):

@@ -16,6 +16,7 @@ import msgspec
 
 from contract.errors import VigilError
 from pacing.abandonable_thread import AbandonableThread
+from service.files.atomic import replace_durably
 from vigil.support import daemon_parts, host_parts
 from vigil.support.archive import (
     MAX_BYTES,
@@ -25,7 +26,6 @@ from vigil.support.archive import (
     fit,
     manifest_text,
     packed,
-    write_whole,
 )
 from vigil.support.part import (
     MAX_PART_BYTES,
@@ -259,5 +259,5 @@ def _written(
         if len(content) <= limit or not files:
             break
         available = available * 3 // 4
-    write_whole(output, content)
+    replace_durably(output, content, 0o600)
     return manifest

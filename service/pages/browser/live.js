@@ -407,7 +407,7 @@ function serve() {
   });
   setInterval(() => {
     // A tab that was closed at once, or sleeps; its next ping brings all rows again.
-    for (const [port, heardAt] of tabs) if (Date.now() - heardAt > FORGOTTEN_MS) tabs.delete(port);
+    for (const [port, pingedAt] of tabs) if (Date.now() - pingedAt > FORGOTTEN_MS) tabs.delete(port);
   }, TICK_MS);
   live.run();
 }

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from vigil.support.archive import PartFile, fit, packed, write_whole
+from service.files.atomic import replace_durably
+from vigil.support.archive import PartFile, fit, packed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +50,7 @@ def test_what_fits_is_not_cut() -> None:
 
 def test_the_archive_is_written_with_mode_0600_and_no_draft_stays(tmp_path: Path) -> None:
     path = tmp_path / "a.tar.gz"
-    write_whole(path, packed("folder", [("x/y.txt", b"content")], 1_760_000_000))
+    replace_durably(path, packed("folder", [("x/y.txt", b"content")], 1_760_000_000), 0o600)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [file.name for file in tmp_path.iterdir()] == ["a.tar.gz"]
     with tarfile.open(fileobj=io.BytesIO(path.read_bytes())) as tar:
@@ -67,7 +68,7 @@ def test_a_failed_write_leaves_nothing_and_keeps_what_was_there(tmp_path: Path) 
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
     try:
         with pytest.raises(OSError, match="File too large"):
-            write_whole(path, bytes(100_000))
+            replace_durably(path, bytes(100_000), 0o600)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert path.read_bytes() == b"earlier"
