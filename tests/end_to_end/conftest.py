@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
+from dcmi_shim.emulator.install import install
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Cluster, Folder
 from tests.parts.chromium import Chromium
@@ -25,6 +26,15 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "directory":
         return Folder(tmp_path / "store")
     return Cluster(request.getfixturevalue("control_plane"))
+
+
+@pytest.fixture(scope="session")
+@needs("daemon")
+def built_a3(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the emulated driver of an A3, whose library of switches is built, too."""
+    place = tmp_path_factory.mktemp("built-a3")
+    install(place / "driver", place / "emulator", "a3")
+    return place
 
 
 @pytest.fixture

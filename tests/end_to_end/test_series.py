@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.documents.node_info import FaultDevice
+from contract.names import NODE_INFO_NAMESPACE
 from stores.address import open_store
 from stores.base import Beat
 from tests.aggregator.cluster_documents.test_kinds import with_switch
@@ -29,7 +30,7 @@ from tests.parts.exposition import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from stores.base import Store
@@ -41,6 +42,19 @@ CHIPS = 16
 REPLICAS = 2
 OF_FAULTS = ("npu_vigil_fault_info", "npu_vigil_cluster_", "npu_vigil_node_lost{")
 """Series that only faults have begin with these."""
+
+
+def settled(scrape: Callable[[], str]) -> set[tuple[str, ...]]:
+    """Return the series once two scrapes have the same: parts of a daemon have theirs later."""
+    series: set[tuple[str, ...]] = set()
+
+    def is_settled() -> bool:
+        nonlocal series
+        before, series = series, series_of(scrape())
+        return series == before
+
+    wait_until(is_settled, "the series stay the same", 60, 3.0)
+    return series
 
 
 def documented(what: str) -> int:
@@ -61,24 +75,23 @@ def test_the_sums_are_those_of_their_parts() -> None:
 @pytest.mark.apiserver
 @pytest.mark.daemon
 def test_an_agent_at_rest_has_as_many_series_as_documented(
-    tmp_path: Path, built: Path, cluster: Cluster
+    tmp_path: Path, built_a3: Path, cluster: Cluster, control_plane: ControlPlane
 ) -> None:
-    node = Node(tmp_path, built, cluster, profile="a3")
+    # Without the namespace, the agent does not know whether the policy is in force.
+    control_plane.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NODE_INFO_NAMESPACE}})
+    node = Node(tmp_path, built_a3, cluster, profile="a3")
     node.give_bmc(tmp_path)
     node.options = ["--listen", "127.0.0.1:0"]
     # The kernel log of this machine is not that of the node.
     node.environment["VIGIL_KERNEL_LOG_ENABLED"] = "false"
-    text = ""
-
-    def is_complete() -> bool:
-        nonlocal text
-        text = node.ask("/metrics")[1]
-        return len(series_of(text)) == documented("an agent with 16 chips")
-
     with contextlib.closing(node):
         node.start()
         node.up()
-        wait_until(is_complete, lambda: "\n".join(map(str, sorted(series_of(text)))), 30)
+        # Whether the API server has the policy is known last.
+        node.wait(lambda: "\nnpu_vigil_own_node_only " in node.ask("/metrics")[1], "the policy", 30)
+        series = settled(lambda: node.ask("/metrics")[1])
+        text = node.ask("/metrics")[1]
+    assert len(series) == documented("an agent with 16 chips"), "\n".join(map(str, sorted(series)))
     shown = scraped(text)
     assert text.count("npu_vigil_chip_health{") == CHIPS
     assert shown.items() <= (listed(AGENT) | listed(ON_KUBERNETES) | listed(CERTIFICATES)).items()
@@ -111,17 +124,7 @@ async def running(daemon: Daemon, nodes: int) -> AsyncIterator[set[tuple[str, ..
             return await asyncio.to_thread(daemon.metric, published) == nodes
 
         await until(is_published, "all nodes are published", 120, 1.0)
-        series: set[tuple[str, ...]] = set()
-
-        async def is_settled() -> bool:
-            """Return whether the last two scrapes have the same series: plugins write later."""
-            nonlocal series
-            before = series
-            series = series_of((await asyncio.to_thread(daemon.ask, "/metrics"))[1])
-            return series == before
-
-        await until(is_settled, "the series stay the same", 60, 3.0)
-        yield series
+        yield await asyncio.to_thread(settled, lambda: daemon.ask("/metrics")[1])
     finally:
         await asyncio.to_thread(daemon.stop)
 

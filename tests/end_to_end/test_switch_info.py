@@ -26,13 +26,6 @@ LIST = "lq_dcmi_get_fault_info"
 CHIP_FAULT = "80E01801"
 
 
-@pytest.fixture(scope="module")
-def built_a3(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("built-a3")
-    install(place / "driver", place / "emulator", "a3")
-    return place
-
-
 @pytest.fixture
 def a3(tmp_path: Path, built_a3: Path) -> Iterator[Node]:
     node = Node(tmp_path, built_a3, Folder(tmp_path / "store"))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from contract.codes.switch_codes import parse_switch_code
-from dcmi_shim.emulator.install import install
 from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
@@ -23,14 +22,6 @@ if TYPE_CHECKING:
 RESTART = EmulatedSwitchFault(parse_switch_code("[0x00f1fef5,155914,npu,na]"), 2, 7, 3)
 NOTICE = EmulatedSwitchFault(parse_switch_code("[0x00f1ff06,155910,na,na]"), 1, 2, 0)
 CLEAN: tuple[list[str], str, str] = ([], "", "Healthy")
-
-
-@pytest.fixture(scope="module")
-def built_a3(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install an emulated driver with switches; return its directory."""
-    place = tmp_path_factory.mktemp("a3")
-    install(place / "driver", place / "emulator", "a3")
-    return place
 
 
 @pytest.fixture
