@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.alerts.files import RULES, all_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from tests.alerts.rule import Rule
 
@@ -424,6 +427,14 @@ def over_time(
     }
 
 
-def promtool_file(tests: list[dict[str, Any]], rules: str = str(RULES)) -> dict[str, Any]:
-    """Return the file that ``promtool test rules`` reads; JSON is YAML."""
-    return {"rule_files": [rules], "evaluation_interval": f"{_STEP_SECONDS}s", "tests": tests}
+def promtool(
+    directory: Path, *tests: Mapping[str, Any], rules: Path | None = RULES
+) -> tuple[int, str]:
+    """Return exit status and output of ``promtool test rules``; without ``rules`` for queries."""
+    file = directory / "case.yml"
+    rule_files = [] if rules is None else [str(rules)]
+    content = {"rule_files": rule_files, "evaluation_interval": f"{_STEP_SECONDS}s", "tests": tests}
+    file.write_text(json.dumps(content))  # JSON is YAML
+    command = ["promtool", "test", "rules", str(file)]
+    done = subprocess.run(command, text=True, capture_output=True, check=False)
+    return done.returncode, done.stdout + done.stderr

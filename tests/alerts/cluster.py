@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from contract.codes.catalogue import shipped
-from contract.codes.chip_codes import NETWORK_FAULT_CODES
+from contract.codes.chip_codes import LINK_DOWN, NETWORK_FAULT_CODES
+from contract.codes.levels import ChipLevel
 from tests.aggregator.daemon import Daemon
 from tests.alerts.watcher import Targets, Watcher
 from tests.end_to_end.node import Node
@@ -15,7 +16,6 @@ from tests.parts.processes import free_ports
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from contract.codes.levels import ChipLevel
     from tests.end_to_end.places import Place
 
 
@@ -28,6 +28,16 @@ def code_of(level: ChipLevel) -> str:
         for code in sorted(tables.chip_levels)
         if tables.chip_levels[code] == level and len(code) == 8 and code not in raised
     )
+
+
+CHIP_ALERTS = {
+    "NpuVigilChipSeparated": (0, code_of(ChipLevel.SEPARATE_NPU)),
+    "NpuVigilChipToRestart": (1, code_of(ChipLevel.RESTART_BUSINESS)),
+    "NpuVigilChipPreSeparated": (2, code_of(ChipLevel.PRE_SEPARATE_NPU)),
+    "NpuVigilChipSubHealthy": (3, code_of(ChipLevel.SUB_HEALTH_FAULT)),
+    "NpuVigilLinkDown": (4, LINK_DOWN),
+}
+"""Alert to a chip and a code that raise it."""
 
 
 class Cluster:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contract.codes.chip_codes import LINK_DOWN
 from contract.codes.levels import ChipLevel
 from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.install import install
@@ -18,7 +17,7 @@ from dcmi_shim.emulator.switch_faults import code_of as switch_code
 from stores.address import open_store
 from tests.aggregator.public_faults.messages import document, fault_message
 from tests.aggregator.public_faults.messages import one as public_fault
-from tests.alerts.cluster import Cluster, code_of
+from tests.alerts.cluster import CHIP_ALERTS, Cluster, code_of
 from tests.alerts.times import FACTOR
 from tests.end_to_end.test_status import vigil
 from tests.parts.deadlines import let_time_pass, wait_until
@@ -33,13 +32,6 @@ pytestmark = [pytest.mark.daemon, pytest.mark.timeout(600)]
 
 ROUNDS = 3
 EMULATOR = "a fault in the emulated driver"
-CHIPS = {
-    "NpuVigilChipSeparated": (0, code_of(ChipLevel.SEPARATE_NPU)),
-    "NpuVigilChipToRestart": (1, code_of(ChipLevel.RESTART_BUSINESS)),
-    "NpuVigilChipPreSeparated": (2, code_of(ChipLevel.PRE_SEPARATE_NPU)),
-    "NpuVigilChipSubHealthy": (3, code_of(ChipLevel.SUB_HEALTH_FAULT)),
-    "NpuVigilLinkDown": (4, LINK_DOWN),
-}
 SWITCH = EmulatedSwitchFault(switch_code("[0x00f1fef5,155912,cpu,na]"), chip=2, port=3, peer_port=4)
 FAN = BmcAlarm("06000025", "Fan", 3)
 
@@ -79,19 +71,19 @@ def test_faults_of_chips_links_hosts_and_switches(
     emulator, name = cluster.node.emulator, cluster.node.name
     expected = {
         alert: {"node": name, "chip": str(chip), "code": code}
-        for alert, (chip, code) in CHIPS.items()
+        for alert, (chip, code) in CHIP_ALERTS.items()
     }
     expected["NpuVigilHostFault"] = {"node": name, "code": FAN.code}
     expected["NpuVigilSwitchFault"] = {"node": name}
 
     def begin() -> None:
-        for chip, code in CHIPS.values():
+        for chip, code in CHIP_ALERTS.values():
             emulator.occur(chip, code)
         emulator.switch_occur(SWITCH)
         emulator.bmc.occur(FAN)
 
     def end() -> None:
-        for chip, code in CHIPS.values():
+        for chip, code in CHIP_ALERTS.values():
             emulator.recover(chip, code)
         emulator.switch_recover(SWITCH)
         emulator.bmc.clear()

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contract.codes.chip_codes import LINK_DOWN
-from contract.codes.levels import ChipLevel
 from contract.codes.reference import describe_code
-from tests.alerts.cluster import Cluster, code_of
+from tests.alerts.cluster import CHIP_ALERTS, Cluster
 from tests.parts.deadlines import nothing_happens_for
 
 if TYPE_CHECKING:
@@ -25,16 +23,6 @@ FACTOR = 60
 CALL = "dcmi_get_device_errorcode_v2"
 
 
-FAULTS = {
-    "NpuVigilChipSeparated": (0, code_of(ChipLevel.SEPARATE_NPU)),
-    "NpuVigilChipToRestart": (1, code_of(ChipLevel.RESTART_BUSINESS)),
-    "NpuVigilChipPreSeparated": (2, code_of(ChipLevel.PRE_SEPARATE_NPU)),
-    "NpuVigilChipSubHealthy": (3, code_of(ChipLevel.SUB_HEALTH_FAULT)),
-    "NpuVigilLinkDown": (4, LINK_DOWN),
-}
-"""Alert to a chip and a code that raise it."""
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, built: Path) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path_factory.mktemp("alerts"), built)
@@ -47,11 +35,11 @@ def test_faults_raise_their_alerts_and_no_others(cluster: Cluster) -> None:
     cluster.watcher.resolve()
     nothing_happens_for(3, because="with a for of at most 2 s an alert would be pending by then")
     assert cluster.watcher.alerts("firing", "pending") == {}
-    for chip, code in FAULTS.values():
+    for chip, code in CHIP_ALERTS.values():
         cluster.node.emulator.occur(chip, code)
-    firing = cluster.watcher.fire(*FAULTS)
-    assert firing.keys() == FAULTS.keys()
-    for name, (chip, code) in FAULTS.items():
+    firing = cluster.watcher.fire(*CHIP_ALERTS)
+    assert firing.keys() == CHIP_ALERTS.keys()
+    for name, (chip, code) in CHIP_ALERTS.items():
         labels = firing[name]["labels"]
         assert (labels["node"], labels["chip"]) == (cluster.node.name, str(chip))
         assert labels["code"] == code
@@ -59,7 +47,7 @@ def test_faults_raise_their_alerts_and_no_others(cluster: Cluster) -> None:
         assert reference is not None
         assert reference.name("en") in firing[name]["annotations"]["summary"]
         assert labels["name_zh"] == reference.name("zh")
-    for chip, code in FAULTS.values():
+    for chip, code in CHIP_ALERTS.values():
         cluster.node.emulator.recover(chip, code)
     cluster.watcher.resolve()
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
 from contract.codes.reference import CodeKind, level_texts
-from tests.alerts.cases import CASES, promtool_file, promtool_test, scenario
+from tests.alerts.cases import CASES, promtool, promtool_test, scenario
 from tests.alerts.fault_rules import HARMLESS
 from tests.alerts.files import (
     PROMETHEUS_RULE,
@@ -61,19 +59,10 @@ def test_each_rule_has_a_runbook_a_case_and_no_node_of_an_instance() -> None:
     assert "label_replace" not in rules()
 
 
-def _promtool(directory: Path, *tests: dict[str, object]) -> tuple[int, str]:
-    file = directory / "case.yml"
-    file.write_text(json.dumps(promtool_file(list(tests))))
-    done = subprocess.run(
-        ["promtool", "test", "rules", file], text=True, capture_output=True, check=False
-    )
-    return done.returncode, done.stdout + done.stderr
-
-
 @pytest.mark.server
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.alert}-{case.level}")
 def test_an_alert_is_pending_fires_alone_and_resolves(case: Case, tmp_path: Path) -> None:
-    status, output = _promtool(tmp_path, promtool_test(case))
+    status, output = promtool(tmp_path, promtool_test(case))
     assert status == 0, output
 
 
@@ -96,7 +85,7 @@ def test_a_store_that_is_away_raises_one_alert_although_no_aggregator_leads(
     series |= {_READ % "a": "40", _READ % "b": "60", _NODES % "a": "10", _NODES % "b": "10"}
     series |= _agents("npu_vigil_heartbeat_failing", "1", 10)
     series |= _agents("npu_vigil_publication_lag_seconds", "900", 10)
-    status, output = _promtool(tmp_path, scenario(series, {"NpuVigilStoreAway": 1}))
+    status, output = promtool(tmp_path, scenario(series, {"NpuVigilStoreAway": 1}))
     assert status == 0, output
 
 
@@ -105,7 +94,7 @@ def test_a_node_that_is_off_raises_one_alert(tmp_path: Path) -> None:
     series = {_LEADER % "a": "1", _LEADER % "b": "0", _NODES % "a": "10", _NODES % "b": "10"}
     series |= _agents("up", "0", 1)
     series |= {f'npu_vigil_node_lost{{node="n0",instance="{name}:9821"}}': "1" for name in "ab"}
-    status, output = _promtool(tmp_path, scenario(series, {"NpuVigilNodeLost": 1}))
+    status, output = promtool(tmp_path, scenario(series, {"NpuVigilNodeLost": 1}))
     assert status == 0, output
 
 
@@ -115,14 +104,14 @@ def test_many_lost_nodes_raise_one_alert(tmp_path: Path) -> None:
     series = {_LEADER % "a": "1", _NODES % "a": f"{number}"}
     series |= _agents("up", "0", number)
     series |= {f'npu_vigil_node_lost{{node="n{i}",instance="a:9821"}}': "1" for i in range(number)}
-    status, output = _promtool(tmp_path, scenario(series, {"NpuVigilManyNodesSilent": 1}))
+    status, output = promtool(tmp_path, scenario(series, {"NpuVigilManyNodesSilent": 1}))
     assert status == 0, output
 
 
 @pytest.mark.server
 def test_no_aggregator_that_leads_is_one_alert(tmp_path: Path) -> None:
     series = {_LEADER % "a": "0", _LEADER % "b": "0", _READ % "a": "1", _READ % "b": "2"}
-    status, output = _promtool(tmp_path, scenario(series, {"NpuVigilNoLeader": 1}))
+    status, output = promtool(tmp_path, scenario(series, {"NpuVigilNoLeader": 1}))
     assert status == 0, output
 
 
@@ -132,5 +121,5 @@ def test_without_a_leader_the_aggregator_counts_that_read_last(tmp_path: Path) -
     lost = 'npu_vigil_node_lost{node="%s",instance="%s:9821"}'
     series |= {lost % ("n1", "a"): "1", lost % ("n2", "b"): "1"}
     expected = {"NpuVigilNoLeader": 1, "NpuVigilNodeLost": 1}
-    status, output = _promtool(tmp_path, scenario(series, expected))
+    status, output = promtool(tmp_path, scenario(series, expected))
     assert status == 0, output

@@ -18,7 +18,7 @@ import yaml
 from tests.alerts.files import MONITORING, RULES
 from tests.parts.deadlines import wait_until
 from tests.parts.processes import Running, free_ports
-from tests.parts.prometheus import Prometheus
+from tests.parts.prometheus import Prometheus, configuration_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -163,27 +163,12 @@ class Watcher:
         wait_until(lambda: len(self.ask("up == 1")) == number, "Prometheus scrapes all", 60, 0.2)
 
     def _configuration(self) -> dict[str, Any]:
-        agents, aggregators = self._targets
-        jobs = {
-            "npu-vigil-agent": [
-                {"targets": [address], "labels": {"node": node}} for node, address in agents.items()
-            ],
-            "npu-vigil-aggregator": [{"targets": aggregators}],
-        }
-        every = f"{self.scrape_seconds * 1000:.0f}ms"
+        every_ms = round(self.scrape_seconds * 1000)
         return {
-            "global": {
-                "scrape_interval": every,
-                "scrape_timeout": every,
-                "evaluation_interval": every,
-            },
-            "rule_files": ["rules.yml"],
+            **configuration_of(*self._targets, every_ms, every_ms),
             "alerting": {
                 "alertmanagers": [{"static_configs": [{"targets": [self._alertmanager.address]}]}]
             },
-            "scrape_configs": [
-                {"job_name": name, "static_configs": static} for name, static in jobs.items()
-            ],
         }
 
     def ask(self, query: str) -> list[Any]:

@@ -10,7 +10,6 @@ import contextlib
 import json
 import re
 import resource
-import subprocess
 import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,6 +24,7 @@ from stores.base import Beat
 from tests.aggregator.cluster_documents.test_kinds import with_switch
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.public_faults.messages import document, fault_message, one
+from tests.alerts.cases import promtool
 from tests.alerts.files import RULES
 from tests.dashboards.cases import (
     AHEAD,
@@ -47,7 +47,7 @@ from tests.parts import pods
 from tests.parts.api_proxy import ApiProxy, Rule
 from tests.parts.deadlines import time_passes, wait_until
 from tests.parts.fault_config import link_rule
-from tests.parts.prometheus import Prometheus, start_with_rules
+from tests.parts.prometheus import Prometheus, configuration_of, with_short_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,15 +140,21 @@ class Cluster:
         agent_url = self.node.state_dir / "listen"
         self.node.wait(agent_url.exists, "the agent listens")
         # It takes 5 s to its first scrape, so it starts before both are ready.
-        self._prometheus = start_with_rules(
-            self._directory,
-            RULES.read_text(),
-            self.node.name,
-            agent_url.read_text(),
-            self.aggregator.url,
+        (self._directory / "rules.yml").write_text(with_short_for(RULES.read_text()))
+        agent, aggregator = (
+            url.strip().removeprefix("http://")
+            for url in (agent_url.read_text(), self.aggregator.url)
         )
+        configuration = configuration_of({self.node.name: agent}, [aggregator], 500, 400)
+        self._prometheus = Prometheus(self._directory, json.dumps(configuration))
+        wait_until(self._is_scraped, "Prometheus scrapes both", 30, _STEP_SECONDS)
         self.node.healthy()
         self._others.start()
+
+    def _is_scraped(self) -> bool:
+        assert self._prometheus is not None
+        data = self._prometheus.ask("query", query="up == 1")
+        return data is not None and len(data["result"]) == 2
 
     def answer(self, expression: str) -> list[Any]:
         """Return the samples of an expression now."""
@@ -390,8 +396,5 @@ def test_the_leader_counts_and_without_one_the_aggregator_that_read_last(
             }
         ],
     }
-    file = tmp_path / "case.yml"
-    file.write_text(json.dumps({"evaluation_interval": "15s", "tests": [test]}))
-    command = ["promtool", "test", "rules", str(file)]
-    done = subprocess.run(command, text=True, capture_output=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    status, output = promtool(tmp_path, test, rules=None)
+    assert status == 0, output

@@ -8,10 +8,11 @@ import urllib.parse
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
-from tests.parts.deadlines import patience, wait_until
+from tests.parts.deadlines import patience
 from tests.parts.processes import Running, free_ports
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 
@@ -45,43 +46,29 @@ class Prometheus:
         self.running.stop()
 
 
-def start_with_rules(
-    directory: Path, rules: str, node: str, agent_url: str, aggregator_url: str
-) -> Prometheus:
-    """Return one that has scraped the agent of ``node`` and an aggregator, with the alert rules.
+def with_short_for(rules: str) -> str:
+    """Return ``rules`` with each ``for`` as 1 s: a rule that uses a window or a time keeps it."""
+    return re.sub(r"^( +for: )(?!0s).*$", r"\g<1>1s", rules, flags=re.MULTILINE)
 
-    Only ``for`` is shortened, to 1 s: a rule that uses a window or a time keeps it.
-    """
-    quick = re.sub(r"^( +for: )(?!0s).*$", r"\g<1>1s", rules, flags=re.MULTILINE)
-    (directory / "rules.yml").write_text(quick)
-    targets: dict[str, dict[str, object]] = {
-        "npu-vigil-agent": {"targets": [_address(agent_url)], "labels": {"node": node}},
-        "npu-vigil-aggregator": {"targets": [_address(aggregator_url)]},
+
+def configuration_of(
+    agents: Mapping[str, str], aggregators: Sequence[str], every_ms: int, timeout_ms: int
+) -> dict[str, Any]:
+    """Return the configuration with ``rules.yml`` and addresses of daemons, agents by node."""
+    targets: dict[str, list[dict[str, object]]] = {
+        "npu-vigil-agent": [
+            {"targets": [address], "labels": {"node": node}} for node, address in agents.items()
+        ],
+        "npu-vigil-aggregator": [{"targets": [*aggregators]}],
     }
-    configuration = {
+    return {
         "global": {
-            "scrape_interval": "500ms",
-            "scrape_timeout": "400ms",
-            "evaluation_interval": "500ms",
+            "scrape_interval": f"{every_ms}ms",
+            "scrape_timeout": f"{timeout_ms}ms",
+            "evaluation_interval": f"{every_ms}ms",
         },
         "rule_files": ["rules.yml"],
         "scrape_configs": [
-            {"job_name": job, "static_configs": [target]} for job, target in targets.items()
+            {"job_name": job, "static_configs": static} for job, static in targets.items()
         ],
     }
-    prometheus = Prometheus(directory, json.dumps(configuration))
-
-    def scraped() -> bool:
-        answer = prometheus.ask("query", query="up == 1")
-        return answer is not None and len(answer["result"]) == len(targets)
-
-    try:
-        wait_until(scraped, "Prometheus scrapes both", 30, 0.2)
-    except BaseException:
-        prometheus.stop()
-        raise
-    return prometheus
-
-
-def _address(url: str) -> str:
-    return url.strip().removeprefix("http://")
