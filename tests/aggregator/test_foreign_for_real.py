@@ -282,7 +282,10 @@ async def settled(reader: Store, daemon: Daemon) -> dict[str, Any]:
     async def is_settled() -> bool:
         nonlocal before, now
         before, now = now, await picture(reader, daemon)
-        return now == before and now["statistic"] and "own-fault-of-n2" in str(now["kept"])
+        is_whole = now["statistic"] and "own-fault-of-n2" in str(now["kept"])
+        # The disk may take longer than the time between two pictures.
+        has_history = "npu_vigil_history_published_total 0.0" not in now["metrics"]
+        return now == before and is_whole and has_history
 
     await deadlines.until(is_settled, lambda: (before, now), 30, 0.6)
     assert now is not None

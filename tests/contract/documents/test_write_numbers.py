@@ -54,10 +54,10 @@ def test_members_that_are_not_known_are_ignored() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("{", "no JSON object"),
-        ("nonsense", "no JSON object"),
-        ("[1]", "no JSON object"),
-        ("\ud800", "no JSON object"),
+        ("{", "not a JSON object"),
+        ("nonsense", "not a JSON object"),
+        ("[1]", "not a JSON object"),
+        ("\ud800", "not a JSON object"),
         ('{"version":2,"device-info":1}', "version 2, this release reads version 1"),
         ('{"device-info":1}', "version None"),
         ('{"version":1,"device-info":"7"}', "the number of device-info is '7'"),
@@ -65,7 +65,7 @@ def test_members_that_are_not_known_are_ignored() -> None:
         ('{"version":1,"device-info":1.5}', "the number of device-info is 1.5"),
         ('{"version":1,"device-info":999999999999999}', "the number of device-info"),
         ('{"version":1}' + " " * MAX_BYTES, "has 157 characters, more than 144"),
-        ("[" * 144, "no JSON object"),
+        ("[" * 144, "not a JSON object"),
     ],
 )
 def test_invalid_key_is_refused_with_its_reason(text: str, why: str) -> None:

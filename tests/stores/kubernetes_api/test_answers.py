@@ -129,9 +129,9 @@ async def test_an_answer_that_is_no_config_map_is_unavailable(
         return web.Response(body=text.encode(errors="surrogateescape"))
 
     server.handler = answer
-    with pytest.raises(StoreUnavailable, match="no ConfigMap"):
+    with pytest.raises(StoreUnavailable, match="not a ConfigMap"):
         await store.get("mindx-dl", "one")
-    with pytest.raises(StoreUnavailable, match="no ConfigMap"):
+    with pytest.raises(StoreUnavailable, match="not a ConfigMap"):
         await store.put(Document("mindx-dl", "one", {}))
     with pytest.raises(StoreUnavailable, match="malformed"):
         await store.list(Selection())
