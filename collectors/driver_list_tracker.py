@@ -1,8 +1,8 @@
 """The tracked state of codes that a driver reports by events and lists. Pure: times are passed in.
 
-The rules are those of ``docs/rooms/collectors.md`` ("Chip faults"). Two clocks are used: ``at`` and
-``asked_at`` are seconds of a monotonic clock and decide what is compared; ``now_ms`` is the host's
-wall clock and is only written into reports.
+The rules are those of ``docs/packages/collectors.md`` ("Chip faults"). Two clocks are used: ``at``
+and ``asked_at`` are seconds of a monotonic clock and decide what is compared; ``now_ms`` is the
+host's wall clock and is only written into reports.
 
 PRESENT after RECOVER: the observation has ``seen_at_ms`` of the audit and ``driver_raised_at_ms``
 of the occurrence that did not end after all, if that is known. Its episode continues, with its

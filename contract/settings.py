@@ -1,4 +1,4 @@
-"""What settings are made of: sections of a configuration, and types that several rooms use.
+"""What settings are made of: sections of a configuration, and types that several packages use.
 
 ``service/configuration.py`` reads them from the file, the environment and the command line.
 """

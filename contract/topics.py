@@ -1,4 +1,4 @@
-"""Topics of an MQTT broker (docs/rooms/stores.md, MQTT) and the documents that live under them.
+"""Topics of an MQTT broker (docs/packages/stores.md, MQTT) and the documents that live under them.
 
 Every topic is one of ``vigil/v1/nodes/<node>/<kind>``, ``vigil/v1/cluster/<document>`` and
 ``vigil/v1/config/<namespace>/<name>``. Names of nodes, namespaces and documents are those of

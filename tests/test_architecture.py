@@ -1,4 +1,4 @@
-"""``docs/architecture.md`` and the documents of the rooms agree with the tree."""
+"""``docs/architecture.md`` and the documents of the packages agree with the tree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DOCUMENT = ROOT / "docs" / "architecture.md"
-ROOMS = sorted((ROOT / "docs" / "rooms").glob("*.md"))
+PACKAGES = sorted((ROOT / "docs" / "packages").glob("*.md"))
 _SCREENS = 120
 """Lines, which are a few screens."""
 
@@ -59,24 +59,24 @@ def test_tests_lie_in_folders_that_mirror_the_product() -> None:
 
 def test_layers_are_those_that_are_checked() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    rooms = next(
+    packages = next(
         one["layers"]
         for one in settings["tool"]["importlinter"]["contracts"]
         if one["type"] == "layers" and "vigil" in one["layers"]
     )
     expected = {
-        room.strip(): str(number)
-        for number, layer in enumerate(rooms, 1)
-        for room in layer.split("|")
+        package.strip(): str(number)
+        for number, layer in enumerate(packages, 1)
+        for package in layer.split("|")
     }
-    assert {room: number for room, number in _rows().items() if number} == expected
+    assert {package: number for package, number in _rows().items() if number} == expected
 
 
 def test_every_room_has_its_document() -> None:
-    rooms = {room for room, number in _rows().items() if number}
-    assert {path.stem for path in ROOMS} == rooms
+    packages = {package for package, number in _rows().items() if number}
+    assert {path.stem for path in PACKAGES} == packages
     text = DOCUMENT.read_text(encoding="utf-8")
-    assert all(f"(rooms/{room}.md)" in text for room in rooms)
+    assert all(f"(packages/{package}.md)" in text for package in packages)
 
 
 def _paths(text: str) -> Iterator[str]:
@@ -85,27 +85,27 @@ def _paths(text: str) -> Iterator[str]:
         yield from _NAMED.findall(quoted)
 
 
-def _is_there(name: str, room: Path) -> bool:
+def _is_there(name: str, package: Path) -> bool:
     pattern = name.rstrip("/")
-    return any(ROOT.glob(pattern)) or any(room.rglob(pattern))
+    return any(ROOT.glob(pattern)) or any(package.rglob(pattern))
 
 
-@pytest.mark.parametrize("document", [DOCUMENT, *ROOMS], ids=lambda path: path.stem)
+@pytest.mark.parametrize("document", [DOCUMENT, *PACKAGES], ids=lambda path: path.stem)
 def test_files_and_folders_that_are_named_exist(document: Path) -> None:
     names = list(_paths(document.read_text(encoding="utf-8")))
     assert names
-    room = ROOT / document.stem if document != DOCUMENT else ROOT / "docs"
-    assert [name for name in names if not _is_there(name, room)] == []
+    package = ROOT / document.stem if document != DOCUMENT else ROOT / "docs"
+    assert [name for name in names if not _is_there(name, package)] == []
 
 
-def _parts(room: str) -> set[str]:
-    """Return the files and folders of a room, a folder with a slash at its end."""
-    below = [name.split("/")[1:] for name in files("*.py") if name.startswith(f"{room}/")]
+def _parts(package: str) -> set[str]:
+    """Return the files and folders of a package, a folder with a slash at its end."""
+    below = [name.split("/")[1:] for name in files("*.py") if name.startswith(f"{package}/")]
     known = {"__init__.py", "__main__.py", "main.py"}
     return {way[0] if len(way) == 1 else f"{way[0]}/" for way in below} - known
 
 
-@pytest.mark.parametrize("document", ROOMS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("document", PACKAGES, ids=lambda path: path.stem)
 def test_each_room_names_its_folders_and_files(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     parts = _parts(document.stem)
@@ -122,13 +122,13 @@ def test_a_file_that_is_not_there_is_found() -> None:
 def _trees() -> dict[str, ast.Module]:
     """Return each module of the product by its dotted name, generated code aside."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    rooms = project["tool"]["importlinter"]["root_packages"]
+    packages = project["tool"]["importlinter"]["root_packages"]
     return {
         name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): ast.parse(
             (ROOT / name).read_text(encoding="utf-8")
         )
         for name in files("*.py")
-        if name.partition("/")[0] in rooms and "_pb2" not in name
+        if name.partition("/")[0] in packages and "_pb2" not in name
     }
 
 

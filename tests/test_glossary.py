@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
-from tests.parts.plain_english import ROOMS
+from tests.parts.plain_english import PACKAGES
 from tests.parts.tree import ROOT, files
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "glossary.md"
@@ -56,7 +56,7 @@ def _nouns() -> dict[str, list[str]]:
     """Return the last words of the names of public classes, with these names."""
     found: dict[str, list[str]] = defaultdict(list)
     for name in files("*.py"):
-        if name.partition("/")[0] not in ROOMS or "_pb2" in name:
+        if name.partition("/")[0] not in PACKAGES or "_pb2" in name:
             continue
         for node in ast.walk(ast.parse((ROOT / name).read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):

@@ -9,7 +9,7 @@ import pytest
 from tests.retired_words import WORDS, find, find_all, main, read_words
 
 _WORDS = read_words("# a remark\ntell told | everywhere | send\nworld | names | cluster state\n")
-_PATH = Path("room/module.py")
+_PATH = Path("package/module.py")
 
 
 def _found(source: str, path: Path = _PATH) -> list[tuple[int, str, str]]:
@@ -20,9 +20,9 @@ def _found(source: str, path: Path = _PATH) -> list[tuple[int, str, str]]:
 def tree(tmp_path: Path) -> Path:
     (tmp_path / "docs").mkdir()
     (tmp_path / WORDS).write_text("tell told | everywhere | send\n")
-    (tmp_path / "room").mkdir()
-    (tmp_path / "room" / "__init__.py").touch()
-    (tmp_path / "room" / "module.py").write_text("def send(): ...\n")
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").touch()
+    (tmp_path / "package" / "module.py").write_text("def send(): ...\n")
     return tmp_path
 
 
@@ -45,7 +45,7 @@ def test_retired_word_is_found(source: str, expected: list[tuple[int, str, str]]
 
 
 def test_retired_word_in_module_name_is_found() -> None:
-    assert _found("", Path("room/cluster_world.py")) == [(1, "world", "name")]
+    assert _found("", Path("package/cluster_world.py")) == [(1, "world", "name")]
 
 
 @pytest.mark.parametrize(
@@ -69,11 +69,11 @@ def test_scope_that_does_not_exist_is_refused() -> None:
 
 def test_each_finding_is_named_with_what_to_use(tree: Path) -> None:
     assert main(tree) == 0
-    (tree / "room" / "module.py").write_text('"""Tells."""\ndef told(): ...')
+    (tree / "package" / "module.py").write_text('"""Tells."""\ndef told(): ...')
     (tree / WORDS).write_text("tells told | everywhere | send\n")
     assert list(find_all(tree)) == [
-        "room/module.py:1: 'tells' in a docstring; instead: send",
-        "room/module.py:2: 'told' in a name; instead: send",
+        "package/module.py:1: 'tells' in a docstring; instead: send",
+        "package/module.py:2: 'told' in a name; instead: send",
     ]
     assert main(tree) == 1
 

@@ -77,8 +77,8 @@ def _greedy(demands: Demands, views: Mapping[str, NodeView]) -> int:
         waiting = len(pods)
         for name in result.accepts:
             idle = left.setdefault(name, dict(views[name].idle))
-            rooms = (idle.get(key, 0) // value for key, value in requests.items())
-            times = min(waiting, result.accepts[name], min(rooms, default=waiting))
+            fits = (idle.get(key, 0) // value for key, value in requests.items())
+            times = min(waiting, result.accepts[name], min(fits, default=waiting))
             for key, value in requests.items():
                 idle[key] -= value * times
             waiting -= times

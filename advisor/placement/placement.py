@@ -245,7 +245,7 @@ class Placer:
         if not previous.changed:
             return before
         new = self._compute(demand, pod, sorted(previous.changed))
-        accepts, names = _with_rooms(before, new.accepts, previous.changed)
+        accepts, names = _with_accepts(before, new.accepts, previous.changed)
         refuses = _with(before.refuses, new.refuses, previous.changed)
         kept = {
             divergence for divergence in before.divergences if divergence[1] not in previous.changed
@@ -455,7 +455,7 @@ def _with(before: dict[str, T], new: Mapping[str, T], changed: AbstractSet[str])
     return merged
 
 
-def _with_rooms(
+def _with_accepts(
     before: PlacementResult, new: Mapping[str, int], changed: AbstractSet[str]
 ) -> tuple[LayeredDict[int], tuple[str, ...] | None]:
     """Return what nodes take with that of ``changed`` as in ``new``, and the names if they stay."""
@@ -468,12 +468,12 @@ def _with_rooms(
         kept = {name: count for name, count in accepts.items() if name not in changed}
         kept.update(new)
         return LayeredDict({name: kept[name] for name in sorted(kept)}), None
-    rooms = accepts.copy()
+    accepts = accepts.copy()
     for name in dropped:
-        del rooms[name]
+        del accepts[name]
     is_longer = any(name not in accepts for name in others)
-    rooms.update(others)
-    return rooms, None if dropped or is_longer else before.names
+    accepts.update(others)
+    return accepts, None if dropped or is_longer else before.names
 
 
 def is_waiting(pod: SchedulerPod) -> bool:

@@ -3,7 +3,7 @@
 ``step`` is a pure function: state, inputs and a time lead to a state and its changes. Each input is
 one transition, and so is each deadline that passes before it, in the order of time. ``episodes``
 has the effects of an observation, ``upgrade_rules`` the rules that raise levels, ``chips`` what a
-list of chips changes. The rules are those of ``docs/rooms/agent.md`` ("The policy").
+list of chips changes. The rules are those of ``docs/packages/agent.md`` ("The policy").
 """
 
 from __future__ import annotations

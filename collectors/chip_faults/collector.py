@@ -1,7 +1,7 @@
 """Chip faults: the driver's events at once, its code lists and health words as audits.
 
 Faults of chips without events are found by their lists alone, which are asked more often then. The
-rules are those of ``docs/rooms/collectors.md`` ("Chip faults"); they are decided in
+rules are those of ``docs/packages/collectors.md`` ("Chip faults"); they are decided in
 ``chip_tracker``, this module only asks the driver and keeps time.
 """
 

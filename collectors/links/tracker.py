@@ -3,7 +3,7 @@
 A driver event of a network code decides nothing here, but resets the tracked state: a RECOVER ends
 the fault for this source, too. The tool is asked 2 s later, and its answer is reported in any case,
 so a link that is still down returns. An answer asked earlier than that may be from before the event
-and is not compared (``docs/rooms/collectors.md``, "Two sources for one link").
+and is not compared (``docs/packages/collectors.md``, "Two sources for one link").
 """
 
 from __future__ import annotations

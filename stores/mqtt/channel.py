@@ -1,4 +1,4 @@
-"""Episodes over an MQTT broker, and their form there (docs/rooms/stores.md, MQTT and Episodes).
+"""Episodes over an MQTT broker, and their form there (docs/packages/stores.md, MQTT and Episodes).
 
 Batches are at QoS 1 and not retained: a broker without a subscriber drops them. Acknowledgements
 are retained, so that a node which comes back finds it. What cannot be a batch is refused as a

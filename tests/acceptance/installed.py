@@ -16,7 +16,7 @@ def install(directory: Path) -> Path:
     """Install the tree as a wheel; the ``vigil`` command.
 
     What the project needs is taken from the environment that runs the tests; pip checks that it is
-    all there. Its own rooms can come from nowhere but the wheel.
+    all there. Its own packages can come from nowhere but the wheel.
     """
     source, environment = directory / "source", directory / "environment"
     shutil.copytree(_ROOT, source, ignore=_NOT_PACKAGED)

@@ -1,1 +1,1 @@
-"""Tests of the advisor room."""
+"""Tests of the advisor package."""

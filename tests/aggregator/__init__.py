@@ -1,1 +1,1 @@
-"""Tests of the aggregator room."""
+"""Tests of the aggregator package."""

@@ -1,1 +1,1 @@
-"""Tests of the contract room."""
+"""Tests of the contract package."""

@@ -16,7 +16,7 @@ from contract.errors import Problem
 from contract.validation_texts import decode_problem, decode_text, placed_in, validation_text
 from dcmi_shim.emulator.scenario import AnyStep, Scenario
 from elastic.config import ElasticConfiguration
-from tests.parts.plain_english import ROOMS
+from tests.parts.plain_english import PACKAGES
 from tests.parts.tree import ROOT, files
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def test_no_module_passes_on_the_text_of_a_library() -> None:
     handlers = [
         (name, handler)
         for name in files("*.py")
-        if name.partition("/")[0] in ROOMS and not name.startswith("contract/wire/")
+        if name.partition("/")[0] in PACKAGES and not name.startswith("contract/wire/")
         for handler in _handlers(ast.parse((ROOT / name).read_text(encoding="utf-8")))
     ]
     assert len(handlers) > 30

@@ -18,7 +18,7 @@ _TOPICS = {
 
 
 def topic_of(name: str) -> str:
-    """Return the topic of the document of this name, as in ``docs/rooms/stores.md``."""
+    """Return the topic of the document of this name, as in ``docs/packages/stores.md``."""
     for prefix, kind in _TOPICS.items():
         if name.startswith(prefix):
             return f"vigil/v1/nodes/{name.removeprefix(prefix)}/{kind}"

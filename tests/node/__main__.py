@@ -30,7 +30,7 @@ from tests.node.image import ROOT, Images
 from tests.node.node_runs import IMAGE, MOST_IMAGE_BYTES, NEXT_IMAGE, OVERLAYS, PAUSE
 from vigil.main import app
 
-ROOMS = tuple(
+PACKAGES = tuple(
     tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
 )
 
@@ -40,8 +40,8 @@ _IMPORT_ALL = f"""
 import importlib, pkgutil
 modules = [
     found.name
-    for room in {ROOMS!r}
-    for found in pkgutil.walk_packages(importlib.import_module(room).__path__, room + ".")
+    for package in {PACKAGES!r}
+    for found in pkgutil.walk_packages(importlib.import_module(package).__path__, package + ".")
     if not found.name.endswith("__main__")
 ]
 for name in modules:

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 _OF_TYPE_CHECKERS = "_typeshed"
-ROOMS = PROJECT["tool"]["importlinter"]["root_packages"]
+PACKAGES = PROJECT["tool"]["importlinter"]["root_packages"]
 
 
 def normal(name: str) -> str:
@@ -35,8 +35,10 @@ def imported(file: Path) -> set[str]:
 
 @pytest.mark.slow
 def test_every_import_is_declared_and_locked() -> None:
-    packages = set().union(*(imported(f) for room in ROOMS for f in (ROOT / room).rglob("*.py")))
-    foreign = packages - sys.stdlib_module_names - set(ROOMS) - {_OF_TYPE_CHECKERS}
+    packages = set().union(
+        *(imported(f) for package in PACKAGES for f in (ROOT / package).rglob("*.py"))
+    )
+    foreign = packages - sys.stdlib_module_names - set(PACKAGES) - {_OF_TYPE_CHECKERS}
     of = packages_distributions()
     needed = {normal(name) for package in foreign for name in of[package]}
     declared = {

@@ -17,7 +17,7 @@ from vigil.main import app
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOMS = (
+PACKAGES = (
     "advisor",
     "agent",
     "aggregator",
@@ -86,7 +86,7 @@ def blocks(name: str, text: str) -> Iterator[Text]:
 
 @cache
 def messages() -> tuple[Text, ...]:
-    """Return each text in the code of each room: errors, log lines, explanations, HELP.
+    """Return each text in the code of each package: errors, log lines, explanations, HELP.
 
     Docstrings are for those who read code. SQL, configuration files and text of upstream's
     documents are no sentences.
@@ -115,11 +115,11 @@ def counts() -> tuple[Text, ...]:
 
 @cache
 def _parts() -> tuple[tuple[str, ast.expr], ...]:
-    """Return each string in the code of each room, with its file and line."""
+    """Return each string in the code of each package, with its file and line."""
     return tuple(
         (f"{name}:{part.lineno}", part)
         for name in files("*.py")
-        if name.partition("/")[0] in ROOMS and not name.startswith(_GENERATED)
+        if name.partition("/")[0] in PACKAGES and not name.startswith(_GENERATED)
         for part in _written(ast.parse((ROOT / name).read_text(encoding="utf-8")))
     )
 

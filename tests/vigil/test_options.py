@@ -38,8 +38,8 @@ def test_a_shell_completes_verbs(shell: str, monkeypatch: pytest.MonkeyPatch) ->
 def test_the_daemons_load_nothing_of_the_verbs_for_people() -> None:
     code = (
         "import sys, vigil.main\n"
-        "rooms = 'vigil.reports.', 'vigil.sources.'\n"
-        "print(*(one for one in sys.modules if one.startswith(rooms)))"
+        "packages = 'vigil.reports.', 'vigil.sources.'\n"
+        "print(*(one for one in sys.modules if one.startswith(packages)))"
     )
     assert run("-c", code).stdout.split() == []
 
