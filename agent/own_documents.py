@@ -8,7 +8,7 @@ releases. In shadow, the comparison asks the object of device-info instead.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import dataclasses
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
@@ -70,7 +70,7 @@ class NodeDocument(Protocol):
         """Raise ``DocumentError`` if readers would refuse ``document``."""
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class DocumentsContext:
     """The parts of the agent that its documents use.
 
@@ -221,7 +221,11 @@ class OwnDocument:
         """Return the document to publish; ``None`` while it is not this agent's to write."""
         is_ours = self.ownership is None or self.ownership.is_ours
         may_publish = self._context.claim.may_publish and is_ours
-        return self.made.desired() if may_publish else None
+        desired = self.made.desired() if may_publish else None
+        if desired is None:
+            return None
+        # Changes are journaled in the turn in which they are made, so it shows all of them.
+        return dataclasses.replace(desired, through=self._context.journal.last_sequence)
 
     def stamp_of(self, document: Document) -> int | None:
         """Return the time of a stored document in seconds; ``None`` when it is not plausible."""
@@ -274,7 +278,7 @@ class OwnDocument:
         if self.is_left and self.ownership is not None:
             self.ownership.wake()
 
-    def on_acknowledged(self, document: Document | None, revision: int) -> None:
+    def on_acknowledged(self, document: Document | None, revision: int, through: int) -> None:
         """Journal that the store has ``document``, and end what readers have seen."""
         if document is None and not self._context.store.absence_is_deletion:
             # Only the heartbeat shows that it was this agent that deleted it.
@@ -287,6 +291,7 @@ class OwnDocument:
             "document": self.name,
             "store": self._context.store.url,
             "revision": revision,
+            "through": through,
             "update_time": self.publisher.record.acknowledged_stamp,
             "absent": document is None,
         }

@@ -41,6 +41,7 @@ _VERBS = {
     "jobs": "vigil.jobs:jobs",
     "lint": "vigil.lint.verb:lint",
     "release": "vigil.isolation.verbs:release",
+    "prove": "vigil.prove.verb:prove",
     "replay": "vigil.replay.verb:replay",
     "scan": "vigil.scan.verb:scan",
     "status": "vigil.status:status",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from agent.history_forwarding.batch import episode_event
 from agent.journal.rows import JournalGap, JournalRow, RowKind, changes_of, decoded
 from agent.journal.unacknowledged import connect_existing
+from agent.pages.journal import read_journal
 from contract.errors import JournalError
 from contract.pages.history import HistoryPage, HistoryRow, history_event
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from contract.pages.history import HistoryRange
+    from contract.pages.journal import JournalPage, JournalRange
 
 _MAX_ROWS = 1000
 """An answer is decoded in a thread beside the loop that publishes: it has no more than this."""
@@ -43,6 +45,12 @@ class JournalHistory:
             return await asyncio.to_thread(self._read, asked)
         except (sqlite3.Error, OSError) as error:
             raise JournalError(f"{self._path} cannot be read: {error}") from error
+
+    async def journal(self, asked: JournalRange) -> JournalPage:
+        """Return what a proof of delivery needs. Raises ``JournalError`` while it cannot be
+        read.
+        """
+        return await asyncio.to_thread(read_journal, self._path, asked)
 
     def _read(self, asked: HistoryRange) -> HistoryPage:
         limit = min(asked.limit, _MAX_ROWS)

@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from agent.pages.journal import MAX_ROWS
 from agent.pages.metrics import AgentMetrics
 from agent.pages.status import fault_row, isolation_rows
+from contract.errors import JournalError
 from contract.pages.agent_status import AgentStatus
 from contract.pages.changes import BlindChange, FaultChange
+from contract.pages.journal import JournalPage, JournalRange
 from service.pages import daemon_pages, event_stream, fault_page, history_page, operations
 from service.pages.browser_page import BrowserPage
+from service.pages.daemon_pages import json_response
 from service.pages.operations import Operation
 from service.pages.page_rows import snapshot
+from service.pages.parameters import Parameter, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,10 +35,22 @@ if TYPE_CHECKING:
     from service.pages.event_stream import Stream
     from stores.base import PodUsage
 
+_JOURNAL_PATH = "/api/v1/journal"
 OPERATIONS: tuple[Operation, ...] = (
     Operation("/api/v1/status", "Everything that this agent knows of its node", AgentStatus),
     fault_page.OPERATION,
     history_page.OPERATION,
+    Operation(
+        _JOURNAL_PATH,
+        "Episodes and acknowledged writes of the journal, for a proof of delivery",
+        JournalPage,
+        (
+            Parameter("since_ms", "From the snapshot before this time on", is_number=True),
+            Parameter("after", "Behind this row: next of the answer before", is_number=True),
+            Parameter("limit", "At most so many rows", is_number=True, least=1, most=MAX_ROWS),
+        ),
+        (503,),
+    ),
     Operation(
         event_stream.PATH,
         "Changes as they happen. Events are change (of the faults of the node), blind (sources "
@@ -94,6 +111,13 @@ def application(
         rows = sorted([*held, *isolated], key=fault_page.key_of)
         return await snapshot(request, rows, fault_page.FAULT_ROWS, stream, now.at_ms)
 
+    async def journal(request: web.Request) -> web.Response:
+        numbers = {name: int(text) for name, text in request.query.items()}
+        try:
+            return json_response(await history.journal(JournalRange(**numbers)))
+        except JournalError as error:
+            return refused(str(error), 503)
+
     def status_page() -> AgentStatus:
         return msgspec.structs.replace(status(), stream=stream.last_id)
 
@@ -110,5 +134,6 @@ def application(
     operations.serve(application, "NPU Vigil agent", version, OPERATIONS, browser)
     application.router.add_get(fault_page.OPERATION.path, faults)
     application.router.add_get(history_page.OPERATION.path, history_page.history_page(history.page))
+    application.router.add_get(_JOURNAL_PATH, journal)
     application.router.add_get(event_stream.PATH, stream.serve)
     return application

@@ -76,7 +76,7 @@ class DesiredDocument:
     ``stamped`` makes the document for a stamp in seconds; ``None``: there must be no document.
     After ``refresh_seconds`` an unchanged document is written again, so that readers see its age.
     ``remains`` makes what readers shall have of a document that must not be there, while finalizers
-    of others hold it.
+    of others hold it. It shows the changes up to the row ``through`` of the journal.
     """
 
     revision: int
@@ -84,6 +84,7 @@ class DesiredDocument:
     stamped: Callable[[int], Document] | None
     refresh_seconds: float
     remains: Callable[[int], Document] | None = None
+    through: int = 0
 
 
 def absent(revision: int, remains: Callable[[int], Document] | None = None) -> DesiredDocument:
@@ -136,8 +137,10 @@ class PublishedDocument(Protocol):
     def on_write_of_owner(self, before: Document | None, shown: Document | None) -> None:
         """Apply a change while nothing is to be published: the old and the new document."""
 
-    def on_acknowledged(self, document: Document | None, revision: int) -> None:
-        """Record that the store has ``document`` of ``revision``; ``None``: that it has none."""
+    def on_acknowledged(self, document: Document | None, revision: int, through: int) -> None:
+        """Record that the store has ``document`` of ``revision``, which shows the changes up to
+        the row ``through`` of the journal; ``None``: that it has none.
+        """
 
     def on_shown(self) -> None:
         """Record that the store shows what is desired already: nothing is written."""
@@ -153,6 +156,7 @@ class _Write:
     document: Document | None
     content: object
     revision: int
+    through: int
     stamp: int
     reason: str
     event_ms: int | None
@@ -306,7 +310,10 @@ class DocumentPublisher:
         remains = None if desired.remains is None else desired.remains(stamp)
         event_ms = self.record.waiting_since_ms
         return await self._write(
-            _Write(document, desired.content, desired.revision, stamp, reason, event_ms, remains)
+            _Write(
+                *(document, desired.content, desired.revision, desired.through),
+                *(stamp, reason, event_ms, remains),
+            )
         )
 
     def _is_edited(self, shown: Document) -> bool:
@@ -554,7 +561,7 @@ class DocumentPublisher:
         self._acknowledged_at = now_seconds()
         stamp = None if write.document is None else write.stamp
         self.record.record_agreement(self._wall_clock(), stamp, write.revision)
-        self._published.on_acknowledged(write.document, write.revision)
+        self._published.on_acknowledged(write.document, write.revision, write.through)
 
     async def _handle_foreign_write(self, before: Document | None, shown: Document | None) -> None:
         """Repair a foreign write or deletion, in a conflict after a pause.

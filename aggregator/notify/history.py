@@ -240,6 +240,7 @@ class ClusterHistory:
                 for key, level in sorted(faults.items())
             ),
             names={code: names for code in codes if (names := names_of(code))["summary"]},
+            recorded=tuple(sorted(spans)),
         )
 
     async def _spans(self, now_ms: int) -> list[tuple[int, int]]:

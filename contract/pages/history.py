@@ -82,8 +82,9 @@ class PublishedPage(msgspec.Struct, frozen=True):
     """What was published at ``at_ms``, by node, subject and code.
 
     ``is_recorded``: a process recorded all changes at that time, which it does from
-    ``recorded_since_ms`` on (``null``: not yet), but for the time between two processes. ``names``
-    are those of each code that has a name.
+    ``recorded_since_ms`` on (``null``: not yet), but for the time between two processes.
+    ``recorded`` has from when until when each process did. ``names`` are those of each code that
+    has a name.
     """
 
     at_ms: int
@@ -91,6 +92,7 @@ class PublishedPage(msgspec.Struct, frozen=True):
     recorded_since_ms: int | None
     faults: tuple[PublishedFault, ...]
     names: dict[str, FaultNames]
+    recorded: tuple[tuple[int, int], ...] = ()
 
 
 class HistoryRange(msgspec.Struct, frozen=True):

@@ -49,7 +49,7 @@ class PlainDocument:
     def on_write_of_owner(self, before: Document | None, shown: Document | None) -> None:
         pass
 
-    def on_acknowledged(self, document: Document | None, revision: int) -> None:
+    def on_acknowledged(self, document: Document | None, revision: int, through: int) -> None:
         pass
 
     def on_shown(self) -> None:

@@ -122,7 +122,7 @@ class Bench(PlainDocument):
     def on_first_read(self, existing: Document | None) -> None:
         self.first_read.append(existing)
 
-    def on_acknowledged(self, document: Document | None, revision: int) -> None:
+    def on_acknowledged(self, document: Document | None, revision: int, through: int) -> None:
         content = "" if document is None else document.data["content"]
         self.acknowledged.append((content, revision))
 

@@ -180,7 +180,7 @@ class Node(PlainDocument):
         self.acknowledged: list[Document | None] = []
         self.publisher = DocumentPublisher(store, self, wall_ms, lambda: None)
 
-    def on_acknowledged(self, document: Document | None, revision: int) -> None:
+    def on_acknowledged(self, document: Document | None, revision: int, through: int) -> None:
         self.acknowledged.append(document)
 
     def desired(self) -> DesiredDocument:

@@ -1,0 +1,1 @@
+"""Proves from journals, documents and the history that faults were delivered."""

@@ -1,0 +1,172 @@
+"""The result of ``vigil prove``: on one screen, or as JSON."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.plural import plural
+from vigil.exit_status import ExitStatus
+from vigil.prove.match import Gap, GapName, StepTime
+from vigil.reports.show import field, print_json, print_lines, width
+from vigil.reports.times import written
+from vigil.reports.wrapping import wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from vigil.prove.match import Proof
+
+_MAX_GAPS_SHOWN = 20
+_MAX_NODES_NAMED = 5
+_MISSING_PERCENT = 1
+_NOT_PROVED = {
+    "nothing": (
+        "that the cluster shows what was written: name --server or --store",
+        "that nothing else is published",
+    ),
+    "the documents": ("what the aggregator published before now: name --server",),
+}
+
+
+class StepSummary(msgspec.Struct, frozen=True):
+    """How long a step took, in milliseconds."""
+
+    count: int
+    p50_ms: int
+    p99_ms: int
+    longest_ms: int
+
+
+class ProofReport(msgspec.Struct, frozen=True):
+    """What ``vigil prove`` prints as JSON. Times are epoch milliseconds.
+
+    ``counts`` are episodes that are neither proved nor a gap, by reason. ``together`` presences
+    share an entry of the aggregator with another one. ``not_known`` has why a journal was not read,
+    by node or directory.
+    """
+
+    at_ms: int
+    compared_with: str
+    nodes: int
+    not_known: dict[str, str]
+    episodes: int
+    proved: int
+    together: int
+    counts: dict[str, int]
+    gaps_by_name: dict[str, int]
+    gaps: tuple[Gap, ...]
+    steps: dict[str, StepSummary]
+    slowest: StepTime | None
+    not_proved: tuple[str, ...]
+    status: int
+
+
+def report_of(
+    proof: Proof, nodes: Collection[str], not_known: Mapping[str, str], compared_with: str
+) -> ProofReport:
+    """Return the report about ``proof`` of ``nodes``, and of those that are ``not_known``."""
+    gaps = [*proof.gaps, *(_missing(name, reason) for name, reason in sorted(not_known.items()))]
+    by_step: dict[str, list[int]] = {}
+    for step in proof.steps:
+        by_step.setdefault(step.step, []).append(step.took_ms)
+    total = len(nodes) + len(not_known)
+    status = ExitStatus.NOT_WELL if gaps else ExitStatus.OK
+    if not nodes or len(not_known) * 100 > total * _MISSING_PERCENT:
+        status = ExitStatus.OUTSIDE
+    not_proved = next(
+        (texts for name, texts in _NOT_PROVED.items() if compared_with.startswith(name)), ()
+    )
+    return ProofReport(
+        at_ms=time.time_ns() // 1_000_000,
+        compared_with=compared_with,
+        nodes=len(nodes),
+        not_known=dict(not_known),
+        episodes=proof.episodes,
+        proved=proof.proved,
+        together=proof.together,
+        counts=dict(sorted(proof.counts.items())),
+        gaps_by_name=dict(Counter(gap.name.value for gap in gaps)),
+        gaps=tuple(gaps),
+        steps={step: _summary(times) for step, times in by_step.items()},
+        slowest=max(proof.steps, key=lambda step: step.took_ms, default=None),
+        not_proved=not_proved,
+        status=status,
+    )
+
+
+def _missing(name: str, reason: str) -> Gap:
+    return Gap(GapName.NOT_KNOWN, name, "", "", (), None, None, f"no journal: {reason}")
+
+
+def _summary(times: Iterable[int]) -> StepSummary:
+    ordered = sorted(times)
+    return StepSummary(
+        *(len(ordered), ordered[len(ordered) // 2]),
+        *(ordered[len(ordered) * 99 // 100], ordered[-1]),
+    )
+
+
+def show(report: ProofReport, *, as_json: bool, utc: bool) -> None:
+    """Print the report."""
+    if as_json:
+        print_json(report)
+    else:
+        print_lines(_lines(report, width(), utc=utc))
+
+
+def _lines(report: ProofReport, columns: int, *, utc: bool) -> Iterator[str]:
+    yield _verdict(report)
+    yield from field("journals", _journals(report), columns)
+    yield from field("compared", f"with {report.compared_with}", columns)
+    for text in report.not_proved:
+        yield from field("not proved", text, columns)
+    counted = f"{report.episodes}, of which {report.proved} are proved"
+    if report.together:
+        counted += f" ({report.together} together with another one)"
+    yield from field("episodes", counted, columns)
+    for reason, number in report.counts.items():
+        yield from field("no gap", f"{number} {reason}", columns)
+    for name, number in report.gaps_by_name.items():
+        yield from field("gaps", f"{number} {name}", columns)
+    for step, times in report.steps.items():
+        text = (
+            f"{step}: p50 {times.p50_ms} ms, p99 {times.p99_ms} ms, longest {times.longest_ms} ms"
+        )
+        yield from field("step", text, columns)
+    if report.slowest is not None:
+        slowest = report.slowest
+        place = f"{slowest.code} of {slowest.node} {slowest.part}"
+        yield from field("slowest", f"{slowest.step} of {place}: {slowest.took_ms} ms", columns)
+    if report.gaps:
+        yield ""
+    for gap in report.gaps[:_MAX_GAPS_SHOWN]:
+        yield from wrapped(_gap_text(gap, utc=utc), columns, following="  ")
+    if len(report.gaps) > _MAX_GAPS_SHOWN:
+        yield f"and {plural(len(report.gaps) - _MAX_GAPS_SHOWN, 'gap')} more; --json has all"
+
+
+def _verdict(report: ProofReport) -> str:
+    if report.status == ExitStatus.OUTSIDE:
+        return "not possible: too many journals are missing"
+    if report.gaps:
+        return f"not proved: {plural(len(report.gaps), 'gap')}"
+    return "proved: no fault was lost" if report.episodes else "proved: there was no fault"
+
+
+def _journals(report: ProofReport) -> str:
+    text = plural(report.nodes, "node")
+    if report.not_known:
+        names = ", ".join(sorted(report.not_known)[:_MAX_NODES_NAMED])
+        text += f"; not known: {plural(len(report.not_known), 'node')} ({names})"
+    return text
+
+
+def _gap_text(gap: Gap, *, utc: bool) -> str:
+    place = " ".join(part for part in (gap.node, gap.part, gap.code) if part)
+    since = "" if gap.since_ms is None else f", since {written(gap.since_ms, utc=utc)}"
+    until = "" if gap.until_ms is None else f" until {written(gap.until_ms, utc=utc)}"
+    return f"{gap.name.value}: {place}{since}{until}: {gap.reason}"
