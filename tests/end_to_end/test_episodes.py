@@ -6,6 +6,7 @@ the emulated driver.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sqlite3
@@ -27,6 +28,7 @@ from tests.parts.exposition import (
     listed,
     scraped,
 )
+from tests.parts.verbs import run_verb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,6 +126,19 @@ class Site:
             assert waited < seconds, (len(wanted), len(received), self.node.logged()[-3000:])
             let_time_pass(0.2)
 
+    def proved(self) -> Any:
+        """Wait until ``vigil prove`` finds nothing that is under way; return what it prints."""
+        proof: Any = None
+
+        def is_settled() -> bool:
+            nonlocal proof
+            arguments = ("--state-dir", str(self.node.state_dir), "--server", self.aggregator.url)
+            proof = json.loads(run_verb("prove", "--json", *arguments)[1])
+            return "under way" not in proof["counts"]
+
+        self.node.wait(is_settled, "nothing is under way")
+        return proof
+
     def close(self) -> None:
         self.aggregator.stop()
         self.node.close()
@@ -178,6 +193,9 @@ def test_broker_and_agent_are_killed_and_nothing_is_lost_or_reported_twice(site:
     assert len(episodes) >= EVENTS // 2
     site.node.wait(lambda: site.node.status()["episodes"]["behind"] == 0, "nothing is behind")
     assert site.node.status()["episodes"]["trouble"] is None
+    proof = site.proved()
+    assert (proof["status"], proof["gaps"]) == (0, [])
+    assert proof["steps"]["verdict to history"]["count"] > 0
     agent, aggregator = site.node.ask("/metrics")[1], site.aggregator.ask("/metrics")[1]
     assert _of(scraped(agent), "npu_vigil_history_forwarding_") == listed(AGENT_ON_MQTT)
     assert _of(scraped(aggregator), "npu_vigil_history_") == _of(
@@ -202,3 +220,6 @@ def test_an_aggregator_that_is_killed_goes_on_where_it_was(site: Site) -> None:
     site.storm(100, 20, 0.5)
     site.settled()
     assert len(site.received()) > 60
+    proof = site.proved()
+    assert (proof["status"], proof["gaps"]) == (0, [])
+    assert proof["proved"] > 0

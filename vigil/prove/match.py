@@ -342,7 +342,7 @@ class _Matching:
         if not presence.is_held and matches[0].begin_ms >= times.verdict_ms - EARLY_MS:
             self._time("write to entry", presence, matches[0].begin_ms - times.written_ms)
         # The level of a part of the server is that of its worst code.
-        if presence.kind != "host" and cluster.at_ms - times.changed_ms >= BOUND_MS:
+        if presence.kind != "host" and self._had_its_level(cluster, times):
             levels = {level for entry in matches for level in entry.levels}
             if presence.levels[-1] not in levels:
                 text = f"it is {presence.levels[-1]}, and the aggregator has {', '.join(levels)}"
@@ -359,6 +359,13 @@ class _Matching:
         if cluster.at_ms - times.over_ms < BOUND_MS:
             return UNDER_WAY
         return self._gap(GapName.ENDED_BUT_SHOWN, presence, "the aggregator has no end of it")
+
+    def _had_its_level(self, cluster: Cluster, times: _Times) -> bool:
+        """Return whether its document had its last level for so long that the aggregator has it."""
+        changed_ms = max(times.changed_ms, times.written_ms)
+        if times.over_ms is None:
+            return cluster.at_ms - changed_ms >= BOUND_MS
+        return times.over_ms - changed_ms >= MERGED_MS
 
     def _without_entry(self, cluster: Cluster, presence: Presence, times: _Times) -> Outcome:
         if _key_of(presence) in cluster.withheld:
