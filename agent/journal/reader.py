@@ -48,7 +48,8 @@ def _connect(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS)
 
 
-def _pages(path: Path, connection: sqlite3.Connection) -> Iterator[JournalRow]:
+def refuse_unreadable(path: Path, connection: sqlite3.Connection) -> None:
+    """Raise ``JournalError`` for a file that is not a journal, or of another release."""
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > SCHEMA_VERSION:
         raise JournalError(f"{path}: {newer(version, SCHEMA_VERSION)}")
@@ -58,6 +59,10 @@ def _pages(path: Path, connection: sqlite3.Connection) -> Iterator[JournalRow]:
         refuse_outdated(connection)
     except OutdatedJournal as error:
         raise JournalError(f"{path}: {error}") from None
+
+
+def _pages(path: Path, connection: sqlite3.Connection) -> Iterator[JournalRow]:
+    refuse_unreadable(path, connection)
     last = connection.execute("SELECT max(sequence) FROM rows").fetchone()[0] or 0
     after = -1
     while page := connection.execute(

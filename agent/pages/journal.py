@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.history_forwarding.batch import episode_event
-from agent.journal.file import refuse_outdated
+from agent.journal.reader import refuse_unreadable
 from agent.journal.rows import JournalGap, JournalRow, RowKind, changes_of, decoded, state_of
 from agent.journal.unacknowledged import connect_existing
 from agent.policy.transaction import level_of
@@ -51,7 +51,7 @@ def read_journal(path: Path, asked: JournalRange) -> JournalPage:
         with closing(connect_existing(path, "ro")) as connection:
             # One transaction for all reads: between them, rows may be deleted.
             connection.execute("BEGIN")
-            refuse_outdated(connection)
+            refuse_unreadable(path, connection)
             return _Reading(connection).page(asked)
     except (sqlite3.Error, OSError) as error:
         raise JournalError(f"{path} cannot be read: {error}") from None

@@ -13,7 +13,7 @@ from contract.pages.aggregator_status import NodesPage
 from contract.pages.history import HistoryPage, PublishedPage
 from contract.pages.journal import JournalPage, JournalRange
 from vigil.daemon_client import DaemonClient
-from vigil.prove.match import Cluster, entries_of, part_of_name
+from vigil.prove.match import ClusterView, entries_of, part_of_name
 from vigil.prove.presences import NodeJournal
 from vigil.reports.status_report import of_cluster
 
@@ -112,7 +112,7 @@ def node_names(client: DaemonClient) -> tuple[str, ...]:
     return tuple(node.node for node in page.nodes if node.state != "deleted")
 
 
-def cluster_of_server(client: DaemonClient, since_ms: int) -> Cluster:
+def cluster_of_server(client: DaemonClient, since_ms: int) -> ClusterView:
     """Return what the aggregator shows, with its history since then. Raises ``StoreError``."""
     rows = list(_history(client, since_ms))
     recorded = client.get("/api/v1/published", PublishedPage).recorded
@@ -123,7 +123,7 @@ def cluster_of_server(client: DaemonClient, since_ms: int) -> Cluster:
     for row in rows:
         if row.event is not None:
             received.setdefault(row.journal, {}).setdefault(row.event.episode, row.received_at_ms)
-    return Cluster(
+    return ClusterView(
         at_ms=report.at_ms,
         shown={_key(row): row.level for row in report.faults},
         withheld={_key(row) for row in report.faults if row.withheld},
@@ -138,10 +138,10 @@ def cluster_of_server(client: DaemonClient, since_ms: int) -> Cluster:
     )
 
 
-def cluster_of_documents(source: AnswerSource) -> Cluster:
+def cluster_of_documents(source: AnswerSource) -> ClusterView:
     """Return what the documents of a store show now. Raises ``StoreError``."""
     report = source.report(None)
-    return Cluster(report.at_ms, {_key(row): row.level for row in report.faults})
+    return ClusterView(report.at_ms, {_key(row): row.level for row in report.faults})
 
 
 def _history(client: DaemonClient, since_ms: int) -> Iterable[HistoryRow]:

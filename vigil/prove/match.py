@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from contract.pages.history import HistoryRow
-    from vigil.prove.presences import Moment, NodeJournal, Presence
+    from vigil.prove.presences import JournaledChange, NodeJournal, Presence
 
 BOUND_MS = 10_000
 """How long a step may take before it counts as a gap: far more than any budget of a write."""
@@ -62,7 +62,7 @@ class GapName(StrEnum):
     NOT_KNOWN = "not known"
 
 
-class Gap(msgspec.Struct, frozen=True):
+class DeliveryGap(msgspec.Struct, frozen=True):
     """A gap, about a part and code of a node, or a whole node. Times are those of the node (ms).
 
     An entry without a journal has the times of the aggregator.
@@ -95,7 +95,7 @@ class Proof(msgspec.Struct):
     proved: int = 0
     together: int = 0
     counts: Counter[str] = msgspec.field(default_factory=Counter)
-    gaps: list[Gap] = msgspec.field(default_factory=list)
+    gaps: list[DeliveryGap] = msgspec.field(default_factory=list)
     steps: list[StepTime] = msgspec.field(default_factory=list)
 
 
@@ -128,7 +128,7 @@ Outcome: TypeAlias = "GapName | str | None"
 
 
 @dataclass
-class Cluster:
+class ClusterView:
     """What the cluster shows.
 
     ``entries`` are from the history, ``None`` where no history was read; ``recorded`` has from when
@@ -177,7 +177,9 @@ def part_of_name(name: str) -> str:
     return name if chip is None else f"chip {chip[1]}"
 
 
-def prove(journals: Iterable[NodeJournal], cluster: Cluster | None, since_ms: int | None) -> Proof:
+def prove(
+    journals: Iterable[NodeJournal], cluster: ClusterView | None, since_ms: int | None
+) -> Proof:
     """Return what ``journals`` prove; without ``cluster`` up to the acknowledged write only.
 
     Presences that were over at ``since_ms`` do not count.
@@ -189,10 +191,15 @@ def prove(journals: Iterable[NodeJournal], cluster: Cluster | None, since_ms: in
 
 
 class _Matching:
-    def __init__(self, cluster: Cluster | None, since_ms: int | None) -> None:
+    def __init__(self, cluster: ClusterView | None, since_ms: int | None) -> None:
         self.proof = Proof()
         self._cluster = cluster
         self._since_ms = since_ms or 0
+        self._keys: dict[str, list[Key]] = defaultdict(list)
+        """What the cluster shows or has in its history, by node."""
+        if cluster is not None:
+            for key in cluster.shown if cluster.entries is None else cluster.entries:
+                self._keys[key[0]].append(key)
         self._presences: dict[Key, list[Presence]] = {}
         self._current: set[Key] = set()
 
@@ -256,7 +263,9 @@ class _Matching:
             return None
         return self._follow_in_cluster(self._cluster, journal, presence, write, of_end)
 
-    def _end_unwritten(self, journal: NodeJournal, presence: Presence, end: Moment) -> Outcome:
+    def _end_unwritten(
+        self, journal: NodeJournal, presence: Presence, end: JournaledChange
+    ) -> Outcome:
         if journal.at_ms - end.row_ms < BOUND_MS:
             return UNDER_WAY
         if journal.has_lost_rows_after(end):
@@ -284,7 +293,7 @@ class _Matching:
 
     def _follow_in_cluster(
         self,
-        cluster: Cluster,
+        cluster: ClusterView,
         journal: NodeJournal,
         presence: Presence,
         write: Write,
@@ -305,7 +314,7 @@ class _Matching:
         return self._follow_shown(cluster, presence, times) if outcome is None else outcome
 
     def _received(
-        self, cluster: Cluster, journal: NodeJournal, presence: Presence, times: _Times
+        self, cluster: ClusterView, journal: NodeJournal, presence: Presence, times: _Times
     ) -> Outcome:
         """Look for the ids of the episodes among those that the aggregator received."""
         received = cluster.received.get(journal.journal)
@@ -323,7 +332,7 @@ class _Matching:
         return None
 
     def _follow_entries(
-        self, cluster: Cluster, entries: list[Entry], presence: Presence, times: _Times
+        self, cluster: ClusterView, entries: list[Entry], presence: Presence, times: _Times
     ) -> Outcome:
         until_ms = (cluster.at_ms if times.over_ms is None else times.over_ms) + BOUND_MS
         matches = [
@@ -360,14 +369,14 @@ class _Matching:
             return UNDER_WAY
         return self._gap(GapName.ENDED_BUT_SHOWN, presence, "the aggregator has no end of it")
 
-    def _had_its_level(self, cluster: Cluster, times: _Times) -> bool:
+    def _had_its_level(self, cluster: ClusterView, times: _Times) -> bool:
         """Return whether its document had its last level for so long that the aggregator has it."""
         changed_ms = max(times.changed_ms, times.written_ms)
         if times.over_ms is None:
             return cluster.at_ms - changed_ms >= BOUND_MS
         return times.over_ms - changed_ms >= MERGED_MS
 
-    def _without_entry(self, cluster: Cluster, presence: Presence, times: _Times) -> Outcome:
+    def _without_entry(self, cluster: ClusterView, presence: Presence, times: _Times) -> Outcome:
         if _key_of(presence) in cluster.withheld:
             return WITHHELD
         if cluster.at_ms - times.written_ms < BOUND_MS:
@@ -383,7 +392,7 @@ class _Matching:
         name = GapName.AGGREGATOR_BEHIND if presence.end is None else GapName.NEVER_PUBLISHED
         return self._gap(name, presence, "the history of the aggregator has no entry for it")
 
-    def _follow_shown(self, cluster: Cluster, presence: Presence, times: _Times) -> Outcome:
+    def _follow_shown(self, cluster: ClusterView, presence: Presence, times: _Times) -> Outcome:
         """Compare with what is shown now."""
         key = _key_of(presence)
         level = cluster.shown.get(key)
@@ -408,13 +417,15 @@ class _Matching:
 
     # Back.
 
-    def _explain_entries(self, journal: NodeJournal, cluster: Cluster) -> None:
+    def _explain_entries(self, journal: NodeJournal, cluster: ClusterView) -> None:
         """Report entries of the aggregator that no presence of the journal explains."""
         ahead_ms = cluster.ahead_ms.get(journal.node, 0)
-        for key, entries in (cluster.entries or {}).items():
-            if key[0] != journal.node or _is_not_of_agents(key):
+        if cluster.entries is None:
+            return
+        for key in self._keys[journal.node]:
+            if _is_not_of_agents(key):
                 continue
-            for entry in entries:
+            for entry in cluster.entries[key]:
                 end_ms = cluster.at_ms if entry.end_ms is None else entry.end_ms
                 begin_ms, end_ms = entry.begin_ms + ahead_ms, end_ms + ahead_ms
                 if self._is_outside(journal, begin_ms, end_ms) or any(
@@ -438,16 +449,16 @@ class _Matching:
             for lost in journal.lost
         )
 
-    def _explain_shown(self, journal: NodeJournal, cluster: Cluster) -> None:
+    def _explain_shown(self, journal: NodeJournal, cluster: ClusterView) -> None:
         """Report what is shown now and that the journal has never had."""
         if cluster.entries is not None or journal.lost:
             return
-        for key, level in cluster.shown.items():
-            if key[0] == journal.node and key not in self._presences and not _is_not_of_agents(key):
-                self._unexplained(key, None, None, f"it is shown as {level}")
+        for key in self._keys[journal.node]:
+            if key not in self._presences and not _is_not_of_agents(key):
+                self._unexplained(key, None, None, f"it is shown as {cluster.shown[key]}")
 
     def _unexplained(self, key: Key, since_ms: int | None, until_ms: int | None, text: str) -> None:
-        self.proof.gaps.append(Gap(GapName.UNEXPLAINED, *key, (), since_ms, until_ms, text))
+        self.proof.gaps.append(DeliveryGap(GapName.UNEXPLAINED, *key, (), since_ms, until_ms, text))
 
     def _report_missing(self, journal: NodeJournal) -> None:
         """Report for which time the journal is incomplete."""
@@ -455,18 +466,22 @@ class _Matching:
             if lost.until_ms >= self._since_ms:
                 times = lost.since_ms, lost.until_ms
                 self.proof.gaps.append(
-                    Gap(GapName.JOURNAL_LOST, journal.node, "", "", (), *times, lost.reason)
+                    DeliveryGap(GapName.JOURNAL_LOST, journal.node, "", "", (), *times, lost.reason)
                 )
         from_ms = journal.from_ms
         if journal.pruned and from_ms is not None and 0 < self._since_ms < from_ms:
             text = "older rows of the journal were deleted"
             times = self._since_ms, from_ms
-            self.proof.gaps.append(Gap(GapName.NOT_KNOWN, journal.node, "", "", (), *times, text))
+            self.proof.gaps.append(
+                DeliveryGap(GapName.NOT_KNOWN, journal.node, "", "", (), *times, text)
+            )
 
     def _gap(self, name: GapName, presence: Presence, text: str) -> GapName:
         end = None if presence.end is None else presence.end.at_ms
         self.proof.gaps.append(
-            Gap(name, *_key_of(presence), tuple(presence.episodes), presence.begin.at_ms, end, text)
+            DeliveryGap(
+                name, *_key_of(presence), tuple(presence.episodes), presence.begin.at_ms, end, text
+            )
         )
         return name
 

@@ -1,8 +1,8 @@
 """What the journal of a node shows: which code held where, and which write had it. Pure.
 
 A *presence* is the time in which a code has a level on a subject. It mostly is one episode. A rule
-can hold the code between two episodes, and then both are one presence, because documents cannot
-tell them apart. A write proves a change if it shows the journal up to the row of that change::
+can hold the code between two episodes, and then both are one presence, because documents do not
+distinguish them. A write proves a change if it shows the journal up to the row of that change::
 
     row of the change <= ``through`` of the write < row of the write
 """
@@ -27,7 +27,7 @@ _BEGAN, _RETURNED, _ENDED = "began", "returned", "ended"
 
 
 @dataclass(frozen=True)
-class Moment:
+class JournaledChange:
     """A change in a journal: its row, when it was journaled, and when its event was observed.
 
     Times are epoch milliseconds of the node's clock.
@@ -50,12 +50,12 @@ class Presence:
     kind: str
     part: str
     code: str
-    begin: Moment
+    begin: JournaledChange
     levels: list[str]
-    changed: Moment
+    changed: JournaledChange
     """When it got its last level."""
     episodes: list[str] = field(default_factory=list)
-    end: Moment | None = None
+    end: JournaledChange | None = None
     is_held: bool = False
     has_episode: bool = False
     """Whether an episode holds, and not only a rule."""
@@ -110,14 +110,14 @@ class NodeJournal:
             if entry.kind == "snapshot":
                 self._hold(entry)
             for change in entry.changes:
-                self._change(change, Moment(entry.sequence, entry.at_ms, change.at_ms))
+                self._change(change, JournaledChange(entry.sequence, entry.at_ms, change.at_ms))
             if entry.write is not None:
                 write = Write(entry.sequence, entry.at_ms, entry.write.through)
                 self._writes.setdefault(entry.write.document, []).append(write)
 
-    def has_lost_rows_after(self, moment: Moment) -> bool:
-        """Return whether rows behind ``moment`` are missing."""
-        return any(lost.until_ms >= moment.row_ms for lost in self.lost)
+    def has_lost_rows_after(self, change_row: JournaledChange) -> bool:
+        """Return whether rows behind ``change_row`` are missing."""
+        return any(lost.until_ms >= change_row.row_ms for lost in self.lost)
 
     @property
     def presences(self) -> list[Presence]:
@@ -133,40 +133,40 @@ class NodeJournal:
     def _hold(self, entry: JournalEntry) -> None:
         """Compare with a snapshot: what began or ended in rows that are missing."""
         held = {(part_of(item.subject), item.code): item for item in entry.held}
-        moment = Moment(entry.sequence, entry.at_ms, entry.at_ms)
+        change_row = JournaledChange(entry.sequence, entry.at_ms, entry.at_ms)
         for key in self._current.keys() - held.keys():
             # What only a rule holds is in no list of episodes.
             if self._current[key].has_episode:
                 self._current[key].ended_unseen = True
-                self._finish(key, moment)
+                self._finish(key, change_row)
         for key, item in held.items():
             if key not in self._current:
                 self._current[key] = self._held(item, entry)
 
     def _held(self, item: HeldEpisode, entry: JournalEntry) -> Presence:
-        moment = Moment(entry.sequence, entry.at_ms, item.first_seen_ms)
+        change_row = JournaledChange(entry.sequence, entry.at_ms, item.first_seen_ms)
         kind, part = item.subject.kind, part_of(item.subject)
         levels, episodes = [item.level], [item.episode]
         return Presence(
-            *(self.node, kind, part, item.code, moment, levels, moment, episodes),
+            *(self.node, kind, part, item.code, change_row, levels, change_row, episodes),
             is_held=True,
             has_episode=True,
         )
 
-    def _change(self, change: HistoryEvent, moment: Moment) -> None:
+    def _change(self, change: HistoryEvent, change_row: JournaledChange) -> None:
         key = part_of(change.subject), change.code
         presence = self._current.get(key)
         if change.new_level is None:
             if presence is not None:
-                self._finish(key, moment)
+                self._finish(key, change_row)
             return
         if presence is None:
             presence = self._current[key] = Presence(
-                *(self.node, change.subject.kind, *key, moment, [change.new_level], moment)
+                *(self.node, change.subject.kind, *key, change_row, [change.new_level], change_row)
             )
         elif presence.levels[-1] != change.new_level:
             presence.levels.append(change.new_level)
-            presence.changed = moment
+            presence.changed = change_row
         if change.kind in (_BEGAN, _RETURNED):
             presence.has_episode = True
             if change.episode not in presence.episodes:
@@ -174,16 +174,16 @@ class NodeJournal:
         elif change.kind == _ENDED:
             presence.has_episode = False
 
-    def _finish(self, key: tuple[str, str], moment: Moment) -> None:
+    def _finish(self, key: tuple[str, str], change_row: JournaledChange) -> None:
         presence = self._current.pop(key)
-        presence.end = moment
+        presence.end = change_row
         self._over.append(presence)
 
 
-def first_write(writes: list[Write], moment: Moment) -> Write | None:
-    """Return the first of ``writes``, in order, that shows ``moment``; ``None`` without one."""
+def first_write(writes: list[Write], change_row: JournaledChange) -> Write | None:
+    """Return the first of ``writes``, in order, that shows ``change_row``; ``None`` without one."""
     # A journal without ``through`` (0) proves nothing.
-    position = bisect_left(writes, moment.sequence, key=lambda write: write.through)
+    position = bisect_left(writes, change_row.sequence, key=lambda write: write.through)
     return writes[position] if position < len(writes) else None
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from contract.plural import plural
 from vigil.exit_status import ExitStatus
-from vigil.prove.match import Gap, GapName, StepTime
+from vigil.prove.match import DeliveryGap, GapName, StepTime
 from vigil.reports.show import field, print_json, print_lines, width
 from vigil.reports.times import written
 from vigil.reports.wrapping import wrapped
@@ -58,7 +58,7 @@ class ProofReport(msgspec.Struct, frozen=True):
     together: int
     counts: dict[str, int]
     gaps_by_name: dict[str, int]
-    gaps: tuple[Gap, ...]
+    gaps: tuple[DeliveryGap, ...]
     steps: dict[str, StepSummary]
     slowest: StepTime | None
     not_proved: tuple[str, ...]
@@ -98,8 +98,8 @@ def report_of(
     )
 
 
-def _missing(name: str, reason: str) -> Gap:
-    return Gap(GapName.NOT_KNOWN, name, "", "", (), None, None, f"no journal: {reason}")
+def _missing(name: str, reason: str) -> DeliveryGap:
+    return DeliveryGap(GapName.NOT_KNOWN, name, "", "", (), None, None, f"no journal: {reason}")
 
 
 def _summary(times: Iterable[int]) -> StepSummary:
@@ -165,7 +165,7 @@ def _journals(report: ProofReport) -> str:
     return text
 
 
-def _gap_text(gap: Gap, *, utc: bool) -> str:
+def _gap_text(gap: DeliveryGap, *, utc: bool) -> str:
     place = " ".join(part for part in (gap.node, gap.part, gap.code) if part)
     since = "" if gap.since_ms is None else f", since {written(gap.since_ms, utc=utc)}"
     until = "" if gap.until_ms is None else f" until {written(gap.until_ms, utc=utc)}"

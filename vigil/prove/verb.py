@@ -60,8 +60,8 @@ def prove(
 ) -> None:
     """Prove that faults in the journals of agents were published, and that nothing else was.
 
-    Exit status: 0 proved, 1 there is a gap, 2 wrong use, 3 not possible, because a journal or an
-    answer of more than 1 % of the nodes is missing.
+    Exit status: 0 proved, 1 there is a gap, 2 wrong use, 3 not possible. That is so where the
+    journals of more than 1 % of the nodes are missing, or the aggregator does not answer.
     """
     import time
 

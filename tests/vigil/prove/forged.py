@@ -8,7 +8,7 @@ from contract.names import device_info_name, node_info_name
 from contract.pages.changes import FaultChange
 from contract.pages.history import HistoryEvent, HistoryRow, HistorySubject
 from contract.pages.journal import DocumentWrite, HeldEpisode, JournalEntry, JournalPage
-from vigil.prove.match import Cluster, entries_of, part_of_name
+from vigil.prove.match import ClusterView, entries_of, part_of_name
 from vigil.prove.presences import NodeJournal
 
 if TYPE_CHECKING:
@@ -107,9 +107,9 @@ class Site:
         journal.add(page)
         return journal
 
-    def cluster(self, now: float, *, with_history: bool = True) -> Cluster:
+    def cluster(self, now: float, *, with_history: bool = True) -> ClusterView:
         """Return what the aggregator shows at ``now``."""
-        return Cluster(
+        return ClusterView(
             at_ms=T0 + int(now * 1000),
             shown=self.shown,
             withheld=self.withheld,
