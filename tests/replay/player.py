@@ -48,6 +48,7 @@ SETTLED_SECONDS = 10.0
 """How long a recording goes on after its last step, at least."""
 OPERATOR = "operator"
 _JITTERS = ("agent.heartbeat.heartbeat", "agent.publishing.public_fault", "pacing.backoff")
+RECORDINGS = sorted(path.stem for path in (VECTORS / "device-plugin/recordings").glob("*.json"))
 
 
 @dataclass(frozen=True)

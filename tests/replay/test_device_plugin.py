@@ -8,10 +8,7 @@ from contract.documents.device_info import decode
 from tests.compatibility import Difference, check
 from tests.replay.beside import missing_events, node_differences
 from tests.replay.comparison import compared
-from tests.replay.player import OPERATOR, play, recorded
-from tests.vectors import VECTORS
-
-RECORDINGS = sorted(path.stem for path in (VECTORS / "device-plugin/recordings").glob("*.json"))
+from tests.replay.player import OPERATOR, RECORDINGS, play, recorded
 
 
 async def found_in(name: str) -> list[Difference]:

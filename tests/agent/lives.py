@@ -1,0 +1,143 @@
+"""Lives of an agent that a test begins and ends: its fault state, and its documents."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from agent.fault_state import FaultState, restore
+from agent.journal.file import FILE_NAME, read_restored
+from agent.journal.journal import Journal
+from agent.node_documents import NodeDocuments
+from agent.own_documents import DocumentsContext
+from agent.policy.state import PolicyState
+from agent.publishing.device_info import DeviceInfoDocument
+from contract.codes import catalogue
+from contract.codes.chip_codes import LINK_DOWN
+from contract.observation import Assertion, Observation
+from service.watchdog import Watchdog
+from tests.agent.held_claim import held_claim
+from tests.agent.policy.builders import NODE, after, healthy, inventory, seen
+from tests.agent.publishing.published import TroubledStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from agent.policy.step import Input
+    from contract.codes.catalogue import Catalogue
+    from stores.base import Document
+
+TABLES = catalogue.shipped()
+DOWN_SECONDS = 30
+AGE_SECONDS = 40
+
+
+class Clock:
+    """A wall clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_800_000_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def seen_now(
+    clock: Clock, assertion: Assertion, chip: int = 3, code: str = "80E01801"
+) -> Observation:
+    return seen(assertion, code, chip, clock())
+
+
+class FaultStateLife:
+    """One life of an agent's verdicts over a journal."""
+
+    def __init__(self, directory: Path, clock: Clock, tables: Catalogue = TABLES) -> None:
+        remembered = read_restored(directory / FILE_NAME)
+        state = restore(remembered, NODE, "boot", TABLES)
+        self.woken: list[int] = []
+        self.fault_state = FaultState(state, tables, clock, self.woken.append)
+        self.journal = Journal(
+            directory,
+            first_sequence=remembered.last_sequence + 1,
+            wall_clock=clock,
+            on_recovered=self.fault_state.snapshot,
+        )
+        self.fault_state.begin(self.journal)
+
+    async def take(self, *inputs: Input) -> None:
+        self.fault_state.apply(inputs)
+        assert await self.journal.committed(self.journal.last_sequence, 5)
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def upgraded_link(ahead_seconds: int, stamp: int | None) -> tuple[Document, int]:
+    """Return an earlier agent's document about a link that was down too long, and since when (ms).
+
+    The clock of that agent was ahead of ours.
+    """
+    end_ms = now_ms() + (ahead_seconds - AGE_SECONDS) * 1000
+    down_ms = end_ms - DOWN_SECONDS * 1000
+    down = seen(Assertion.OCCUR, LINK_DOWN, at=down_ms)
+    state = after(healthy(), [down], down_ms + DOWN_SECONDS * 1000)
+    made = DeviceInfoDocument(NODE, lambda: state)
+    made.identify(inventory())
+    wanted = made.desired()
+    assert wanted is not None
+    assert wanted.stamped is not None
+    return wanted.stamped(end_ms // 1000 if stamp is None else stamp), down_ms
+
+
+class DocumentsLife:
+    """An agent's documents, without a journal."""
+
+    def __init__(self, directory: Path, store: TroubledStore) -> None:
+        self.fault_state = FaultState(
+            PolicyState(NODE, "boot"), TABLES, now_ms, lambda ms: self.woken(ms)
+        )
+        self.journal = Journal(
+            directory, first_sequence=1, wall_clock=now_ms, on_recovered=self.fault_state.snapshot
+        )
+        desk = DocumentsContext(
+            store,
+            self.fault_state,
+            self.journal,
+            Watchdog(),
+            held_claim(NODE),
+            now_ms,
+            on_chips_restored=lambda: None,
+        )
+        self.documents = NodeDocuments(NODE, ["device-info"], desk)
+        self.documents.device_info.identify(inventory())
+
+    def woken(self, ms: int) -> None:
+        self.documents.wake(ms)
+
+
+@asynccontextmanager
+async def upgraded_life(
+    directory: Path, get_delay_seconds: float, ahead_seconds: int = 0, stamp: int | None = None
+) -> AsyncIterator[tuple[DocumentsLife, int]]:
+    """Yield a life that finds an upgraded link in the store, and when the link failed (ms)."""
+    root = directory / "store"
+    store = TroubledStore(f"directory:{root}", root)
+    document, down_ms = upgraded_link(ahead_seconds, stamp)
+    await store.put(document)
+    store.get_delay_seconds = get_delay_seconds
+    this = DocumentsLife(directory, store)
+    this.fault_state.begin(this.journal)
+    (kind,) = this.documents.publishers
+    task = asyncio.create_task(this.documents.publish(kind))
+    try:
+        yield this, down_ms
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        this.fault_state.end()
+        await this.journal.close()
+        await store.close()
