@@ -1,15 +1,19 @@
-"""Lives of an agent that a test begins and ends: its fault state, and its documents."""
+"""Lives of an agent that a test begins and ends: its fault state, documents, or heartbeat alone."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
+
+from typing_extensions import override
 
 from agent.fault_state import FaultState, restore
+from agent.heartbeat.heartbeat import Heartbeat
 from agent.journal.file import FILE_NAME, read_restored
 from agent.journal.journal import Journal
+from agent.name_claim import NameClaim
 from agent.node_documents import NodeDocuments
 from agent.own_documents import DocumentsContext
 from agent.policy.state import PolicyState
@@ -23,12 +27,13 @@ from tests.agent.policy.builders import NODE, after, healthy, inventory, seen
 from tests.agent.publishing.published import TroubledStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
+    from agent.heartbeat.old_readers import NodeAnnotations
     from agent.policy.step import Input
     from contract.codes.catalogue import Catalogue
-    from stores.base import Document
+    from stores.base import Document, Store
 
 TABLES = catalogue.shipped()
 DOWN_SECONDS = 30
@@ -141,3 +146,58 @@ async def upgraded_life(
         this.fault_state.end()
         await this.journal.close()
         await store.close()
+
+
+class SetWatchdog(Watchdog):
+    """A watchdog whose stalled tasks a test sets; it counts the marks of progress."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stalls: dict[str, float] = {}
+        self.marks = 0
+
+    @override
+    def register(self, task: str, timeout_seconds: float) -> Callable[[], None]:
+        def mark() -> None:
+            self.marks += 1
+
+        return mark
+
+    @override
+    def stalled(self) -> dict[str, float]:
+        return self.stalls
+
+
+class HeartbeatLife:
+    """One heartbeat and the daemon around it."""
+
+    def __init__(
+        self,
+        store: Store,
+        holder: str,
+        interval_seconds: float,
+        wall_clock: Callable[[], int],
+        also: NodeAnnotations | None = None,
+    ) -> None:
+        self.watchdog = SetWatchdog()
+        self.blind = False
+        self.claim = NameClaim(NODE, holder)
+        self.heartbeat = Heartbeat(
+            store, self.claim, interval_seconds, self.watchdog, self, wall_clock, also=also
+        )
+
+    def is_blind(self) -> bool:
+        return self.blind
+
+    def writes(self) -> str:
+        return ""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Self]:
+        task = asyncio.create_task(self.heartbeat.run(), name="heartbeat")
+        try:
+            yield self
+            assert not task.done(), task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
