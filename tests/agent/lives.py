@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from typing_extensions import override
 
-from agent.fault_state import FaultState, restore
+from agent.fault_state import FaultState, configured_by, restore
 from agent.heartbeat.heartbeat import Heartbeat
 from agent.journal.file import FILE_NAME, read_restored
 from agent.journal.journal import Journal
@@ -21,6 +21,7 @@ from agent.publishing.device_info import DeviceInfoDocument
 from contract.codes import catalogue
 from contract.codes.chip_codes import LINK_DOWN
 from contract.observation import Assertion, Observation
+from contract.operator_rules.fault_configuration import catalogue_of
 from service.watchdog import Watchdog
 from tests.agent.held_claim import held_claim
 from tests.agent.policy.builders import NODE, after, healthy, inventory, seen
@@ -53,22 +54,27 @@ class Clock:
 def seen_now(
     clock: Clock, assertion: Assertion, chip: int = 3, code: str = "80E01801"
 ) -> Observation:
+    """Return a report about a chip at the time of the clock."""
     return seen(assertion, code, chip, clock())
 
 
 class FaultStateLife:
-    """One life of an agent's verdicts over a journal."""
+    """One life of an agent's verdicts over a journal, by its configuration or by ``tables``."""
 
-    def __init__(self, directory: Path, clock: Clock, tables: Catalogue = TABLES) -> None:
+    def __init__(self, directory: Path, clock: Clock, tables: Catalogue | None = None) -> None:
         remembered = read_restored(directory / FILE_NAME)
         state = restore(remembered, NODE, "boot", TABLES)
+        texts = configured_by(remembered)
+        self.clock = clock
         self.woken: list[int] = []
-        self.fault_state = FaultState(state, tables, clock, self.woken.append)
+        self.fault_state = FaultState(
+            state, tables or catalogue_of(texts), clock, self.woken.append, texts
+        )
         self.journal = Journal(
             directory,
             first_sequence=remembered.last_sequence + 1,
             wall_clock=clock,
-            on_recovered=self.fault_state.snapshot,
+            on_recovered=self.fault_state.complete_journal,
         )
         self.fault_state.begin(self.journal)
 

@@ -1,4 +1,7 @@
-"""A document for tests of the publisher: it is ours alone, and no other program may change it."""
+"""Documents for tests of the publisher, and a store that fails as a test sets it.
+
+The documents are ours alone, and no other program may change them.
+"""
 
 from __future__ import annotations
 
