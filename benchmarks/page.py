@@ -29,7 +29,7 @@ from benchmarks.scale_watch import Readers
 from stores.address import open_store
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import T0, report
-from tests.contract.documents.test_cluster_device import config, fault
+from tests.contract.documents.node_documents import config, fault
 from tests.parts.chromium import Chromium
 from tests.parts.deadlines import until
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.imports import importers
 from tests.parts.tree import ROOT, files
 
 if TYPE_CHECKING:
@@ -55,6 +56,17 @@ def test_tests_lie_in_folders_that_mirror_the_product() -> None:
         if (folder := test.removeprefix("tests/").rpartition("/")[0]).partition("/")[0] in _rows()
         and folder not in folders
     ] == []
+
+
+def test_what_tests_share_is_in_no_test_module() -> None:
+    importing = importers()
+    assert importing["tests/imports.py"] >= {"tests/affected.py", "tests/test_architecture.py"}
+    shared = {
+        name: sorted(users)
+        for name, users in importing.items()
+        if users and name.rpartition("/")[2].startswith("test_")
+    }
+    assert shared == {}, "move the shared code to a module that is called after what it holds"
 
 
 def test_layers_are_those_that_are_checked() -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from functools import cache
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.parts.tree import ROOT, is_test
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 SECURITY = ROOT / "docs/security.md"
 STORES = ROOT / "docs/stores.md"
 REPORTS = ROOT / "docs/reports.md"
@@ -31,32 +33,6 @@ def rows(document: Path) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip()[1:-1].split("|")] for line in lines[1:]]
 
 
-@cache
-def functions_of(path: Path) -> frozenset[str]:
-    """Return the names of all test functions of a file."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return frozenset(
-        node.name
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.name.startswith("test_")
-    )
-
-
-def is_there(name: str) -> bool:
-    """Return whether a test, a file of tests or a program of ours has this name."""
-    program = re.fullmatch(r"python -m ([\w.]+)", name)
-    if program is not None:
-        return (ROOT / f"{program[1].replace('.', '/')}.py").is_file()
-    file, _, function = name.partition("::")
-    path = ROOT / file
-    if not file.startswith("tests/") or not path.is_file():
-        return False
-    return bool(functions_of(path)) and (
-        not function or function.partition("[")[0] in functions_of(path)
-    )
-
-
 @pytest.mark.parametrize("document", HEADS, ids=lambda path: str(path.name))
 def test_every_row_names_tests_that_exist(document: Path) -> None:
     found = rows(document)
@@ -66,14 +42,14 @@ def test_every_row_names_tests_that_exist(document: Path) -> None:
         assert all(row), row
         names = row[-1].split(", ")
         assert all(re.fullmatch(r"`[^`]+`", name) for name in names), row[-1]
-        missing = [name for name in names if not is_there(name.strip("`"))]
+        missing = [name for name in names if not is_test(name.strip("`"))]
         assert missing == [], row[0]
 
 
 def test_missing_test_is_found() -> None:
     here = "tests/test_attacks_and_troubles.py"
-    assert is_there(f"{here}::test_missing_test_is_found[any]")
-    assert is_there("python -m benchmarks.attack_pages")
+    assert is_test(f"{here}::test_missing_test_is_found[any]")
+    assert is_test("python -m benchmarks.attack_pages")
     for name in (
         f"{here}::test_that_is_missing",
         "tests/test_that_is_missing.py",
@@ -81,7 +57,7 @@ def test_missing_test_is_found() -> None:
         "python -m benchmarks.that_is_missing",
         "README.md",
     ):
-        assert not is_there(name), name
+        assert not is_test(name), name
 
 
 def test_no_attack_is_there_twice_and_all_are_written_alike() -> None:

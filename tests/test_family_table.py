@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.test_attacks_and_troubles import is_there
+from tests.parts.tree import is_test
 
 DOCUMENT = Path(__file__).parents[1] / "docs/compatibility.md"
 HEAD = "| family | documents | labels, annotations | exporter names | events or period | links |"
@@ -22,4 +22,4 @@ def test_every_cell_names_a_test_that_exists() -> None:
         for cell in cells:
             tests = re.findall(r"`(tests/[^`]+)`", cell)
             assert tests, (family, cell)
-            assert [name for name in tests if not is_there(name)] == [], family
+            assert [name for name in tests if not is_test(name)] == [], family

@@ -23,8 +23,8 @@ from contract.errors import VigilError
 from contract.go import encode as go_json
 from contract.names import CLUSTER_NODE_NAME, REPORT_LABEL
 from tests.cluster.playing import Cluster, broken
-from tests.contract.documents.test_cluster_device import EXAMPLES, config, fault
-from tests.contract.documents.test_cluster_node import node_data
+from tests.contract.documents.clusterd_examples import EXAMPLES
+from tests.contract.documents.node_documents import config, fault, node_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
 NODE = "node-1"
 BEGIN_MS = 1_799_971_200_000
 """2027-01-15 00:00 UTC."""
+AIC = "80E3A201"
+"""``SeparateNPU`` in the shipped table, and no rule names it."""
+MILD = "80818201"
+"""``NotHandleFault`` in the shipped table."""
 
 
 class NodeHistory:
@@ -90,3 +96,32 @@ class NodeHistory:
         self.now_ms += round(hours * 3_600_000 + seconds * 1000)
         self.take()
         await asyncio.sleep(0)
+
+
+def changed(directory: Path, statement: str) -> None:
+    with closing(sqlite3.connect(directory / FILE_NAME)) as connection:
+        assert connection.execute(statement).rowcount
+        connection.commit()
+
+
+async def a_history(directory: Path) -> NodeHistory:
+    """Return a history: a fault from 23:00 until 02:00, a one-off event, a restart between."""
+    node = NodeHistory(directory)
+    await node.begin()
+    node.answer()
+    await node.wait(hours=23)
+    node.see(Assertion.OCCUR, AIC)
+    node.acknowledge()
+    await node.killed()
+    await node.wait(hours=1.5)
+    await node.begin()
+    node.answer()
+    node.see(Assertion.ONCE, MILD, 5)
+    node.acknowledge()
+    await node.wait(seconds=6)
+    await node.wait(seconds=1800 - 6)
+    await node.wait(hours=1)
+    node.see(Assertion.RECOVER, AIC)
+    await node.wait(hours=1)
+    await node.end()
+    return node

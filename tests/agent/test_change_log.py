@@ -11,7 +11,7 @@ import pytest
 from contract.codes.levels import NodeLevel, SwitchLevel, takes_out
 from contract.observation import Assertion, Observation, SourceAnswered, chip_subject, host_subject
 from service.log.setup import FAULT_FIELDS
-from tests.agent.test_fault_state import Clock, Life, seen
+from tests.agent.lives import Clock, FaultStateLife, seen_now
 from tests.parts.log_lines import lines_of
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ async def test_a_chip_that_is_taken_out_is_a_warning(
     tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()
-    life = Life(tmp_path, clock)
+    life = FaultStateLife(tmp_path, clock)
     await life.take(SourceAnswered("chip-faults", chip_subject(3), clock()))
-    await life.take(seen(clock, Assertion.OCCUR))
+    await life.take(seen_now(clock, Assertion.OCCUR))
     clock.now_ms += 60_000
-    await life.take(seen(clock, Assertion.RECOVER))
+    await life.take(seen_now(clock, Assertion.RECOVER))
     (begin, end) = lines_of(LOGGER, log)
     assert begin[0] == "WARNING"
     assert begin[1].startswith("chip 3 80E01801 ")
@@ -57,8 +57,8 @@ async def test_change_that_takes_no_chip_out_is_no_warning(
     tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()
-    life = Life(tmp_path, clock)
-    await life.take(seen(clock, Assertion.OCCUR, code=MILD))
+    life = FaultStateLife(tmp_path, clock)
+    await life.take(seen_now(clock, Assertion.OCCUR, code=MILD))
     assert [level for level, _ in lines_of(LOGGER, log)] == ["INFO"]
 
 
@@ -66,7 +66,7 @@ async def test_change_that_takes_the_node_out_is_a_warning(
     tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()
-    life = Life(tmp_path, clock)
+    life = FaultStateLife(tmp_path, clock)
     alarm = Observation("bmc", host_subject("CPU", 1), "0D000001", Assertion.PRESENT, clock())
     await life.take(alarm)
     ((level, text),) = lines_of(LOGGER, log)
@@ -77,13 +77,13 @@ async def test_standing_faults_are_summed_up_at_a_start(
     tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()
-    life = Life(tmp_path, clock)
+    life = FaultStateLife(tmp_path, clock)
     await life.take(
-        seen(clock, Assertion.OCCUR, 1, MILD),
-        *(seen(clock, Assertion.OCCUR, chip) for chip in range(3, 15)),
+        seen_now(clock, Assertion.OCCUR, 1, MILD),
+        *(seen_now(clock, Assertion.OCCUR, chip) for chip in range(3, 15)),
     )
     log.clear()
-    again = Life(tmp_path, clock)
+    again = FaultStateLife(tmp_path, clock)
     ((level, text),) = lines_of(LOGGER, log)
     assert level == "WARNING"
     assert text.startswith("13 faults at the start: chip 10 80E01801 RestartBusiness; chip ")
@@ -92,7 +92,7 @@ async def test_standing_faults_are_summed_up_at_a_start(
 
 
 async def test_a_healthy_start_logs_nothing(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
-    assert await Life(tmp_path, Clock()).journal.close()
+    assert await FaultStateLife(tmp_path, Clock()).journal.close()
     assert lines_of(LOGGER, log) == []
 
 
@@ -100,15 +100,17 @@ async def test_a_healthy_start_logs_nothing(tmp_path: Path, log: pytest.LogCaptu
 @pytest.mark.looptime
 async def test_a_storm_is_few_lines(log: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     clock = Clock()
-    life = Life(tmp_path, clock)
+    life = FaultStateLife(tmp_path, clock)
     for number in range(1000):
-        inputs: list[Input] = [seen(clock, Assertion.OCCUR, number % 16, f"80E{number:05X}")]
+        inputs: list[Input] = [seen_now(clock, Assertion.OCCUR, number % 16, f"80E{number:05X}")]
         life.fault_state.apply(inputs)
         clock.now_ms += 100
         await asyncio.sleep(0.1)
     for number in range(1000):
         clock.now_ms += 10
-        life.fault_state.apply([seen(clock, Assertion.RECOVER, number % 16, f"80E{number:05X}")])
+        life.fault_state.apply(
+            [seen_now(clock, Assertion.RECOVER, number % 16, f"80E{number:05X}")]
+        )
     life.fault_state.end()
     logged = lines_of(LOGGER, log)
     assert 10 < len(logged) <= 100

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,7 @@ import pytest
 from agent.config import AgentConfiguration, load_agent
 from collectors.chip_faults.collector import ChipFaultsSection
 from contract.errors import ConfigurationError
-from tests.parts.deadlines import patience
+from tests.parts.verbs import vigil_process
 
 WRONG = """
 node_name = "Upper_Case"
@@ -121,19 +119,9 @@ def test_a_file_that_is_none(tmp_path: Path, content: bytes | None) -> None:
         load_agent(file, {}, {})
 
 
-def vigil(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "vigil", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=patience(30),
-        check=False,
-    )
-
-
 @pytest.mark.daemon
 def test_validate_names_every_problem_and_ends_with_2(tmp_path: Path) -> None:
-    done = vigil("validate", written(tmp_path / "agent.toml", WRONG))
+    done = vigil_process("validate", written(tmp_path / "agent.toml", WRONG))
     assert done.returncode == 2
     for where in ("node_name", "stoer", "listen", "chip_faults.audit_period_seconds"):
         assert f"  {where}: " in done.stderr
@@ -143,27 +131,29 @@ def test_validate_names_every_problem_and_ends_with_2(tmp_path: Path) -> None:
 @pytest.mark.daemon
 def test_validate_distinguishes_kinds(tmp_path: Path) -> None:
     agent = written(tmp_path / "a.toml", 'store = "directory:/x"\n')
-    done = vigil("validate", agent)
+    done = vigil_process("validate", agent)
     assert (done.returncode, done.stdout) == (0, f"{agent}: ok (agent)\n")
     aggregator = written(tmp_path / "g.toml", 'store = ["directory:/x"]\n')
-    done = vigil("validate", aggregator)
+    done = vigil_process("validate", aggregator)
     assert (done.returncode, done.stdout) == (0, f"{aggregator}: ok (aggregator)\n")
-    assert vigil("validate", written(tmp_path / "h.toml", "publish = [3]\n")).returncode == 2
+    assert (
+        vigil_process("validate", written(tmp_path / "h.toml", "publish = [3]\n")).returncode == 2
+    )
     scenario = written(
         tmp_path / "s.toml",
         '[[steps]]\nat_ms = 0\ndo = "occur"\nchip = 1\ncode = "80E01801"\n',
     )
-    done = vigil("validate", scenario)
+    done = vigil_process("validate", scenario)
     assert (done.returncode, done.stdout) == (0, f"{scenario}: ok (scenario)\n")
     wrong = written(
         tmp_path / "w.toml",
         '[[steps]]\nat_ms = 0\ndo = "explode"\n[[steps]]\nat_ms = -1\ndo = "reset"\n',
     )
-    done = vigil("validate", wrong)
+    done = vigil_process("validate", wrong)
     assert done.returncode == 2
     assert "steps[0]" in done.stderr
     assert "steps[1].at_ms" in done.stderr
-    assert vigil("validate", agent, "--kind", "scenario").returncode == 2
+    assert vigil_process("validate", agent, "--kind", "scenario").returncode == 2
 
 
 def test_documents_are_named_in_every_layer(tmp_path: Path) -> None:
@@ -229,6 +219,6 @@ def test_an_old_heartbeat_that_has_no_place(variables: dict[str, str], what: str
 
 @pytest.mark.daemon
 def test_an_interval_below_a_second_ends_the_agent_with_2(tmp_path: Path) -> None:
-    done = vigil("agent", "--node-name", "n", "--heartbeat-interval-seconds", "0.5")
+    done = vigil_process("agent", "--node-name", "n", "--heartbeat-interval-seconds", "0.5")
     assert done.returncode == 2
     assert "--heartbeat-interval-seconds: must be at least 1" in done.stderr

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from agent.fault_state import FaultState, configured_by, restore
+from agent.fault_state import configured_by, restore
 from agent.journal.file import FILE_NAME, JournalFile, read_restored
-from agent.journal.journal import Journal
 from agent.journal.rows import RowKind
 from contract.codes.catalogue import shipped
 from contract.observation import Assertion, Observation, chip_subject
 from contract.operator_rules.fault_configuration import FaultTexts, catalogue_of
+from tests.agent.lives import Clock, FaultStateLife
 from tests.parts.deadlines import until
 
 if TYPE_CHECKING:
@@ -32,32 +32,8 @@ def table(level: str) -> FaultTexts:
     return FaultTexts(fault_code=json.dumps({f"{level}Codes": [CODE]}))
 
 
-class Clock:
-    """A wall clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.now_ms = 1_800_000_000_000
-
-    def __call__(self) -> int:
-        return self.now_ms
-
-
-class Life:
-    """One life of an agent's verdicts over a journal."""
-
-    def __init__(self, directory: Path, clock: Clock) -> None:
-        self.clock = clock
-        remembered = read_restored(directory / FILE_NAME)
-        state = restore(remembered, NODE, "boot", shipped())
-        texts = configured_by(remembered)
-        self.fault_state = FaultState(state, catalogue_of(texts), clock, lambda _: None, texts)
-        self.journal = Journal(
-            directory,
-            first_sequence=remembered.last_sequence + 1,
-            wall_clock=clock,
-            on_recovered=self.fault_state.complete_journal,
-        )
-        self.fault_state.begin(self.journal)
+class Life(FaultStateLife):
+    """One life, in which a chip gets and loses faults with one code."""
 
     @property
     def state(self) -> PolicyState:

@@ -9,13 +9,11 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from agent.fault_state import FaultState, restore
+from agent.fault_state import restore
 from agent.journal.file import FILE_NAME, RestoredJournal, read_restored
-from agent.journal.journal import Journal
 from agent.journal.rows import JournalRow, RowKind
 from agent.policy.state import SETTLE_MS, Acknowledged, Adopted, PolicyState, restarted
 from agent.policy.step import ONCE_VISIBLE_MS, next_deadline_ms
-from contract.codes import catalogue
 from contract.codes.chip_codes import LINK_DOWN
 from contract.codes.levels import ChipLevel
 from contract.codes.policies import DurationPolicy
@@ -30,6 +28,7 @@ from contract.observation import (
     host_subject,
 )
 from contract.operator_rules.fault_configuration import FaultTexts
+from tests.agent.lives import TABLES, Clock, FaultStateLife, seen_now
 from tests.parts.deadlines import stays, until
 
 if TYPE_CHECKING:
@@ -37,45 +36,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agent.policy.step import Input
-    from contract.codes.catalogue import Catalogue
 
-TABLES = catalogue.shipped()
 NODE = "node-1"
-
-
-class Clock:
-    """A wall clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.now_ms = 1_800_000_000_000
-
-    def __call__(self) -> int:
-        return self.now_ms
-
-
-def seen(clock: Clock, assertion: Assertion, chip: int = 3, code: str = "80E01801") -> Observation:
-    return Observation("chip-faults", chip_subject(chip), code, assertion, clock())
-
-
-class Life:
-    """One life of an agent's verdicts over a journal."""
-
-    def __init__(self, directory: Path, clock: Clock, tables: Catalogue = TABLES) -> None:
-        remembered = read_restored(directory / FILE_NAME)
-        state = restore(remembered, NODE, "boot", TABLES)
-        self.woken: list[int] = []
-        self.fault_state = FaultState(state, tables, clock, self.woken.append)
-        self.journal = Journal(
-            directory,
-            first_sequence=remembered.last_sequence + 1,
-            wall_clock=clock,
-            on_recovered=self.fault_state.snapshot,
-        )
-        self.fault_state.begin(self.journal)
-
-    async def take(self, *inputs: Input) -> None:
-        self.fault_state.apply(inputs)
-        assert await self.journal.committed(self.journal.last_sequence, 5)
 
 
 def but_for_the_start(state: PolicyState) -> PolicyState:
@@ -86,11 +48,11 @@ def history(clock: Clock) -> list[Sequence[Input]]:
     subject = chip_subject(3)
     return [
         [SourceAnswered("chip-faults", chip_subject(chip), clock()) for chip in range(8)],
-        [seen(clock, Assertion.OCCUR), seen(clock, Assertion.OCCUR, 4)],
-        [seen(clock, Assertion.ONCE, 5)],
+        [seen_now(clock, Assertion.OCCUR), seen_now(clock, Assertion.OCCUR, 4)],
+        [seen_now(clock, Assertion.ONCE, 5)],
         [Acknowledged(device_info_name(NODE), 3, clock())],
         [SourceBlind("chip-faults", subject, clock(), "does not return")],
-        [seen(clock, Assertion.RECOVER, 4)],
+        [seen_now(clock, Assertion.RECOVER, 4)],
     ]
 
 
@@ -101,7 +63,7 @@ async def test_every_restart_continues_the_same_state(tmp_path: Path, lives: int
     inputs = history(clock)
     for number, batch in enumerate(inputs):
         if number % (len(inputs) // lives) == 0:
-            life = Life(tmp_path, clock)
+            life = FaultStateLife(tmp_path, clock)
             if number:
                 assert but_for_the_start(life.fault_state.state) == but_for_the_start(
                     restarted(whole, "boot")
@@ -111,21 +73,21 @@ async def test_every_restart_continues_the_same_state(tmp_path: Path, lives: int
         clock.now_ms += 10
     assert set(whole.chips[3].faults) == {"80E01801"}
     assert not whole.chips[4].faults
-    again = Life(tmp_path, clock).fault_state.state
+    again = FaultStateLife(tmp_path, clock).fault_state.state
     assert but_for_the_start(again) == but_for_the_start(restarted(whole, "boot"))
 
 
 async def test_an_episode_that_is_over_is_counted_by_its_level(tmp_path: Path) -> None:
     clock = Clock()
-    life = Life(tmp_path, clock)
+    life = FaultStateLife(tmp_path, clock)
     assert set(life.fault_state.episodes.by_level.values()) == {0}
-    await life.take(seen(clock, Assertion.OCCUR))
+    await life.take(seen_now(clock, Assertion.OCCUR))
     clock.now_ms += 1000
-    await life.take(seen(clock, Assertion.RECOVER))
-    await life.take(seen(clock, Assertion.OCCUR, 4))
+    await life.take(seen_now(clock, Assertion.RECOVER))
+    await life.take(seen_now(clock, Assertion.OCCUR, 4))
     began_at_ms = clock.now_ms
     clock.now_ms += 1000
-    await life.take(seen(clock, Assertion.OCCUR, 4))  # the same episode
+    await life.take(seen_now(clock, Assertion.OCCUR, 4))  # the same episode
     assert list(life.fault_state.state.chips) == [3, 4]
     assert not life.fault_state.state.chips[3].faults
     counts = life.fault_state.episodes
@@ -133,7 +95,7 @@ async def test_an_episode_that_is_over_is_counted_by_its_level(tmp_path: Path) -
     assert {level: count for level, count in counts.by_level.items() if count} == {level: 2}
     assert counts.last_at_ms == {level: began_at_ms}
     # A counter begins again, but not the time: an alert would report an old fault as a new one.
-    again = Life(tmp_path, clock).fault_state.episodes
+    again = FaultStateLife(tmp_path, clock).fault_state.episodes
     assert set(again.by_level.values()) == {0}
     assert again.last_at_ms == {level: began_at_ms}
 
@@ -141,23 +103,23 @@ async def test_an_episode_that_is_over_is_counted_by_its_level(tmp_path: Path) -
 async def test_a_restart_remembers_alarms_but_not_that_the_bmc_answered(tmp_path: Path) -> None:
     clock, fan = Clock(), host_subject("Fan", 3)
     alarm = Observation("bmc", fan, "06000025", Assertion.PRESENT, clock())
-    life = Life(tmp_path, clock)
+    life = FaultStateLife(tmp_path, clock)
     await life.take(SourceAnswered("bmc", NODE_SUBJECT, clock()), alarm)
     assert life.fault_state.state.of(NODE_SUBJECT).answered == ("bmc",)
-    again = Life(tmp_path, clock).fault_state.state
+    again = FaultStateLife(tmp_path, clock).fault_state.state
     assert again.of(NODE_SUBJECT).answered == ()
     assert again.of(fan) == life.fault_state.state.of(fan)
 
 
 async def test_many_inputs_are_journaled_with_snapshots(tmp_path: Path) -> None:
     clock = Clock()
-    life = Life(tmp_path, clock)
+    life = FaultStateLife(tmp_path, clock)
     for _ in range(400):
-        life.fault_state.apply([seen(clock, Assertion.OCCUR)])
+        life.fault_state.apply([seen_now(clock, Assertion.OCCUR)])
         clock.now_ms += 20_000
-        life.fault_state.apply([seen(clock, Assertion.RECOVER)])
+        life.fault_state.apply([seen_now(clock, Assertion.RECOVER)])
         clock.now_ms += 20_000
-    await life.take(seen(clock, Assertion.OCCUR))
+    await life.take(seen_now(clock, Assertion.OCCUR))
     remembered = read_restored(tmp_path / FILE_NAME)
     assert len(remembered.inputs) < 300
     assert restore(remembered, NODE, "boot", TABLES) == life.fault_state.state
@@ -165,16 +127,16 @@ async def test_many_inputs_are_journaled_with_snapshots(tmp_path: Path) -> None:
 
 async def test_a_once_event_is_released_in_the_next_life_too(tmp_path: Path) -> None:
     clock = Clock()
-    life = Life(tmp_path, clock)
-    await life.take(seen(clock, Assertion.ONCE))
+    life = FaultStateLife(tmp_path, clock)
+    await life.take(seen_now(clock, Assertion.ONCE))
     assert life.woken == [clock()]
     revision = life.fault_state.state.revision
     clock.now_ms += 60_000
-    life = Life(tmp_path, clock)
+    life = FaultStateLife(tmp_path, clock)
     assert life.fault_state.state.chips[3].faults, "nobody has seen it yet"
     await life.take(Acknowledged(device_info_name(NODE), revision, clock()))
     clock.now_ms += ONCE_VISIBLE_MS - 50
-    life = Life(tmp_path, clock)
+    life = FaultStateLife(tmp_path, clock)
     assert life.fault_state.state.chips[3].faults
     await stays(0.02, because="a timer that is due runs at once")
     clock.now_ms += 50
@@ -186,9 +148,9 @@ async def test_a_link_that_is_down_is_upgraded_and_released_in_later_lives(tmp_p
     """Each life ends without a word, as after ``kill -9``; the deadlines are the clock's."""
     clock = Clock()
     down_ms = clock()
-    await Life(tmp_path, clock).take(seen(clock, Assertion.OCCUR, code=LINK_DOWN))
+    await FaultStateLife(tmp_path, clock).take(seen_now(clock, Assertion.OCCUR, code=LINK_DOWN))
     clock.now_ms = down_ms + 15_000
-    life = Life(tmp_path, clock)
+    life = FaultStateLife(tmp_path, clock)
     clock.now_ms = down_ms + 20_000
     await life.take()
     assert not life.fault_state.state.chips[3].upgrades
@@ -198,11 +160,11 @@ async def test_a_link_that_is_down_is_upgraded_and_released_in_later_lives(tmp_p
     assert upgrade.upgraded_at_ms == down_ms + 20_000
     assert life.woken == [down_ms + 20_001], "it is published"
     clock.now_ms = down_ms + 30_000
-    life = Life(tmp_path, clock)
+    life = FaultStateLife(tmp_path, clock)
     assert life.fault_state.state.chips[3].upgrades == (upgrade,)
-    await life.take(seen(clock, Assertion.RECOVER, code=LINK_DOWN))
+    await life.take(seen_now(clock, Assertion.RECOVER, code=LINK_DOWN))
     clock.now_ms += 60_001
-    life = Life(tmp_path, clock)
+    life = FaultStateLife(tmp_path, clock)
     clock.now_ms += SETTLE_MS
     await life.take()
     assert not life.fault_state.state.chips[3].upgrades
@@ -211,12 +173,12 @@ async def test_a_link_that_is_down_is_upgraded_and_released_in_later_lives(tmp_p
 async def test_a_life_with_other_tables_judges_by_them(tmp_path: Path) -> None:
     """Another release may ship other rules; only the tables themselves show that."""
     clock = Clock()
-    life = Life(tmp_path, clock)
-    await life.take(seen(clock, Assertion.OCCUR, code=LINK_DOWN))
+    life = FaultStateLife(tmp_path, clock)
+    await life.take(seen_now(clock, Assertion.OCCUR, code=LINK_DOWN))
     clock.now_ms += 30_000
     await life.take()
     assert life.fault_state.state.chips[3].upgrades
-    other = Life(tmp_path, clock, replace(TABLES, durations={}))
+    other = FaultStateLife(tmp_path, clock, replace(TABLES, durations={}))
     assert other.fault_state.state.chips[3].upgrades == ()
     assert other.woken
 
@@ -225,8 +187,8 @@ async def test_deadline_before_a_configuration_is_judged_by_the_old_rules(
     tmp_path: Path,
 ) -> None:
     clock = Clock()
-    life = Life(tmp_path, clock)
-    await life.take(seen(clock, Assertion.OCCUR, code=LINK_DOWN))
+    life = FaultStateLife(tmp_path, clock)
+    await life.take(seen_now(clock, Assertion.OCCUR, code=LINK_DOWN))
     clock.now_ms += 30_000
     harder = DurationPolicy(3_600_000, 60_000, ChipLevel.SEPARATE_NPU)
     tables = replace(TABLES, durations={LINK_DOWN: harder})
@@ -260,11 +222,11 @@ def test_journal_of_an_earlier_release_is_understood() -> None:
 
 async def test_a_link_that_came_back_between_two_readings_is_not_upgraded(tmp_path: Path) -> None:
     clock = Clock()
-    await Life(tmp_path, clock).take(seen(clock, Assertion.OCCUR, code=LINK_DOWN))
+    await FaultStateLife(tmp_path, clock).take(seen_now(clock, Assertion.OCCUR, code=LINK_DOWN))
     clock.now_ms += 3_600_000
-    life = Life(tmp_path, clock)
+    life = FaultStateLife(tmp_path, clock)
     clock.now_ms += SETTLE_MS - 1
-    await life.take(seen(clock, Assertion.ABSENT, code=LINK_DOWN))
+    await life.take(seen_now(clock, Assertion.ABSENT, code=LINK_DOWN))
     clock.now_ms += 60_000
     await life.take()
     assert not life.fault_state.state.chips[3].upgrades
@@ -276,19 +238,19 @@ async def test_a_clock_that_is_set_back_makes_nothing_wait_for_it(
     tmp_path: Path, restarts: bool
 ) -> None:
     clock = Clock()
-    life = Life(tmp_path, clock)
+    life = FaultStateLife(tmp_path, clock)
     await life.take(
-        seen(clock, Assertion.ONCE, code="80E21007"),
-        structs.replace(seen(clock, Assertion.OCCUR, code="80E18005"), serial=2),
-        structs.replace(seen(clock, Assertion.RECOVER, code="80E18005"), serial=1),
-        seen(clock, Assertion.OCCUR, code=LINK_DOWN),
+        seen_now(clock, Assertion.ONCE, code="80E21007"),
+        structs.replace(seen_now(clock, Assertion.OCCUR, code="80E18005"), serial=2),
+        structs.replace(seen_now(clock, Assertion.RECOVER, code="80E18005"), serial=1),
+        seen_now(clock, Assertion.OCCUR, code=LINK_DOWN),
     )
     revision = life.fault_state.state.revision
     await life.take(Acknowledged(device_info_name(NODE), revision, clock()))
     assert life.fault_state.state.chips[3].faults["80E18005"].unconfirmed_at_ms == clock()
     clock.now_ms -= 7_200_000
     if restarts:
-        life = Life(tmp_path, clock)
+        life = FaultStateLife(tmp_path, clock)
     await life.take()
     for _ in range(3):
         deadline_ms = next_deadline_ms(life.fault_state.state, TABLES)
@@ -340,12 +302,12 @@ async def test_undecodable_row_is_left_out_and_the_separation_stays(
     tmp_path: Path, kind: RowKind, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()
-    life = Life(tmp_path, clock)
+    life = FaultStateLife(tmp_path, clock)
     at = clock()
     isolated = Adopted(chip_subject(3), "80E18005", "FaultFrequency", at, at, "ManuallySeparateNPU")
     await life.take(isolated)
     life.journal.append([(kind, '[{"type": "strange"}]')], at)
-    await life.take(seen(clock, Assertion.OCCUR))
+    await life.take(seen_now(clock, Assertion.OCCUR))
     remembered = read_restored(tmp_path / FILE_NAME)
     state = restore(remembered, NODE, "boot", TABLES)
     assert state.chips[3].isolated

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
@@ -11,15 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 from contract.documents.cluster_info import cluster_device_index
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
-from stores.base import Selection
+from stores.address import open_store
+from stores.base import Document, Selection
 from tests.aggregator.nodes import published
 from tests.parts.deadlines import patience
 from tests.parts.processes import Running
+from tests.parts.service_proxy import host_address
+from tests.parts.verbs import run_vigil
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from stores.base import Store
+    from tests.parts.controlplane import ControlPlane
     from tests.parts.watching import Watching
 
 OUTPUTS = Selection(namespace=CLUSTER_NAMESPACE, label=CLUSTER_LABEL)
@@ -121,3 +126,37 @@ async def values(store: Store) -> dict[str, str]:
     """Return the value of every stored device document, by its name."""
     documents = await store.list(OUTPUTS)
     return {d.name: d.data[d.name] for d in documents if cluster_device_index(d.name) is not None}
+
+
+def put_documents(place: ControlPlane | str, *documents: Document) -> None:
+    """Write documents as an agent does, to an API server or a store with this address."""
+
+    async def write() -> None:
+        if isinstance(place, str):
+            store = open_store(place)
+        else:
+            store = open_store("kubernetes:", place.kubeconfig)
+        for document in documents:
+            await store.put(document)
+        await store.close()
+
+    asyncio.run(write())
+
+
+class AnsweringCluster:
+    """An API server with a Service whose aggregator runs here; ``ask`` runs a verb far from it."""
+
+    def __init__(self, plane: ControlPlane, directory: Path) -> None:
+        self.plane = plane
+        kubeconfig = str(plane.kubeconfig)
+        self.daemon = Daemon(
+            directory / "aggregator",
+            *("--store", "kubernetes:", "--kubeconfig", kubeconfig),
+            listen=f"{host_address()}:0",
+        )
+        self.away = ("--state-dir", str(directory / "away"))
+
+    def ask(self, *arguments: str, kubeconfig: Path | None = None) -> tuple[int, list[str], str]:
+        chosen = str(kubeconfig or self.plane.kubeconfig)
+        where = (*self.away, "--kubeconfig", chosen)
+        return run_vigil(*arguments, *where, COLUMNS="300")

@@ -8,7 +8,7 @@ from contract.documents.cluster_info import cluster_device_index
 from stores.base import Changed, DocumentsListed
 from tests.aggregator.daemon import entries
 from tests.aggregator.nodes import T0, published, report
-from tests.contract.documents.test_cluster_device import config
+from tests.contract.documents.node_documents import config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,6 +15,7 @@ from contract.documents.forget_record import (
     forget_record_name,
 )
 from contract.documents.node_info import FaultDevice, encode_node_info
+from contract.go import encode as go_json
 from contract.names import (
     DEVICE_INFO_NAMESPACE,
     NODE_INFO_NAMESPACE,
@@ -24,7 +25,7 @@ from contract.names import (
 )
 from service.clock import Instant
 from stores.base import Document
-from tests.contract.documents.test_cluster_device import config, fault
+from tests.contract.documents.node_documents import config, fault
 
 T0 = 1_760_000_000
 
@@ -77,3 +78,22 @@ def unhealthy(entry: dict[str, Any]) -> str:
     """Return the list of unhealthy chips of an entry."""
     text: str = entry["DeviceList"]["huawei.com/Ascend910-Unhealthy"]
     return text
+
+
+def switch_data(level: str, status: str, update_time: int = T0) -> str:
+    """Return a ``SwitchInfoCfg`` with one event, or none where the level is empty."""
+    event = {"EventType": 5, "AssembledFaultCode": "[0x00f1ff09,155913,cpu,na]"}
+    times = {"k": {"fault_time": T0 * 1000, "fault_level": level}} if level else {}
+    return go_json.encode(
+        {
+            "FaultCode": [go_json.encode(event)] if level else [],
+            "FaultLevel": level,
+            "UpdateTime": update_time,
+            "NodeStatus": status,
+            "FaultTimeAndLevelMap": times,
+        }
+    )
+
+
+def with_switch(node: str, level: str, status: str, update_time: int = T0) -> Document:
+    return report(node, {**healthy(), "SwitchInfoCfg": switch_data(level, status, update_time)})

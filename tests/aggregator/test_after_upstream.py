@@ -11,11 +11,11 @@ from aggregator.processors import separation_documents
 from aggregator.processors.chains import ProcessorEngine
 from aggregator.processors.separation_documents import NAMESPACE
 from stores.base import Changed, Document, DocumentsListed
-from tests.aggregator.processors.cases import node_context
-from tests.aggregator.processors.test_separation_documents import SHIPPED
+from tests.aggregator.processors.cases import SHIPPED_POLICY, node_context
 from tests.aggregator.public_faults.messages import at
 from tests.cluster.playing import KEY, cluster
-from tests.contract.documents.test_cluster_device import EXAMPLES, config
+from tests.contract.documents.clusterd_examples import EXAMPLES
+from tests.contract.documents.node_documents import config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ FAULT = {
 @pytest.mark.parametrize("elect", [True, False], ids=["elected", "alone"])
 async def test_documents_of_the_real_clusterd_count_and_stay(elect: bool, tmp_path: Path) -> None:
     documents: dict[str, dict[str, Any]] = {
-        "clusterd-config-cm": {separation_documents.POLICY_KEY: SHIPPED},
+        "clusterd-config-cm": {separation_documents.POLICY_KEY: SHIPPED_POLICY},
         separation_documents.CHIPS_NAME: CHIPS,
         "statistic-fault-info": {
             "PublicFaults": json.dumps({"node1": [FAULT]}, separators=(",", ":")),
@@ -63,7 +63,7 @@ async def test_documents_of_the_real_clusterd_count_and_stay(elect: bool, tmp_pa
 def test_chips_read_from_upstream_are_added_to_kept_ones_until_more_is_kept() -> None:
     ours = ProcessorEngine(1, lambda _: node_context())
     for name, data in (
-        (separation_documents.POLICY_NAME, {separation_documents.POLICY_KEY: SHIPPED}),
+        (separation_documents.POLICY_NAME, {separation_documents.POLICY_KEY: SHIPPED_POLICY}),
         (separation_documents.CHIPS_NAME, CHIPS),
     ):
         selection = next(one for one in ours.inputs if one.name == name)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.aggregator.test_pauses import (
+from tests.cluster.playing import cluster
+from tests.cluster.replicas import (
     DEVICE,
     do_not_pause,
     nothing_older_came,
+    numbered_state,
     pause_when_it_asks,
-    state,
+    replicas,
 )
-from tests.cluster.playing import cluster
-from tests.cluster.replicas import replicas
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,7 +98,7 @@ class Chance:
         self._number += 1
         self.states[node] = self._number
         self.log.append(f"{self._site.at_ms} ms: {node} is in state {self._number}")
-        await self._site.device(node, state(self._number))
+        await self._site.device(node, numbered_state(self._number))
 
     def _client(self, name: str) -> Client:
         client = self.lives[name].client
@@ -184,7 +184,7 @@ async def undisturbed(place: Path, states: dict[str, int]) -> dict[str, Any]:
     """Return what an aggregator publishes to which nothing happens."""
     async with cluster(place) as site:
         for node, number in states.items():
-            await site.device(node, state(number))
+            await site.device(node, numbered_state(number))
         site.start()
         await site.pass_time(5)
         return entries(site)

@@ -12,7 +12,7 @@ from stores.directory.beats import DirectoryHeartbeats
 from stores.directory.owner import OwnerCheck
 from tests.aggregator.daemon import OUTPUTS, Daemon, entries, values
 from tests.aggregator.nodes import T0, faulty, healthy, published, report, unhealthy
-from tests.contract.documents.test_cluster_device import config
+from tests.contract.documents.node_documents import config
 from tests.parts.deadlines import patience, until
 from tests.parts.processes import free_ports
 from tests.parts.watching import Watching, watching

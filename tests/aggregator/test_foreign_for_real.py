@@ -44,9 +44,8 @@ from contract.observation import chip_subject
 from stores.address import open_store
 from stores.base import Beat, Document, HistoryBatch, Selection
 from stores.mqtt.settings import Mqtt
-from tests.aggregator.cluster_documents.test_kinds import with_switch
 from tests.aggregator.daemon import OUTPUTS
-from tests.aggregator.nodes import node_report
+from tests.aggregator.nodes import node_report, with_switch
 from tests.parts import deadlines
 from tests.parts.deadlines import patience, stand_in_waits
 from tests.parts.processes import program

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from contract.names import CLUSTER_NODE_NAME
-from tests.aggregator.test_where_clusterd_is_wrong import public
-from tests.cluster.playing import cluster
-from tests.contract.documents.test_cluster_device import config
-from tests.contract.documents.test_cluster_node import node_data
+from tests.cluster.playing import cluster, public_message
+from tests.contract.documents.node_documents import config, node_data
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +29,7 @@ async def test_a_public_fault_in_a_document_is_not_lost(tmp_path: Path) -> None:
         site.start()
         await site.pass_time(5)
         for node, seconds in zip(nodes, KILL_SECONDS, strict=True):
-            both: dict[str, Any] = public("occur", node=node)
+            both: dict[str, Any] = public_message("occur", node=node)
             both["faults"][0]["influence"].append({"nodeName": "all", "deviceIds": [1]})
             await site.public(f"p-{node}", both)
             await site.pass_time(seconds)
@@ -40,7 +38,7 @@ async def test_a_public_fault_in_a_document_is_not_lost(tmp_path: Path) -> None:
             await site.pass_time(5)
             assert site.unhealthy(node) == "Ascend910-0", seconds
             assert site.unhealthy("all") == "Ascend910-1", seconds
-            await site.public(f"p-{node}", public("recover", node=node))
+            await site.public(f"p-{node}", public_message("recover", node=node))
             await site.pass_time(seconds)
             await site.kill()
             site.start()

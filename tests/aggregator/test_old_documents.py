@@ -10,8 +10,8 @@ from contract.documents.node_info import (
 )
 from contract.names import CLUSTER_NODE_NAME
 from stores.base import Deleted, Document
-from tests.aggregator.cluster_documents.test_kinds import Bench
 from tests.aggregator.nodes import instant, node_report
+from tests.aggregator.pipelines import WrittenPipeline
 
 CPU = FaultDevice("CPU", 1, ["00000011"], "SeparateFault")
 
@@ -30,7 +30,7 @@ def v5(at: int) -> Document:
 
 
 def test_parts_reported_by_a_node_of_generation_c_count() -> None:
-    bench = Bench(v6rc(1_710_907_679, [CPU], "UnHealthy"))
+    bench = WrittenPipeline(v6rc(1_710_907_679, [CPU], "UnHealthy"))
     (entry,) = bench.servers().values()
     assert entry["NodeStatus"] == "UnHealthy"
     assert entry["FaultDevList"][0]["FaultCode"] == ["00000011"]
@@ -43,7 +43,7 @@ def test_parts_reported_by_a_node_of_generation_c_count() -> None:
 
 
 def test_a_document_of_generation_b_proves_nothing_of_parts() -> None:
-    bench = Bench(v5(1_703_836_707))
+    bench = WrittenPipeline(v5(1_703_836_707))
     assert bench.servers() == {}
     assert bench.pipeline.sources[0].node.rejected == {}
     bench.lose("n1")
@@ -53,7 +53,7 @@ def test_a_document_of_generation_b_proves_nothing_of_parts() -> None:
 
 
 def test_it_neither_ends_nor_hides_a_fault_that_was_reported_before() -> None:
-    bench = Bench(node_report("n1", [CPU], "UnHealthy"))
+    bench = WrittenPipeline(node_report("n1", [CPU], "UnHealthy"))
     assert bench.put(v5(1)) == frozenset()
     bench.lose("n1")
     assert bench.servers()["n1"]["FaultDevList"] is not None
@@ -68,7 +68,7 @@ def test_it_neither_ends_nor_hides_a_fault_that_was_reported_before() -> None:
 
 def test_an_upgrade_goes_through_all_generations_and_back() -> None:
     """ClusterD loses the first document of another generation: it checks the old one first."""
-    bench = Bench(v5(1))
+    bench = WrittenPipeline(v5(1))
     assert bench.put(v6rc(6, [CPU], "UnHealthy")) == {CLUSTER_NODE_NAME}
     broken = of("n1", encode_beating_node_info([], "Healthy", NodeBeat(7, 5)))
     broken.data["NodeInfo"] = broken.data["NodeInfo"].replace("Healthy", "UnHealth")

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from contract.documents.node_info import FaultDevice
 from contract.documents.switch_info import SwitchEvent, SwitchRecord, encode_switch_info
 from contract.names import CLUSTER_NODE_NAME
-from tests.aggregator.cluster_documents.test_kinds import DEVICES, SWITCHES, Bench
 from tests.aggregator.nodes import T0, healthy, node_report, report
-from tests.contract.documents.test_cluster_device import config, fault
+from tests.aggregator.pipelines import DEVICES, SWITCHES, WrittenPipeline
+from tests.contract.documents.node_documents import config, fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ def with_switches(record: SwitchRecord) -> Document:
 
 
 def test_no_order_of_parts_or_codes_is_a_write() -> None:
-    bench = Bench(node_report("n1", list(PARTS), "PreSeparate"))
+    bench = WrittenPipeline(node_report("n1", list(PARTS), "PreSeparate"))
     entry = bench.servers()["n1"]
     for parts in itertools.permutations(PARTS):
         for codes in itertools.permutations(PARTS[0].fault_code or ()):
@@ -68,17 +68,17 @@ def test_no_order_of_parts_or_codes_is_a_write() -> None:
     ],
 )
 def test_any_change_of_a_part_is_a_write(parts: tuple[FaultDevice, ...]) -> None:
-    bench = Bench(node_report("n1", list(PARTS), "PreSeparate"))
+    bench = WrittenPipeline(node_report("n1", list(PARTS), "PreSeparate"))
     assert bench.put(node_report("n1", list(parts), "PreSeparate")) == {CLUSTER_NODE_NAME}
 
 
 def test_another_status_is_a_write() -> None:
-    bench = Bench(node_report("n1", list(PARTS), "PreSeparate"))
+    bench = WrittenPipeline(node_report("n1", list(PARTS), "PreSeparate"))
     assert bench.put(node_report("n1", list(PARTS), "UnHealthy")) == {CLUSTER_NODE_NAME}
 
 
 def test_no_order_of_events_is_a_write() -> None:
-    bench = Bench(with_switches(SWITCH))
+    bench = WrittenPipeline(with_switches(SWITCH))
     entry = bench.switches()["n1"]
     for number, events in enumerate(itertools.permutations(EVENTS)):
         shuffled = replace(SWITCH, events=events, update_time=T0 + number)
@@ -112,7 +112,7 @@ def _event(**changes: object) -> SwitchRecord:
     ],
 )
 def test_any_change_of_a_switch_is_a_write(record: SwitchRecord) -> None:
-    bench = Bench(with_switches(SWITCH))
+    bench = WrittenPipeline(with_switches(SWITCH))
     assert bench.put(with_switches(record)) == {SWITCHES}
 
 
@@ -126,8 +126,8 @@ def test_entry_written_in_another_order_by_an_earlier_run_stays(
             return make("n1", list(PARTS[::step]), "PreSeparate")
         return with_switches(replace(SWITCH, events=EVENTS[::step]))
 
-    bench = Bench(reported(is_reversed=False))
-    again = Bench(reported(is_reversed=True), outputs=dict(bench.outputs))
+    bench = WrittenPipeline(reported(is_reversed=False))
+    again = WrittenPipeline(reported(is_reversed=True), outputs=dict(bench.outputs))
     for name in (CLUSTER_NODE_NAME, SWITCHES):
         if name in bench.outputs:
             assert again.outputs[name].data == bench.outputs[name].data
@@ -137,7 +137,7 @@ def test_lists_of_chips_keep_their_rule() -> None:
     """A doubled code of a chip is a change, and codes are sorted before they are compared."""
     codes = ["80E18402", "80E01801"]
     two = [fault(3, "RestartNPU", code) for code in codes]
-    bench = Bench(report("n1", config(two, unhealthy=(3,))))
+    bench = WrittenPipeline(report("n1", config(two, unhealthy=(3,))))
     assert bench.put(report("n1", config(two[::-1], unhealthy=(3,), update_time=T0 + 1))) == set()
     doubled = config([*two, two[0]], unhealthy=(3,), update_time=T0 + 2)
     assert bench.put(report("n1", doubled)) == {DEVICES}

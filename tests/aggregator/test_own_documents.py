@@ -11,8 +11,8 @@ import pytest
 
 from contract.names import CLUSTER_NODE_NAME
 from tests.cluster.playing import broken, cluster
-from tests.contract.documents.test_cluster_device import EXAMPLES
-from tests.contract.documents.test_cluster_node import node_data
+from tests.contract.documents.clusterd_examples import EXAMPLES
+from tests.contract.documents.node_documents import node_data
 
 if TYPE_CHECKING:
     from pathlib import Path

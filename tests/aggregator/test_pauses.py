@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from contract.names import STATE_PREFIX
-from tests.aggregator.failover.test_takeover import two
-from tests.aggregator.nodes import T0
-from tests.aggregator.test_where_clusterd_is_wrong import public
-from tests.cluster.replicas import LEASE_SECONDS, replicas
-from tests.contract.documents.test_cluster_device import config
+from tests.cluster.playing import public_message
+from tests.cluster.replicas import (
+    DEVICE,
+    LEASE_SECONDS,
+    begin_two,
+    nothing_older_came,
+    numbered_state,
+    pause_when_it_asks,
+    replicas,
+)
+from tests.contract.documents.node_documents import config
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stores.kubernetes_api.client.attempts import ApiAnswer
-    from tests.cluster.replicas import Replica, Replicas
+    from tests.cluster.replicas import Replicas
 
 pytestmark = pytest.mark.looptime(resolution=2**-20)
-
-DEVICE = "cluster-info-device-0"
-
-
-def state(number: int) -> dict[str, str]:
-    """Return a node's document in this state, whose number is published."""
-    return config(update_time=T0 + number, SuperPodID=number)
 
 
 def numbers(site: Replicas) -> dict[str, int]:
@@ -35,52 +32,17 @@ def numbers(site: Replicas) -> dict[str, int]:
     return {node: entry["SuperPodID"] for node, entry in site.devices.items()}
 
 
-def nothing_older_came(site: Replicas) -> bool:
-    """Return whether neither the state nor the stamp of a node ever went back."""
-    last: dict[str, tuple[int, int]] = {}
-    for shown in site.played.shown:
-        if shown.name != DEVICE or not shown.data:
-            continue
-        for key, entry in json.loads(shown.data[DEVICE] or "{}").items():
-            now = entry["SuperPodID"], entry["UpdateTime"]
-            before = last.get(key, now)
-            if now[0] < before[0] or now[1] < before[1]:
-                return False
-            last[key] = now
-    return True
-
-
-def pause_when_it_asks(site: Replicas, replica: Replica, method: str, name: str) -> None:
-    """Pause a replica while its next such request is on its way."""
-    client = replica.client
-    assert client is not None
-    real = client.request
-
-    async def request(asked: str, path: str, *arguments: Any, **named: Any) -> ApiAnswer:
-        if asked == method and name in path:
-            do_not_pause(replica)
-            site.pause(replica)
-        return await real(asked, path, *arguments, **named)
-
-    client.request = request  # type: ignore[assignment, method-assign]
-
-
-def do_not_pause(replica: Replica) -> None:
-    """Allow all requests of the replica again, without a pause."""
-    vars(replica.client).pop("request", None)
-
-
 @pytest.mark.slow
 async def test_a_write_that_a_paused_leader_had_on_its_way_is_refused(tmp_path: Path) -> None:
     async with replicas(tmp_path) as site:
         for node in ("n1", "n2"):
-            await site.device(node, state(1))
-        one, other = await two(site)
+            await site.device(node, numbered_state(1))
+        one, other = await begin_two(site)
         pause_when_it_asks(site, one, "PUT", DEVICE)
-        await site.device("n1", state(2), 1)
+        await site.device("n1", numbered_state(2), 1)
         assert numbers(site) == {"n1": 1, "n2": 1}
         # By the time that another replica leads there is nothing to write.
-        await site.device("n1", state(1), LEASE_SECONDS + 1)
+        await site.device("n1", numbered_state(1), LEASE_SECONDS + 1)
         assert other.leads
         await site.pass_time(50)
         site.go_on(one)
@@ -88,9 +50,9 @@ async def test_a_write_that_a_paused_leader_had_on_its_way_is_refused(tmp_path: 
         assert one.made.publication.publishers[0].outputs[DEVICE].refused_total == 1
         assert (one.leads, other.leads) == (False, True)
         assert numbers(site) == {"n1": 1, "n2": 1}
-        await site.device("n2", state(3), 1)
+        await site.device("n2", numbered_state(3), 1)
         await site.killed(other)
-        await site.device("n1", state(4), LEASE_SECONDS + 2)
+        await site.device("n1", numbered_state(4), LEASE_SECONDS + 2)
         assert one.leads
         assert numbers(site) == {"n1": 4, "n2": 3}
         assert nothing_older_came(site)
@@ -101,15 +63,15 @@ async def test_a_leader_that_is_paused_for_a_minute_writes_nothing_when_it_goes_
 ) -> None:
     async with replicas(tmp_path) as site:
         for node in ("n1", "n2"):
-            await site.device(node, state(1))
-        one, other = await two(site)
-        await site.device("n1", state(2))
+            await site.device(node, numbered_state(1))
+        one, other = await begin_two(site)
+        await site.device("n1", numbered_state(2))
         site.pause(one)  # it has received nothing yet
         await site.pass_time(LEASE_SECONDS + 2)
         assert other.leads
         assert numbers(site) == {"n1": 2, "n2": 1}
         for number in range(3, 27):
-            await site.device(f"n{number % 2 + 1}", state(number), 2)
+            await site.device(f"n{number % 2 + 1}", numbered_state(number), 2)
         before = numbers(site)
         assert before == {"n1": 26, "n2": 25}
         shown = len(site.played.shown)
@@ -127,15 +89,15 @@ async def test_a_touch_that_comes_late_changes_nothing_and_is_nobodys_write(
     tmp_path: Path,
 ) -> None:
     async with replicas(tmp_path) as site:
-        await site.device("n1", state(1))
-        one, other = await two(site)
+        await site.device("n1", numbered_state(1))
+        one, other = await begin_two(site)
         pause_when_it_asks(site, one, "PATCH", DEVICE)
         await site.pass_time(60)
         assert other.leads
-        await site.device("n1", state(2), 5)
+        await site.device("n1", numbered_state(2), 5)
         site.go_on(one)
         await site.pass_time(2**-9)
-        await site.device("n1", state(3), 3)
+        await site.device("n1", numbered_state(3), 3)
         assert numbers(site) == {"n1": 3}
         output = other.made.publication.publishers[0].outputs[DEVICE]
         assert output.foreign.total == 0
@@ -149,15 +111,15 @@ async def test_state_that_a_paused_leader_was_about_to_keep_does_not_replace_new
     async with replicas(tmp_path) as site:
         await site.node("n1", serial_number="SN-1")
         await site.device("n1", config())
-        one, other = await two(site)
-        await site.public("p1", public("occur"))
+        one, other = await begin_two(site)
+        await site.public("p1", public_message("occur"))
         await site.pass_time(3)
         pause_when_it_asks(site, one, "PUT", STATE_PREFIX)
-        await site.public("p2", public("occur", number=2, chips=(1,)))
+        await site.public("p2", public_message("occur", number=2, chips=(1,)))
         await site.pass_time(LEASE_SECONDS + 3)
         assert other.leads
         assert site.unhealthy("n1") == "Ascend910-0,Ascend910-1"
-        await site.public("p3", public("recover", number=1))
+        await site.public("p3", public_message("recover", number=1))
         await site.pass_time(45)
         assert site.unhealthy("n1") == "Ascend910-1"
         site.go_on(one)

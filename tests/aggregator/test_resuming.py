@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster import wire
 from tests.cluster.playing import cluster
-from tests.contract.documents.test_cluster_device import config, fault
+from tests.contract.documents.node_documents import config, fault
 
 if TYPE_CHECKING:
     from pathlib import Path

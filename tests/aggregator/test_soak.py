@@ -20,9 +20,10 @@ from service.election.leadership import AlwaysLeader
 from stores.base import Changed, Deleted, DocumentsListed
 from stores.cluster import Snapshot, Update
 from tests.aggregator.nodes import T0, node_report, report
-from tests.aggregator.processors.test_separation_documents import text
+from tests.aggregator.processors.cases import policy_text
 from tests.aggregator.public_faults.messages import document, fault_message, one
-from tests.contract.documents.test_cluster_device import EXAMPLES, config, fault
+from tests.contract.documents.clusterd_examples import EXAMPLES
+from tests.contract.documents.node_documents import config, fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +70,7 @@ class Soak:
         for name, data in (
             (
                 separation_documents.POLICY_NAME,
-                {separation_documents.POLICY_KEY: text(threshold=2)},
+                {separation_documents.POLICY_KEY: policy_text(threshold=2)},
             ),
             (separation_documents.CHIPS_NAME, {}),
         ):

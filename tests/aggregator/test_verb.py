@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from aggregator.config import AggregatorConfiguration, load_aggregator
 from contract.errors import ConfigurationError, ListenError
-from tests.parts.deadlines import patience
+from tests.parts.verbs import vigil_process
 from vigil import main
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def vigil(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("VIGIL_")}
-    return subprocess.run(
-        [sys.executable, "-m", "vigil", "aggregator", *options],
-        capture_output=True,
-        text=True,
-        timeout=patience(30),
-        env=clean | environment,
-        check=False,
-    )
 
 
 def test_layers(tmp_path: Path) -> None:
@@ -45,7 +30,7 @@ def test_layers(tmp_path: Path) -> None:
 def test_all_problems_at_once(tmp_path: Path) -> None:
     file = tmp_path / "aggregator.toml"
     file.write_text('store = ["nowhere"]\ntouch_period_seconds = 0\nlisten = "x"\nshards = 3\n')
-    result = vigil("--config", str(file), VIGIL_PUBLISH="ftp:")
+    result = vigil_process("aggregator", "--config", str(file), VIGIL_PUBLISH="ftp:")
     assert result.returncode == 2
     for where in ("store[0]", "touch_period_seconds", "listen", "shards", "VIGIL_PUBLISH"):
         assert where in result.stderr
@@ -86,7 +71,9 @@ def test_the_page_of_an_agent_is_an_address_with_the_name_of_the_node(
 @pytest.mark.daemon
 def test_an_address_that_is_no_address(tmp_path: Path) -> None:
     store = f"directory:{tmp_path / 'store'}"
-    result = vigil("--store", store, "--state-dir", str(tmp_path), "--listen", "9821")
+    result = vigil_process(
+        "aggregator", "--store", store, "--state-dir", str(tmp_path), "--listen", "9821"
+    )
     assert result.returncode == 2
     assert "--listen: is not HOST:PORT" in result.stderr
 
@@ -103,7 +90,7 @@ def test_grpc_is_over_mutual_tls_or_in_plain_text(
     tmp_path: Path, options: list[str], output: str
 ) -> None:
     files = {"VIGIL_GRPC_KEY_FILE": "key.pem"} if options else {}
-    result = vigil("--grpc-listen", "127.0.0.1:0", *options, **files)
+    result = vigil_process("aggregator", "--grpc-listen", "127.0.0.1:0", *options, **files)
     assert result.returncode == 2
     assert "grpc" in result.stderr
     assert output in result.stderr
@@ -121,6 +108,8 @@ def test_an_address_for_grpc_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.daemon
 def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
-    result = vigil("--kubeconfig", str(tmp_path / "none"), "--state-dir", str(tmp_path))
+    result = vigil_process(
+        "aggregator", "--kubeconfig", str(tmp_path / "none"), "--state-dir", str(tmp_path)
+    )
     assert result.returncode == 2
     assert "there is no kubeconfig file" in result.stderr

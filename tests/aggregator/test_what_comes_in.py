@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.aggregator.test_where_clusterd_is_wrong import SOON, public
-from tests.cluster.playing import broken, cluster
-from tests.contract.documents.test_cluster_device import config
+from tests.cluster.playing import SOON, broken, cluster, public_message
+from tests.contract.documents.node_documents import config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +31,7 @@ def nodes(_: str, place: Place) -> bool:
 async def test_a_public_fault_counts_when_its_node_comes(tmp_path: Path) -> None:
     async with cluster(tmp_path) as site:
         site.start()
-        await site.public("p1", public("occur", node="n2"))
+        await site.public("p1", public_message("occur", node="n2"))
         await site.device("n1", config(), 10)
         await site.device("n2", config(), 1)
         assert site.unhealthy("n2") == CHIP
@@ -42,7 +41,7 @@ async def test_a_public_fault_counts_when_its_node_comes(tmp_path: Path) -> None
 async def test_a_public_fault_waits_for_its_node_over_a_restart(tmp_path: Path) -> None:
     async with cluster(tmp_path) as site:
         site.start()
-        await site.public("p1", public("occur", node="n2"))
+        await site.public("p1", public_message("occur", node="n2"))
         await site.device("n1", config(), 10)
         await site.end()
         site.start()
@@ -58,7 +57,7 @@ async def test_documents_that_must_not_be_read_keep_nothing_else_back(
 ) -> None:
     async with cluster(tmp_path) as site:
         site.api.refuses_with, site.api.refuses = status, everywhere
-        await site.public("p1", public("occur", chips=(0,)))
+        await site.public("p1", public_message("occur", chips=(0,)))
         site.start()
         await site.device("n1", broken(3), 10)
         assert site.unhealthy("n1") == "Ascend910-3"
@@ -82,7 +81,7 @@ async def test_public_faults_need_no_nodes(status: int, tmp_path: Path) -> None:
         site.start()
         await site.node("n1", serial_number="SN-1")
         await site.device("n1", config(), 10)
-        await site.public("p1", public("occur"))
+        await site.public("p1", public_message("occur"))
         await site.public("p2", by_number("SN-1"))
         await site.pass_time(10)
         assert site.unhealthy("n1") == CHIP
@@ -93,7 +92,7 @@ async def test_public_faults_need_no_nodes(status: int, tmp_path: Path) -> None:
 
 def by_number(serial_number: str) -> dict[str, Any]:
     """Return a message about chip 1 of the node with this serial number."""
-    message = public("occur", number=2, chips=(1,))
+    message = public_message("occur", number=2, chips=(1,))
     message["faults"][0]["influence"] = [{"nodeSN": serial_number, "deviceIds": [1]}]
     return message
 
@@ -103,7 +102,7 @@ async def test_a_node_that_goes_and_comes_back_has_its_public_fault_again(tmp_pa
         site.start()
         await site.device("n1", config(), 1)
         await site.device("n2", config(), 1)
-        await site.public("p1", public("occur"))
+        await site.public("p1", public_message("occur"))
         await site.pass_time(1)
         assert site.unhealthy("n1") == CHIP
         before = site.devices["n1"]["UpdateTime"]
@@ -122,7 +121,7 @@ async def test_chips_that_are_called_otherwise_keep_their_public_fault(tmp_path:
     async with cluster(tmp_path) as site:
         site.start()
         await site.device("n1", config(), 1)
-        await site.public("p1", public("occur"))
+        await site.public("p1", public_message("occur"))
         await site.pass_time(1)
         chips = ",".join(f"npu-{number}" for number in range(8))
         devices = {"huawei.com/npu": chips, "huawei.com/npu-Fault": "[]"}

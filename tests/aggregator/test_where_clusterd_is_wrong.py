@@ -9,9 +9,9 @@ import pytest
 
 from contract.names import CLUSTER_NODE_NAME
 from tests.cluster import wire
-from tests.cluster.playing import KEY, broken, cluster
-from tests.contract.documents.test_cluster_device import EXAMPLES, config, fault
-from tests.contract.documents.test_cluster_node import node_data
+from tests.cluster.playing import JOB, KEY, SOON, broken, cluster, public_message, put_job
+from tests.contract.documents.clusterd_examples import EXAMPLES
+from tests.contract.documents.node_documents import config, fault, node_data
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,11 +20,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.looptime(resolution=2**-20)
 
-SOON = 0.1
-"""What is new is published within this time; requests take 4 ms here."""
 DEVICE = "cluster-info-device-0"
 SWITCH = "cluster-info-switch-0"
-JOB = "11111111-1111-4111-8111-111111111111"
 POISON = {"NodeInfo": EXAMPLES["E33"]["input"]}
 
 
@@ -72,40 +69,16 @@ async def test_the_first_good_node_info_and_switch_info_after_bad_ones_count(
         assert '"NodeStatus":"UnHealthy"' in site.outputs[SWITCH][SWITCH]
 
 
-def public(
-    assertion: str, *, number: int = 1, node: str | None = "n1", chips: tuple[int, ...] = (0,)
-) -> dict[str, Any]:
-    """Return a message about one public fault that separates chips."""
-    influence: dict[str, Any] = {"deviceIds": list(chips)}
-    if node is not None:
-        influence["nodeName"] = node
-    one = {
-        "faultId": f"fault-{number:04}",
-        "faultType": "NPU",
-        "faultCode": "220001001",
-        "faultTime": 1_760_000_100_000,
-        "assertion": assertion,
-        "influence": [influence],
-    }
-    return {
-        "id": f"{assertion}-{number:06}",
-        "timestamp": 1_760_000_100_000,
-        "version": "1.0",
-        "resource": "CCAE",
-        "faults": [one],
-    }
-
-
 async def test_public_faults_written_while_no_aggregator_reads_are_read(tmp_path: Path) -> None:
     async with cluster(tmp_path) as site:
         await site.node("n1", serial_number="SN-1")
         await site.device("n1", config())
-        await site.public("p1", public("occur"))
+        await site.public("p1", public_message("occur"))
         site.start()
         await site.pass_time(1)
         assert site.unhealthy("n1") == "Ascend910-0"
         await site.end()
-        await site.public("p2", public("occur", number=2, chips=(1,)))
+        await site.public("p2", public_message("occur", number=2, chips=(1,)))
         site.start()
         await site.pass_time(1)
         assert site.unhealthy("n1") == "Ascend910-0,Ascend910-1"
@@ -116,9 +89,9 @@ async def test_a_recovery_that_overtakes_does_not_kill_a_later_occurrence(tmp_pa
         site.start()
         await site.node("n1", serial_number="SN-1")
         await site.device("n1", config(), 1)
-        await site.public("recover", public("recover"))
+        await site.public("recover", public_message("recover"))
         await site.pass_time(7)  # upstream would have forgotten the recovery after 5 s
-        await site.public("occur", public("occur"))
+        await site.public("occur", public_message("occur"))
         await site.pass_time(10)
         assert site.unhealthy("n1") == "Ascend910-0"
 
@@ -131,8 +104,8 @@ async def test_a_public_fault_of_no_node_lands_nowhere(
         site.start()
         await site.node("n1", serial_number=serial_number)
         await site.device("n1", config(), 1)
-        await site.public("p1", public("occur", node=None))
-        await site.public("p2", public("occur", number=2, chips=(1,)))
+        await site.public("p1", public_message("occur", node=None))
+        await site.public("p2", public_message("occur", number=2, chips=(1,)))
         await site.pass_time(3)
         assert site.unhealthy("n1") == "Ascend910-1"
 
@@ -277,7 +250,7 @@ async def test_a_relation_fault_keeps_its_level_after_its_time(tmp_path: Path) -
     async with cluster(tmp_path) as site:
         site.start()
         await site.pass_time(1)
-        await job(site)
+        await put_job(site)
         await site.pass_time(1)
         client = {"jobId": JOB, "role": "test"}
         await site.do({"do": "subscribe-fault-stream", "object": client})
@@ -300,42 +273,11 @@ async def test_a_relation_fault_keeps_its_level_after_its_time(tmp_path: Path) -
         assert shown[-1].data == {"labels": "Separate"}
 
 
-async def job(site: Cluster, **annotations: str) -> None:
-    """Write a job of one pod on chips 0 and 1 of n1."""
-    owner = {"apiVersion": "mindxdl.gitee.com/v1", "kind": "AscendJob", "name": "train"}
-    owners = [owner | {"uid": JOB, "controller": True}]
-    await site.node("n1", serial_number="SN-1")
-    group = {
-        "namespace": "default",
-        "name": "pg-train",
-        "metadata": {"annotations": annotations, "ownerReferences": owners},
-        "spec": {"minMember": 1},
-        "status": {"phase": "Running"},
-    }
-    await site.do({"do": "put-podgroup", "object": group})
-    devices = [{"device_id": str(n), "device_ip": f"10.1.0.{n}"} for n in (0, 1)]
-    ranks = {"pod_name": "train-0", "server_id": "10.0.0.1", "devices": devices}
-    reported = {
-        "huawei.com/AscendReal": "Ascend910-0,Ascend910-1",
-        "hccl/rankIndex": "0",
-        "scheduling.k8s.io/group-name": "pg-train",
-        "ascend.kubectl.kubernetes.io/ascend-910-configuration": json.dumps(ranks),
-    }
-    pod = {
-        "namespace": "default",
-        "name": "train-0",
-        "metadata": {"annotations": reported, "ownerReferences": owners},
-        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "x"}]},
-        "status": {"phase": "Running"},
-    }
-    await site.do({"do": "put-pod", "object": pod})
-
-
 @pytest.mark.slow
 async def test_a_chip_hidden_by_a_filter_is_in_a_list(tmp_path: Path) -> None:
     async with cluster(tmp_path) as site:
         site.start()
-        await job(site, **{"huawei.com/schedule.filter.faultCode": "80C98000:120"})
+        await put_job(site, **{"huawei.com/schedule.filter.faultCode": "80C98000:120"})
         faults = [fault(chip, "RestartNPU", "80C98000") for chip in (0, 5)]
         await site.device("n1", config(faults, unhealthy=(0, 5)), 1)
         devices = site.devices["n1"]["DeviceList"]
@@ -352,11 +294,11 @@ async def test_the_update_time_never_goes_back(tmp_path: Path) -> None:
         site.start()
         await site.node("n1", serial_number="SN-1")
         await site.device("n1", config(), 1)
-        await site.public("p1", public("occur"))
+        await site.public("p1", public_message("occur"))
         await site.pass_time(10)
         during = site.devices["n1"]["UpdateTime"]
         assert site.unhealthy("n1") == "Ascend910-0"
-        await site.public("p1", public("recover"))
+        await site.public("p1", public_message("recover"))
         await site.pass_time(10)
         assert site.unhealthy("n1") == ""
         assert site.devices["n1"]["UpdateTime"] > during > 1_760_000_000

@@ -19,8 +19,8 @@ from tests.aggregator.public_faults.messages import document, fault_message
 from tests.aggregator.public_faults.messages import one as public_fault
 from tests.alerts.cluster import CHIP_ALERTS, Cluster, code_of
 from tests.alerts.times import FACTOR
-from tests.end_to_end.test_status import vigil
 from tests.parts.deadlines import let_time_pass, wait_until
+from tests.parts.verbs import run_vigil
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,7 +118,7 @@ def test_a_short_fault(cluster: Cluster, times: Times, turn: int) -> None:
 @pytest.mark.parametrize("turn", range(ROUNDS))
 def test_a_chip_that_an_operator_isolates(cluster: Cluster, times: Times, turn: int) -> None:
     def change(*arguments: str) -> None:
-        status, _, errors = vigil(*arguments, "--yes", *cluster.place.options)
+        status, _, errors = run_vigil(*arguments, "--yes", *cluster.place.options)
         assert status == 0, errors
 
     name = cluster.node.name

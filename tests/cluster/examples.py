@@ -11,7 +11,8 @@ from typing import Any
 from contract.go import encode as go_json
 from tests.cluster.examples_judged import MAKERS
 from tests.cluster.script import Script
-from tests.contract.documents.test_cluster_device import CASES, EXAMPLES, KEY, config, fault, names
+from tests.contract.documents.clusterd_examples import CASES, EXAMPLES
+from tests.contract.documents.node_documents import KEY, config, fault, names
 
 _EXEMPT = "81078603"
 

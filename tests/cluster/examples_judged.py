@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from tests.cluster.script import JOB, Script
-from tests.contract.documents.test_cluster_device import EXAMPLES, config, fault
+from tests.contract.documents.clusterd_examples import EXAMPLES
+from tests.contract.documents.node_documents import config, fault
 
 _DEVICES = "cluster-info-device-0"
 _STATISTIC = "statistic-fault-info"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from contract.documents.cluster_info import cluster_device_index
 from contract.names import CLUSTER_LABEL, CLUSTER_NODE_NAME, REPORT_LABEL
 from tests.cluster.player import Player
-from tests.contract.documents.test_cluster_device import config
+from tests.contract.documents.node_documents import config
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 KEY = "huawei.com/Ascend910"
 _DEVICES = "mindx-dl-deviceinfo-"
+JOB = "11111111-1111-4111-8111-111111111111"
+SOON = 0.1
+"""What is new is published within this time; requests take 4 ms here."""
 
 
 class Cluster(Player):
@@ -110,3 +113,58 @@ async def cluster(place: Path, **configuration: Any) -> AsyncIterator[Cluster]:
 def broken(*chips: int, update_time: int = 1_760_000_000) -> dict[str, str]:
     """Return a device-info of eight chips, of which the given ones are unhealthy."""
     return config(unhealthy=chips, update_time=update_time)
+
+
+def public_message(
+    assertion: str, *, number: int = 1, node: str | None = "n1", chips: tuple[int, ...] = (0,)
+) -> dict[str, Any]:
+    """Return a message about one public fault that separates chips."""
+    influence: dict[str, Any] = {"deviceIds": list(chips)}
+    if node is not None:
+        influence["nodeName"] = node
+    one = {
+        "faultId": f"fault-{number:04}",
+        "faultType": "NPU",
+        "faultCode": "220001001",
+        "faultTime": 1_760_000_100_000,
+        "assertion": assertion,
+        "influence": [influence],
+    }
+    return {
+        "id": f"{assertion}-{number:06}",
+        "timestamp": 1_760_000_100_000,
+        "version": "1.0",
+        "resource": "CCAE",
+        "faults": [one],
+    }
+
+
+async def put_job(site: Cluster, **annotations: str) -> None:
+    """Write a job of one pod on chips 0 and 1 of n1."""
+    owner = {"apiVersion": "mindxdl.gitee.com/v1", "kind": "AscendJob", "name": "train"}
+    owners = [owner | {"uid": JOB, "controller": True}]
+    await site.node("n1", serial_number="SN-1")
+    group = {
+        "namespace": "default",
+        "name": "pg-train",
+        "metadata": {"annotations": annotations, "ownerReferences": owners},
+        "spec": {"minMember": 1},
+        "status": {"phase": "Running"},
+    }
+    await site.do({"do": "put-podgroup", "object": group})
+    devices = [{"device_id": str(n), "device_ip": f"10.1.0.{n}"} for n in (0, 1)]
+    ranks = {"pod_name": "train-0", "server_id": "10.0.0.1", "devices": devices}
+    reported = {
+        "huawei.com/AscendReal": "Ascend910-0,Ascend910-1",
+        "hccl/rankIndex": "0",
+        "scheduling.k8s.io/group-name": "pg-train",
+        "ascend.kubectl.kubernetes.io/ascend-910-configuration": json.dumps(ranks),
+    }
+    pod = {
+        "namespace": "default",
+        "name": "train-0",
+        "metadata": {"annotations": reported, "ownerReferences": owners},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "x"}]},
+        "status": {"phase": "Running"},
+    }
+    await site.do({"do": "put-pod", "object": pod})

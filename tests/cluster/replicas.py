@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from typing_extensions import override
 
 from aggregator import daemon, process
+from tests.aggregator.nodes import T0
 from tests.cluster.grpc_server import MemoryServer
 from tests.cluster.pausing import Pauses
 from tests.cluster.player import InMemory, Missing
 from tests.cluster.playing import Cluster
+from tests.contract.documents.node_documents import config
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    import pytest
-
     from aggregator.config import AggregatorConfiguration
     from aggregator.daemon import Aggregator
+    from stores.kubernetes_api.client.attempts import ApiAnswer
     from tests.cluster.apiserver import Client
     from tests.cluster.player import Services
 
 LEASE_SECONDS = 10
+EITHER_END = pytest.mark.parametrize("killed", [True, False], ids=["killed", "told to end"])
+DEVICE = "cluster-info-device-0"
 
 
 @dataclass(eq=False)
@@ -170,3 +175,59 @@ async def replicas(place: Path, **configuration: Any) -> AsyncIterator[Replicas]
             yield made
         finally:
             await made.close()
+
+
+async def begin_two(site: Replicas) -> tuple[Replica, Replica]:
+    """Start a leader and a follower; return both."""
+    one = await site.begin("one", 3)
+    other = await site.begin("other", 3)
+    assert one.leads
+    assert not other.leads
+    return one, other
+
+
+async def end_leader(site: Replicas, leader: Replica, other: Replica, *, killed: bool) -> None:
+    """Stop the leader, and wait until the other one leads."""
+    await (site.killed(leader) if killed else site.stop(leader))
+    await site.pass_time(LEASE_SECONDS + 2 if killed else 1)
+    assert other.leads
+
+
+def numbered_state(number: int) -> dict[str, str]:
+    """Return a node's document in this state, whose number is published."""
+    return config(update_time=T0 + number, SuperPodID=number)
+
+
+def nothing_older_came(site: Replicas) -> bool:
+    """Return whether neither the state nor the stamp of a node ever went back."""
+    last: dict[str, tuple[int, int]] = {}
+    for shown in site.played.shown:
+        if shown.name != DEVICE or not shown.data:
+            continue
+        for key, entry in json.loads(shown.data[DEVICE] or "{}").items():
+            now = entry["SuperPodID"], entry["UpdateTime"]
+            before = last.get(key, now)
+            if now[0] < before[0] or now[1] < before[1]:
+                return False
+            last[key] = now
+    return True
+
+
+def pause_when_it_asks(site: Replicas, replica: Replica, method: str, name: str) -> None:
+    """Pause a replica while its next such request is on its way."""
+    client = replica.client
+    assert client is not None
+    real = client.request
+
+    async def request(asked: str, path: str, *arguments: Any, **named: Any) -> ApiAnswer:
+        if asked == method and name in path:
+            do_not_pause(replica)
+            site.pause(replica)
+        return await real(asked, path, *arguments, **named)
+
+    client.request = request  # type: ignore[assignment, method-assign]
+
+
+def do_not_pause(replica: Replica) -> None:
+    """Allow all requests of the replica again, without a pause."""
+    vars(replica.client).pop("request", None)

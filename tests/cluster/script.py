@@ -6,7 +6,7 @@ from typing import Any
 
 from contract.go import encode as go_json
 from contract.names import CLUSTER_LABEL, REPORT_LABEL
-from tests.contract.documents.test_cluster_device import config
+from tests.contract.documents.node_documents import config
 
 AT_0 = 1_760_000_500_000
 JOB = "11111111-1111-4111-8111-111111111111"

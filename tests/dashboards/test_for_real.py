@@ -21,8 +21,8 @@ from contract.codes.reference import describe_code
 from dcmi_shim.emulator.bmc import BmcAlarm
 from stores.address import open_store
 from stores.base import Beat
-from tests.aggregator.cluster_documents.test_kinds import with_switch
 from tests.aggregator.daemon import Daemon
+from tests.aggregator.nodes import with_switch
 from tests.aggregator.public_faults.messages import document, fault_message, one
 from tests.alerts.cases import promtool
 from tests.alerts.files import RULES

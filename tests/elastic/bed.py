@@ -17,7 +17,7 @@ from stores.base import Beat
 from stores.kubernetes_api.leases import whole
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import report
-from tests.contract.documents.test_cluster_device import config
+from tests.contract.documents.node_documents import config
 from tests.elastic.jobs import as_written, vcjob
 from tests.parts.controlplane import LEASES
 from tests.parts.deadlines import patience, wait_until

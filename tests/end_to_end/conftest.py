@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from dcmi_shim.emulator.install import install
+from tests.end_to_end.isolation_site import site_on
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Cluster, Folder
 from tests.parts.chromium import Chromium
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
+    from tests.end_to_end.isolation_site import Site
     from tests.end_to_end.places import Place
 
 
@@ -51,6 +53,12 @@ def folder_node(tmp_path: Path, built: Path) -> Iterator[Node]:
     node = Node(tmp_path, built, Folder(tmp_path / "store"))
     yield node
     node.close()
+
+
+@pytest.fixture
+def folder_site(tmp_path: Path, built: Path) -> Iterator[Site]:
+    """Yield a healthy node with an aggregator, on a directory store."""
+    yield from site_on(Folder(tmp_path / "store"), tmp_path, built)
 
 
 @pytest.fixture

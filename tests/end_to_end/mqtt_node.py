@@ -1,4 +1,4 @@
-"""A broker as the place where agents publish, read by mosquitto's own client."""
+"""A broker to which agents publish, read by mosquitto's own client; an aggregator on it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import json
 import subprocess
 from typing import TYPE_CHECKING, Any
 
+from tests.aggregator.daemon import Daemon
+from tests.parts.broker import AGGREGATOR
 from tests.parts.processes import program
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.parts.broker import Broker
 
 _TOPICS = {
@@ -73,3 +77,15 @@ class OnBroker:
     def _publish(self, topic: str, how: str, content: bytes) -> None:
         arguments = ("-h", "127.0.0.1", "-p", str(self.broker.port), "-t", topic, "-r", "-q", "1")
         subprocess.run([program("mosquitto_pub"), *arguments, how], input=content, check=True)
+
+
+def aggregator_on_broker(directory: Path, broker: Broker, *options: str) -> Daemon:
+    mqtt = broker.certified(AGGREGATOR)
+    directory.mkdir()
+    (directory / "aggregator.toml").write_text(
+        "[mqtt]\n"
+        f'ca_file = "{mqtt.ca_file}"\n'
+        f'certificate_file = "{mqtt.certificate_file}"\n'
+        f'key_file = "{mqtt.key_file}"\n'
+    )
+    return Daemon(directory, "--config", str(directory / "aggregator.toml"), *options)

@@ -38,6 +38,7 @@ _STEP_SECONDS = 0.05
 """Between two looks: each asks the store, which takes the API server and the test 2 ms and more."""
 WITHIN_A_SECOND = 1.3
 """What must be repaired within a second, with 0.3 s for the looks of a test and their requests."""
+SEPARATES = "80E18402"
 
 
 @dataclass(frozen=True)

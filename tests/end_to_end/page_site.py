@@ -16,26 +16,31 @@ from service.pages import event_stream
 from service.pages.browser_page import BrowserPage
 from service.pages.daemon_pages import application, json_response, serving
 from service.pages.operations import serve
-from tests.aggregator.api.test_fleet import Fleet, fault, record, status
+from tests.aggregator.api.given_queries import GivenQueries, device_record, fault_row, status_row
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
 
     from aiohttp import web
+    from playwright.async_api import Locator, Page
 
     from contract.pages.aggregator_status import NodeStatus
     from contract.pages.faults import FaultStatus
     from service.pages.event_stream import Stream
 
 VERSION = "1"
+CODE = "80E18402"
+WITHOUT_WORKER = "delete window.SharedWorker"
+"""A script of a browser that has no such workers."""
+WAIT_MS = 20_000
 
 
 class PageSite:
     """Serves the page at ``url`` within ``serving``. ``answers`` are those of other paths."""
 
     def __init__(self, nodes: Iterable[NodeStatus] = (), faults: Iterable[FaultStatus] = ()):
-        self.fleet = Fleet(list(nodes), list(faults))
+        self.fleet = GivenQueries(list(nodes), list(faults))
         self.fleet.queries.pipeline.sources = ()
         self.answers: dict[str, object] = {}
         self.url = ""
@@ -49,13 +54,13 @@ class PageSite:
 
     def place(self, node: str, **members: int) -> None:
         """Place a node in a super pod or a rack."""
-        entry = MagicMock(record=record(**members))
+        entry = MagicMock(record=device_record(**members))
         self.fleet.queries.pipeline.device.entries[node] = entry
 
     def set_faults(self, node: str, *levels: str) -> None:
         """Let a node have a fault of each level, and send that to all pages."""
         others = [row for row in self.fleet.faults if row.node != node]
-        own = [fault(node, f"Ascend910-{chip}", level) for chip, level in enumerate(levels)]
+        own = [fault_row(node, f"Ascend910-{chip}", level) for chip, level in enumerate(levels)]
         self.fleet.faults = sorted([*others, *own], key=lambda row: row.node)
         self.changed(node)
 
@@ -90,4 +95,12 @@ class PageSite:
 
 def nodes_named(*names: str, **members: Any) -> list[NodeStatus]:
     """Return healthy nodes."""
-    return [status(name, **members) for name in names]
+    return [status_row(name, **members) for name in names]
+
+
+def cells(page: Page) -> Locator:
+    return page.get_by_role("listbox", name="Map of all nodes").get_by_role("option")
+
+
+async def names_in_map(page: Page) -> list[str]:
+    return [str(await cell.get_attribute("data-node")) for cell in await cells(page).all()]

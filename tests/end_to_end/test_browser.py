@@ -13,9 +13,10 @@ from playwright.async_api import expect
 from stores.address import open_store
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import T0, faulty, healthy, report
+from tests.end_to_end.page_site import CODE, WAIT_MS, WITHOUT_WORKER, cells, names_in_map
 from tests.end_to_end.proxy import STREAM, Proxy
-from tests.end_to_end.test_status import vigil
 from tests.parts.deadlines import patience, until
+from tests.parts.verbs import run_vigil
 from tests.tiers import needs
 
 if TYPE_CHECKING:
@@ -34,12 +35,8 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
 ]
 
-CODE = "80E18402"
 MAX_REQUESTS = 8
 MAX_SENT_BYTES = 150_000
-WITHOUT_WORKER = "delete window.SharedWorker"
-"""A script of a browser that has no such workers."""
-WAIT_MS = 20_000
 
 
 @pytest.fixture(autouse=True)
@@ -78,14 +75,6 @@ async def daemon(make: list[Daemon], store: Store) -> Daemon:
 
 def node_url(node: Node) -> str:
     return (node.state_dir / "listen").read_text().strip()
-
-
-def cells(page: Page) -> Locator:
-    return page.get_by_role("listbox", name="Map of all nodes").get_by_role("option")
-
-
-async def names_in_map(page: Page) -> list[str]:
-    return [str(await cell.get_attribute("data-node")) for cell in await cells(page).all()]
 
 
 async def test_the_worst_comes_first_and_a_change_is_shown_without_asking(
@@ -484,7 +473,7 @@ def ill_node(folder_node: Node, make: list[Daemon]) -> Node:
     make[0].environment["VIGIL_PAGES_AGENT_URL"] = f"{node_url(folder_node)}/#/node/{{node}}"
     make[0].start()
     reason = ("--reason", "HBM is replaced", "--yes", *folder_node.place.options)
-    assert vigil("isolate", folder_node.name, "5", *reason)[0] == 0
+    assert run_vigil("isolate", folder_node.name, "5", *reason)[0] == 0
     return folder_node
 
 

@@ -21,12 +21,19 @@ from contract.pages.faults import FaultsPage
 from contract.pages.history import HistoryPage, PublishedFault, PublishedPage
 from service.pages.event_stream import Stream
 from stores.address import open_store
-from tests.aggregator.advising.test_advice import NOW_MS, filled, ill
-from tests.aggregator.api.test_fleet import fault
+from tests.aggregator.advising.advised import NOW_MS, filled, ill
+from tests.aggregator.api.given_queries import fault_row
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import T0, faulty, healthy, report
-from tests.end_to_end.page_site import PageSite, nodes_named
-from tests.end_to_end.test_browser import CODE, WAIT_MS, WITHOUT_WORKER, cells, names_in_map
+from tests.end_to_end.page_site import (
+    CODE,
+    WAIT_MS,
+    WITHOUT_WORKER,
+    PageSite,
+    cells,
+    names_in_map,
+    nodes_named,
+)
 from tests.parts.deadlines import patience, until
 from tests.vigil.advise import cluster
 
@@ -56,7 +63,7 @@ def _patience() -> None:
 
 @pytest.fixture
 def site() -> PageSite:
-    return PageSite(nodes_named("n1", "n2"), [fault("n2", "Ascend910-3", "SeparateNPU")])
+    return PageSite(nodes_named("n1", "n2"), [fault_row("n2", "Ascend910-3", "SeparateNPU")])
 
 
 @pytest.fixture
@@ -76,7 +83,7 @@ async def test_sixteen_thousand_nodes_are_on_the_map_and_a_change_is_shown(
     chromium: Chromium, tmp_path: Path
 ) -> None:
     names = [f"node-{number:05}" for number in range(MANY)]
-    hit = [fault(name, "Ascend910-0", "SeparateNPU") for name in names[::100]]
+    hit = [fault_row(name, "Ascend910-0", "SeparateNPU") for name in names[::100]]
     site = PageSite(nodes_named(*names), hit)
     async with site.serving(tmp_path), chromium.page() as page:
         await page.goto(site.url)
@@ -176,7 +183,7 @@ async def test_control_characters_neither_split_a_copied_row_nor_turn_it_around(
     chromium: Chromium, tmp_path: Path
 ) -> None:
     code = "A\tB\nC\u202eD"
-    site = PageSite(nodes_named("n1"), [fault("n1", "Ascend910-3", "Odd\tLevel", code=code)])
+    site = PageSite(nodes_named("n1"), [fault_row("n1", "Ascend910-3", "Odd\tLevel", code=code)])
     async with site.serving(tmp_path), chromium.page() as page:
         await page.add_init_script(
             "Object.defineProperty(navigator, 'clipboard', {value: undefined})"
@@ -195,7 +202,7 @@ async def test_the_name_of_a_node_is_one_part_of_the_address_of_its_agent(
 ) -> None:
     name = "@elsewhere/../?<b>"
     site.agent_url = "http://agents.example.com/{node}/"
-    site.answers["/api/v1/faults"] = FaultsPage(0, (fault(name, "Ascend910-3", "SeparateNPU"),))
+    site.answers["/api/v1/faults"] = FaultsPage(0, (fault_row(name, "Ascend910-3", "SeparateNPU"),))
     async with site.serving(tmp_path), chromium.page() as page:
         await page.goto(f"{site.url}/#/fault/{quote(name, safe='')}/Ascend910-3/{CODE}")
         link = page.get_by_role("link", name="Open the page of the agent of @elsewhere")

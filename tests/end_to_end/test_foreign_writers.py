@@ -15,10 +15,9 @@ from stores.address import open_store
 from stores.base import Beat, Changed, Deleted, Document, DocumentsListed, Selection
 from stores.mqtt.settings import Mqtt
 from tests.aggregator.daemon import Daemon
-from tests.end_to_end.mqtt_node import OnBroker
+from tests.end_to_end.mqtt_node import OnBroker, aggregator_on_broker
 from tests.end_to_end.node import WITHIN_A_SECOND, Node
 from tests.end_to_end.places import Cluster, Folder
-from tests.end_to_end.test_mqtt import an_aggregator
 from tests.parts.deadlines import patience, stays, time_passes
 from tests.parts.watching import watching
 
@@ -65,7 +64,7 @@ def aggregator(tmp_path: Path, any_place: Place) -> Iterator[Daemon]:
     """Yield an aggregator on the same store; it is not started."""
     directory = tmp_path / "aggregator"
     if isinstance(any_place, OnBroker):
-        daemon = an_aggregator(directory, any_place.broker, *any_place.options)
+        daemon = aggregator_on_broker(directory, any_place.broker, *any_place.options)
     else:
         daemon = Daemon(directory, *any_place.options)
     yield daemon

@@ -9,9 +9,8 @@ import pytest
 
 from contract.names import CLUSTER_NODE_NAME
 from dcmi_shim.emulator.bmc import BmcAlarm
-from tests.end_to_end.mqtt_node import OnBroker
+from tests.end_to_end.mqtt_node import OnBroker, aggregator_on_broker
 from tests.end_to_end.node import Node
-from tests.end_to_end.test_mqtt import an_aggregator
 from tests.parts.deadlines import let_time_pass, patience
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def node(tmp_path: Path, built: Path, place: OnBroker) -> Iterator[Node]:
 
 @pytest.fixture
 def aggregator(tmp_path: Path, broker: Broker) -> Iterator[Daemon]:
-    daemon = an_aggregator(tmp_path / "aggregator", broker, "--store", broker.tls_url)
+    daemon = aggregator_on_broker(tmp_path / "aggregator", broker, "--store", broker.tls_url)
     yield daemon
     daemon.stop()
 

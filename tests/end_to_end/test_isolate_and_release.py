@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from contract.documents.isolation_request import ISOLATION_ANNOTATION
 from contract.names import DEVICE_INFO_NAMESPACE
-from stores.address import open_store
-from tests.aggregator.daemon import Daemon
-from tests.end_to_end.node import Node
+from tests.end_to_end.isolation_site import CHIP, MANUAL, Site, site_on
+from tests.end_to_end.node import SEPARATES, Node
 from tests.end_to_end.places import Cluster, Folder
-from tests.end_to_end.test_status import SEPARATES, vigil
 from tests.parts.processes import Running
+from tests.parts.rights import allow, forbid
 from tests.parts.terminal import CTRL_C, CTRL_D, typed
-from tests.stores.kubernetes_api.test_rights import allow, forbid
+from tests.parts.verbs import run_vigil
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from stores.base import Document
     from tests.parts.broker import Broker
     from tests.parts.controlplane import ControlPlane
     from tests.parts.terminal import Ended
-
-CHIP = "Ascend910-3"
-MANUAL = "ManuallySeparateNPU"
 
 
 class Broking(Folder):
@@ -48,35 +41,6 @@ class Broking(Folder):
         return ["--store", self._url]
 
 
-@dataclass
-class Site:
-    """A node, its aggregator, and the store that both use."""
-
-    node: Node
-    aggregator: Daemon
-
-    def change(self, *arguments: str) -> tuple[int, Any]:
-        """Exit status and JSON of a verb."""
-        status, lines, errors = vigil(*arguments, *self.node.place.options, "--json")
-        assert lines, (status, errors)
-        return status, json.loads(lines[0])
-
-    def document(self) -> Document:
-        """Return the stored device-info with its annotations."""
-
-        async def read() -> Document:
-            options = self.node.place.options
-            store = open_store(options[1], options[3] if len(options) > 2 else None)
-            try:
-                document = await store.get(DEVICE_INFO_NAMESPACE, self.node.document)
-            finally:
-                await store.close()
-            assert document is not None
-            return document
-
-        return asyncio.run(read())
-
-
 @pytest.fixture(
     params=["directory", "broker", pytest.param("kubernetes", marks=pytest.mark.apiserver)]
 )
@@ -89,41 +53,13 @@ def site(request: pytest.FixtureRequest, tmp_path: Path, built: Path) -> Iterato
         place = Broking(request.getfixturevalue("broker"), tmp_path / "store")
     else:
         place = Cluster(request.getfixturevalue("control_plane"))
-    yield from _site(place, tmp_path, built)
-
-
-@pytest.fixture
-def folder_site(tmp_path: Path, built: Path) -> Iterator[Site]:
-    """Yield a healthy node with an aggregator, on a directory store."""
-    yield from _site(Folder(tmp_path / "store"), tmp_path, built)
+    yield from site_on(place, tmp_path, built)
 
 
 @pytest.fixture
 def cluster_site(control_plane: ControlPlane, tmp_path: Path, built: Path) -> Iterator[Site]:
     """Yield a healthy node with an aggregator, on an API server."""
-    yield from _site(Cluster(control_plane), tmp_path, built)
-
-
-def _site(place: Folder | Cluster, tmp_path: Path, built: Path) -> Iterator[Site]:
-    node = Node(tmp_path, built, place)
-    daemon = Daemon(tmp_path / "aggregator", *place.options)
-    node.environment["VIGIL_HEARTBEAT_INTERVAL_SECONDS"] = "1"
-    node.start()
-    try:
-        node.up()
-        node.ready()
-        daemon.start()
-        node.wait(
-            lambda: any(
-                one["node"] == "node-1" and one["heartbeat"] == "alive"
-                for one in daemon.ask("/api/v1/nodes")[1]["nodes"]
-            ),
-            "the aggregator knows the node",
-        )
-        yield Site(node, daemon)
-    finally:
-        daemon.stop()
-        node.close()
+    yield from site_on(Cluster(control_plane), tmp_path, built)
 
 
 def level(node: Node) -> str:
@@ -155,7 +91,7 @@ def test_a_chip_is_isolated_by_a_person_and_released(site: Site) -> None:
     assert (status, answer["changed"]) == (0, False)
     assert f"by {by} (as stated): its HBM is replaced" in answer["text"]
     for server in (f"unix:{node.state_dir}/agent.sock", site.aggregator.url):
-        status, lines, _ = vigil("explain", "node-1/3", "--server", server, COLUMNS="200")
+        status, lines, _ = run_vigil("explain", "node-1/3", "--server", server, COLUMNS="200")
         shown = "\n".join(lines)
         assert status == 1
         assert f"{by} (as stated)" in shown, shown
@@ -185,7 +121,7 @@ def test_a_release_names_the_level_that_stays(folder_site: Site) -> None:
     node.emulator.occur(3, SEPARATES)
     node.until(lambda now: now.codes(3) == {SEPARATES}, "the fault is shown")
     assert site.change("isolate", "node-1", "3", "--reason", "why", "--yes")[0] == 0
-    status, lines, errors = vigil("release", "node-1", "3", *node.place.options, "--yes")
+    status, lines, errors = run_vigil("release", "node-1", "3", *node.place.options, "--yes")
     assert (status, errors) == (0, "")
     assert lines == [
         f"{CHIP} of node-1 is released",
@@ -207,7 +143,7 @@ def test_wrong_use_changes_nothing(folder_site: Site) -> None:
         assert found == status, answer
         assert text in answer["text"]
     options = site.node.place.options
-    status, _, errors = vigil("isolate", "node-1", "3", "--reason", "a\nb", "--yes", *options)
+    status, _, errors = run_vigil("isolate", "node-1", "3", "--reason", "a\nb", "--yes", *options)
     assert status == 2
     assert "--reason" in errors
     assert _isolation(site) == ("", None)
@@ -304,7 +240,8 @@ def test_user_with_read_rights_changes_nothing_and_gets_the_missing_right(
     allow(control_plane, "stranger", ["get", "list"])
     try:
         site.node.wait(
-            lambda: vigil(*isolate, *options, "--dry-run")[0] == 0, "the right to read is in force"
+            lambda: run_vigil(*isolate, *options, "--dry-run")[0] == 0,
+            "the right to read is in force",
         )
         _assert_may_not_write(*isolate, *options, "--yes")
         assert _isolation(site) == ("", None)
@@ -320,7 +257,7 @@ def test_user_with_read_rights_changes_nothing_and_gets_the_missing_right(
 
 
 def _assert_may_not_write(*arguments: str) -> None:
-    status, lines, errors = vigil(*arguments)
+    status, lines, errors = run_vigil(*arguments)
     assert (status, lines) == (3, [])
     assert 'User "stranger" cannot' in errors
     assert "your account needs get and update of ConfigMaps in kube-system" in errors

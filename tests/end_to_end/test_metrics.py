@@ -26,11 +26,10 @@ from stores.address import open_store
 from stores.base import Beat
 from stores.directory.beats import DirectoryHeartbeats
 from stores.directory.owner import OwnerCheck
-from tests.aggregator.cluster_documents.test_kinds import with_switch
 from tests.aggregator.daemon import Daemon
-from tests.aggregator.nodes import healthy, node_report, report
+from tests.aggregator.nodes import healthy, node_report, report, with_switch
 from tests.aggregator.public_faults.messages import document, fault_message, one
-from tests.aggregator.rank_tables.test_plugin import rings
+from tests.aggregator.rank_tables.rings import rings
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
 from tests.parts.deadlines import patience, wait_until

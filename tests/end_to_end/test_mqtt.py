@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.aggregator.daemon import Daemon
-from tests.end_to_end.mqtt_node import OnBroker
+from tests.end_to_end.mqtt_node import OnBroker, aggregator_on_broker
 from tests.end_to_end.node import Node
-from tests.parts.broker import AGGREGATOR
 from tests.parts.deadlines import nothing_happens_for
 from tests.parts.processes import program
 
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.aggregator.daemon import Daemon
     from tests.end_to_end.places import Cluster
     from tests.parts.broker import Broker
 
@@ -35,21 +34,9 @@ def node(tmp_path: Path, built: Path, broker: Broker) -> Iterator[Node]:
     node.close()
 
 
-def an_aggregator(directory: Path, broker: Broker, *options: str) -> Daemon:
-    mqtt = broker.certified(AGGREGATOR)
-    directory.mkdir()
-    (directory / "aggregator.toml").write_text(
-        "[mqtt]\n"
-        f'ca_file = "{mqtt.ca_file}"\n'
-        f'certificate_file = "{mqtt.certificate_file}"\n'
-        f'key_file = "{mqtt.key_file}"\n'
-    )
-    return Daemon(directory, "--config", str(directory / "aggregator.toml"), *options)
-
-
 @pytest.fixture
 def aggregator(tmp_path: Path, broker: Broker) -> Iterator[Daemon]:
-    daemon = an_aggregator(tmp_path / "aggregator", broker, "--store", broker.tls_url)
+    daemon = aggregator_on_broker(tmp_path / "aggregator", broker, "--store", broker.tls_url)
     yield daemon
     daemon.stop()
 
@@ -176,7 +163,7 @@ def test_nodes_of_both_stores_are_in_the_same_documents(
     node: Node, tmp_path: Path, built: Path, broker: Broker, cluster: Cluster
 ) -> None:
     other = Node(tmp_path / "node-2", built, cluster, "node-2")
-    daemon = an_aggregator(
+    daemon = aggregator_on_broker(
         tmp_path / "aggregator",
         broker,
         *("--store", broker.tls_url, "--store", "kubernetes:"),

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.aggregator.daemon import Daemon
-from tests.end_to_end.test_status import SEPARATES, vigil
+from tests.end_to_end.node import SEPARATES
 from tests.parts import pods
 from tests.parts.tree import ROOT
+from tests.parts.verbs import run_vigil
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,14 +70,14 @@ def test_the_document_shows_what_its_commands_print(cluster_node: Node, tmp_path
 
     def change(verb: str, *more: str) -> None:
         options = (*more, "--yes", *cluster_node.place.options)
-        assert vigil(verb, "node-1", "5", *options)[0] == 0
+        assert run_vigil(verb, "node-1", "5", *options)[0] == 0
 
     def run(block: re.Match[str]) -> str:
         place = agent if block[1] else aggregator
         is_isolated = block[2] == _OF_AN_ISOLATED_CHIP
         if is_isolated:
             change("isolate", "--reason", "HBM is replaced")
-        _, lines, errors = vigil(*block[2].split(), VIGIL_STATE_DIR=place, COLUMNS="100")
+        _, lines, errors = run_vigil(*block[2].split(), VIGIL_STATE_DIR=place, COLUMNS="100")
         assert errors == ""
         if is_isolated:
             change("release")

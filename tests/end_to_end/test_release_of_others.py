@@ -12,18 +12,17 @@ import pytest
 from aggregator.processors import separation_documents
 from contract.names import DEVICE_INFO_NAMESPACE
 from tests.aggregator.nodes import faulty, report
+from tests.end_to_end.isolation_site import CHIP, MANUAL
 from tests.end_to_end.places import Folder
-from tests.end_to_end.test_isolate_and_release import CHIP, MANUAL, folder_site
-from tests.end_to_end.test_status import vigil
 from tests.parts.deadlines import patience
+from tests.parts.verbs import run_vigil
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.end_to_end.test_isolate_and_release import Site
+    from tests.end_to_end.isolation_site import Site
     from tests.parts.controlplane import ControlPlane
 
-__all__ = ["folder_site"]
 CONFIG_MAPS = f"/api/v1/namespaces/{DEVICE_INFO_NAMESPACE}/configmaps"
 
 
@@ -49,7 +48,7 @@ def stored(plane: ControlPlane) -> dict[str, str]:
 def test_isolation_is_refused_where_the_device_plugin_writes(control_plane: ControlPlane) -> None:
     data = config_map(control_plane, "device-plugin")
     options = ("--store", "kubernetes:", "--kubeconfig", str(control_plane.kubeconfig))
-    status, _, errors = vigil("isolate", "node-1", "0", "--reason", "why", "--yes", *options)
+    status, _, errors = run_vigil("isolate", "node-1", "0", "--reason", "why", "--yes", *options)
     assert status == 1
     assert "is written by 'device-plugin'" in errors
     assert stored(control_plane) == data
@@ -64,7 +63,7 @@ def test_missing_rights_are_named_and_nothing_is_changed(
     data = config_map(control_plane, "npu-vigil")
     options = ("--store", "kubernetes:", "--kubeconfig", str(control_plane.kubeconfig_of(token)))
     for arguments in (("release", "node-1", "3"), ("isolate", "node-1", "0", "--reason", "why")):
-        status, lines, errors = vigil(*arguments, "--yes", *options)
+        status, lines, errors = run_vigil(*arguments, "--yes", *options)
         assert (status, lines) == (3, [])
         assert "your account needs get and update of ConfigMaps" in errors
     assert stored(control_plane) == data
@@ -81,7 +80,9 @@ def folder(tmp_path: Path) -> Folder:
 
 @pytest.mark.timeout(60)
 def test_without_an_agent_no_program_would_take_a_request(folder: Folder) -> None:
-    status, _, errors = vigil("isolate", "node-1", "0", "--reason", "why", "--yes", *folder.options)
+    status, _, errors = run_vigil(
+        "isolate", "node-1", "0", "--reason", "why", "--yes", *folder.options
+    )
     assert status == 1
     assert "no agent of NPU Vigil has a heartbeat for node-1" in errors
 
@@ -93,7 +94,7 @@ def test_a_broken_document_is_named(folder: Folder) -> None:
     assert data is not None
     broken = data | {"DeviceInfoCfg": "{"}
     folder.write(name, broken)
-    status, _, errors = vigil(
+    status, _, errors = run_vigil(
         "isolate", "node-1", "Ascend910-0", "--reason", "why", "--yes", *folder.options
     )
     assert status == 1
@@ -103,7 +104,7 @@ def test_a_broken_document_is_named(folder: Folder) -> None:
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps({"labels": {}, "data": {"node-1": "{"}}))
     folder.write(name, data | {MANUAL: ""})
-    status, _, errors = vigil("release", "node-1", "3", "--yes", *folder.options)
+    status, _, errors = run_vigil("release", "node-1", "3", "--yes", *folder.options)
     assert status == 1
     assert separation_documents.CHIPS_NAME in errors
 

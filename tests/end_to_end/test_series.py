@@ -14,9 +14,8 @@ from contract.documents.node_info import FaultDevice
 from contract.names import NODE_INFO_NAMESPACE
 from stores.address import open_store
 from stores.base import Beat
-from tests.aggregator.cluster_documents.test_kinds import with_switch
 from tests.aggregator.daemon import Daemon
-from tests.aggregator.nodes import healthy, node_report, report
+from tests.aggregator.nodes import healthy, node_report, report, with_switch
 from tests.end_to_end.node import Node
 from tests.parts.deadlines import until, wait_until
 from tests.parts.exposition import (

@@ -12,21 +12,19 @@ import pytest
 import yaml
 
 from contract.names import AGGREGATOR_NAMESPACE, AGGREGATOR_SERVICE
-from stores.address import open_store
-from tests.aggregator.daemon import Daemon
+from tests.aggregator.daemon import AnsweringCluster, put_documents
 from tests.aggregator.nodes import report
-from tests.contract.documents.test_cluster_device import config, fault
-from tests.end_to_end.test_status import vigil
+from tests.contract.documents.node_documents import config, fault
 from tests.parts import pods
 from tests.parts.connect_proxy import ConnectProxy
 from tests.parts.processes import Running
 from tests.parts.service_proxy import endpoint, host_address, make_service, remove_service
+from tests.parts.verbs import run_vigil
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from stores.base import Document
     from tests.end_to_end.node import Node
     from tests.parts.broker import Broker
     from tests.parts.controlplane import ControlPlane
@@ -37,43 +35,9 @@ _SERVICE = f"Service {AGGREGATOR_NAMESPACE}/{AGGREGATOR_SERVICE}, through the AP
 _SECONDS = 20.0
 
 
-def put(place: ControlPlane | str, *documents: Document) -> None:
-    """Write documents as an agent does, to an API server or a store with this address."""
-
-    async def write() -> None:
-        if isinstance(place, str):
-            store = open_store(place)
-        else:
-            store = open_store("kubernetes:", place.kubeconfig)
-        for document in documents:
-            await store.put(document)
-        await store.close()
-
-    asyncio.run(write())
-
-
-class Cluster:
-    """An API server with a Service whose aggregator runs here; ``ask`` runs a verb far from it."""
-
-    def __init__(self, plane: ControlPlane, directory: Path) -> None:
-        self.plane = plane
-        kubeconfig = str(plane.kubeconfig)
-        self.daemon = Daemon(
-            directory / "aggregator",
-            *("--store", "kubernetes:", "--kubeconfig", kubeconfig),
-            listen=f"{host_address()}:0",
-        )
-        self.away = ("--state-dir", str(directory / "away"))
-
-    def ask(self, *arguments: str, kubeconfig: Path | None = None) -> tuple[int, list[str], str]:
-        chosen = str(kubeconfig or self.plane.kubeconfig)
-        where = (*self.away, "--kubeconfig", chosen)
-        return vigil(*arguments, *where, COLUMNS="300")
-
-
 @pytest.fixture
-def cluster(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Cluster]:
-    cluster = Cluster(control_plane, tmp_path)
+def cluster(control_plane: ControlPlane, tmp_path: Path) -> Iterator[AnsweringCluster]:
+    cluster = AnsweringCluster(control_plane, tmp_path)
     yield cluster
     cluster.daemon.stop()
     remove_service(control_plane)
@@ -82,9 +46,9 @@ def cluster(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Cluster]:
 @pytest.mark.apiserver
 @pytest.mark.daemon
 def test_the_aggregator_of_a_cluster_answers_through_its_api_server(
-    cluster: Cluster, tmp_path: Path
+    cluster: AnsweringCluster, tmp_path: Path
 ) -> None:
-    put(cluster.plane, report("n1", _FAULTY))
+    put_documents(cluster.plane, report("n1", _FAULTY))
     pods.make(cluster.plane, "train-0", "n1", "Ascend910-3", owner=pods.owned_by("u", "train"))
     daemon = cluster.daemon
     daemon.start()
@@ -109,7 +73,7 @@ def test_the_aggregator_of_a_cluster_answers_through_its_api_server(
     watching = Running([sys.executable, "-m", "vigil", *arguments], output)
     try:
         watching.wait_until(lambda: output.read_bytes().count(b"\n") == 1, _SECONDS)
-        put(cluster.plane, report("n1", config(update_time=1_760_000_001)))
+        put_documents(cluster.plane, report("n1", config(update_time=1_760_000_001)))
         watching.wait_until(lambda: output.read_bytes().count(b"\n") == 2, _SECONDS)
         assert json.loads(output.read_bytes().splitlines()[1])["faults"] == []
     finally:
@@ -118,8 +82,8 @@ def test_the_aggregator_of_a_cluster_answers_through_its_api_server(
 
 @pytest.mark.apiserver
 @pytest.mark.daemon
-def test_documents_answer_where_no_aggregator_does(cluster: Cluster) -> None:
-    put(cluster.plane, report("n1", _FAULTY), report("n2", {"DeviceInfoCfg": "{"}))
+def test_documents_answer_where_no_aggregator_does(cluster: AnsweringCluster) -> None:
+    put_documents(cluster.plane, report("n1", _FAULTY), report("n2", {"DeviceInfoCfg": "{"}))
     pods.make(cluster.plane, "train-0", "n1", "Ascend910-3", owner=pods.owned_by("u", "train"))
     no_service = f'services "{AGGREGATOR_SERVICE}" not found'
 
@@ -155,7 +119,7 @@ def test_documents_answer_where_no_aggregator_does(cluster: Cluster) -> None:
 
 @pytest.mark.apiserver
 @pytest.mark.daemon
-def test_refusal_of_the_api_server_is_named(cluster: Cluster) -> None:
+def test_refusal_of_the_api_server_is_named(cluster: AnsweringCluster) -> None:
     for token, why in (("stranger-token", "is forbidden"), ("nobody", "Unauthorized")):
         kubeconfig = cluster.plane.kubeconfig_of(token)
         status, lines, errors = cluster.ask("status", kubeconfig=kubeconfig)
@@ -168,7 +132,7 @@ def test_refusal_of_the_api_server_is_named(cluster: Cluster) -> None:
 
 @pytest.mark.apiserver
 @pytest.mark.daemon
-async def test_the_proxy_of_a_kubeconfig_leads_to_the_aggregator(cluster: Cluster) -> None:
+async def test_the_proxy_of_a_kubeconfig_leads_to_the_aggregator(cluster: AnsweringCluster) -> None:
     content = yaml.safe_load(cluster.plane.kubeconfig.read_text())
     password = base64.b64encode(b"me:secret").decode()
     async with ConnectProxy(f"Basic {password}") as proxy:
@@ -183,17 +147,17 @@ async def test_the_proxy_of_a_kubeconfig_leads_to_the_aggregator(cluster: Cluste
 @pytest.mark.server
 @pytest.mark.daemon
 def test_the_documents_of_a_broker_are_read(broker: Broker, tmp_path: Path) -> None:
-    put(broker.url, report("n1", _FAULTY), report("n2", config()))
+    put_documents(broker.url, report("n1", _FAULTY), report("n2", config()))
     away = ("--state-dir", str(tmp_path), "--store", broker.url)
-    status, lines, errors = vigil("faults", *away, COLUMNS="300")
+    status, lines, errors = run_vigil("faults", *away, COLUMNS="300")
     assert (status, errors) == (1, "")
     assert lines[0] == f"answered by: documents of a store, without any daemon ({broker.url})"
     assert [line.split()[0] for line in lines if _CODE in line] == ["n1"]
-    status, lines, errors = vigil("jobs", *away)
+    status, lines, errors = run_vigil("jobs", *away)
     assert (status, lines) == (3, [])
     assert "only an API server has pods" in errors
     broker.kill()
-    status, lines, errors = vigil("status", *away)
+    status, lines, errors = run_vigil("status", *away)
     assert (status, lines) == (3, [])
     assert broker.url in errors
 
@@ -201,12 +165,12 @@ def test_the_documents_of_a_broker_are_read(broker: Broker, tmp_path: Path) -> N
 @pytest.mark.daemon
 def test_each_change_of_documents_is_shown(tmp_path: Path) -> None:
     url, output = f"directory:{tmp_path / 'store'}", tmp_path / "watched"
-    put(url, report("n1", _FAULTY))
+    put_documents(url, report("n1", _FAULTY))
     arguments = ["faults", "--watch", "--json", "--state-dir", str(tmp_path), "--store", url]
     watching = Running([sys.executable, "-m", "vigil", *arguments], output)
     try:
         watching.wait_until(lambda: output.read_bytes().count(b"\n") == 1, _SECONDS)
-        put(url, report("n1", config(update_time=1_760_000_001)))
+        put_documents(url, report("n1", config(update_time=1_760_000_001)))
         watching.wait_until(lambda: output.read_bytes().count(b"\n") == 2, _SECONDS)
         assert json.loads(output.read_bytes().splitlines()[1])["faults"] == []
     finally:
@@ -226,26 +190,26 @@ def test_an_agent_shows_what_happened_and_its_journal_does_when_it_ended(folder_
     folder_node.emulator.occur(3, _CODE)
     folder_node.until(lambda now: now.codes(3) == {_CODE}, "it is published")
     folder_node.wait(lambda: _is_in_history(folder_node), "it is in the history")
-    status, lines, errors = vigil("timeline", "node-1/3", *where, COLUMNS="300")
+    status, lines, errors = run_vigil("timeline", "node-1/3", *where, COLUMNS="300")
     assert (status, errors) == (0, "")
     assert lines[0].startswith("answered by: agent of node-1, version ")
     assert "Ascend910-3  80E18402  reported  begins at SeparateNPU" in lines[-1]
     folder_node.kill()
-    status, lines, errors = vigil("timeline", *where, COLUMNS="300")
+    status, lines, errors = run_vigil("timeline", *where, COLUMNS="300")
     assert (status, errors) == (0, "")
     assert lines[0].startswith("answered by: journal of the agent of node-1 (")
     assert any("node-1  chip 3  80E18402  reported  begins at SeparateNPU" in one for one in lines)
-    assert vigil("timeline", "node-1/4", *where)[1][-1].startswith("not known:")
-    assert vigil("timeline", "--since", "2099-01-01", *where)[1][-1].startswith("not known:")
-    status, lines, _ = vigil("timeline", "node-1/3", "--json", *where)
+    assert run_vigil("timeline", "node-1/4", *where)[1][-1].startswith("not known:")
+    assert run_vigil("timeline", "--since", "2099-01-01", *where)[1][-1].startswith("not known:")
+    status, lines, _ = run_vigil("timeline", "node-1/3", "--json", *where)
     (row,) = json.loads(lines[0])["rows"]
     assert (row["was"], row["level"]) == (None, "SeparateNPU")
-    status, _, errors = vigil("timeline", "node-2", *where)
+    status, _, errors = run_vigil("timeline", "node-2", *where)
     assert status == 2
     assert "is of node-1" in errors
-    assert vigil("status", *where)[0] == 3
+    assert run_vigil("status", *where)[0] == 3
     for file in folder_node.state_dir.glob("journal.sqlite*"):
         file.write_bytes(b"no journal")
-    status, lines, errors = vigil("timeline", *where)
+    status, lines, errors = run_vigil("timeline", *where)
     assert (status, lines) == (3, [])
     assert "cannot be read" in errors

@@ -10,10 +10,9 @@ import pytest
 
 from dcmi_shim.emulator.bmc import BmcAlarm
 from tests.aggregator.daemon import Daemon
-from tests.end_to_end.mqtt_node import OnBroker
+from tests.end_to_end.mqtt_node import OnBroker, aggregator_on_broker
 from tests.end_to_end.node import WITHIN_A_SECOND, Node
 from tests.end_to_end.places import Folder
-from tests.end_to_end.test_mqtt import an_aggregator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +48,7 @@ def aggregator(tmp_path: Path, place: Folder | OnBroker) -> Iterator[Daemon]:
     """Yield an aggregator on the same store; it is not started."""
     directory = tmp_path / "aggregator"
     if isinstance(place, OnBroker):
-        daemon = an_aggregator(directory, place.broker, *place.options)
+        daemon = aggregator_on_broker(directory, place.broker, *place.options)
     else:
         daemon = Daemon(directory, *place.options)
     yield daemon

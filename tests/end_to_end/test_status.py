@@ -13,10 +13,11 @@ import pytest
 from stores.address import open_store
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import report
-from tests.contract.documents.test_cluster_device import config, fault
+from tests.contract.documents.node_documents import config, fault
+from tests.end_to_end.node import SEPARATES
 from tests.parts import pods
 from tests.parts.deadlines import patience
-from tests.parts.verbs import run_verb
+from tests.parts.verbs import run_vigil
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,14 +26,7 @@ if TYPE_CHECKING:
     from tests.end_to_end.node import Node
     from tests.parts.controlplane import ControlPlane
 
-SEPARATES = "80E18402"
 LINK_DOWN = "81078603"
-
-
-def vigil(*arguments: str, **environment: str) -> tuple[int, list[str], str]:
-    """Exit status, lines of output, and standard error."""
-    status, output, errors = run_verb(*arguments, **environment)
-    return status, output.decode().splitlines(), errors
 
 
 @pytest.fixture
@@ -56,18 +50,21 @@ def aggregator(well: Node, tmp_path: Path) -> Iterator[Daemon]:
 
 def test_an_agent_is_well_until_a_chip_fails(well: Node) -> None:
     local = ("--state-dir", str(well.state_dir))
-    status, lines, _ = vigil("status", *local)
+    status, lines, _ = run_vigil("status", *local)
     assert (status, lines[0]) == (0, "node-1 is well")
-    assert vigil("faults", *local)[:2] == (0, [*vigil("faults", *local)[1][:-1], "no fault holds"])
+    assert run_vigil("faults", *local)[:2] == (
+        0,
+        [*run_vigil("faults", *local)[1][:-1], "no fault holds"],
+    )
     well.emulator.occur(3, SEPARATES)
     well.until(lambda now: now.codes(3) == {SEPARATES}, "it is published")
-    status, lines, _ = vigil("status", *local, COLUMNS="200")
+    status, lines, _ = run_vigil("status", *local, COLUMNS="200")
     assert (status, lines[0]) == (
         1,
         "node-1 is not well: 1 part at SeparateNPU: Ascend910-3",
     )
     assert "chips:       1 SeparateNPU; 7 NormalNPU" in lines
-    status, lines, _ = vigil("faults", *local, "--json")
+    status, lines, _ = run_vigil("faults", *local, "--json")
     assert status == 1
     (row,) = json.loads(lines[0])["faults"]
     assert row["part"] == "Ascend910-3"
@@ -79,7 +76,7 @@ def test_a_source_that_gives_no_answer_is_not_well(well: Node) -> None:
     well.emulator.hang("dcmi_get_device_errorcode_v2", 3)
     well.wait(lambda: any(chip["blind"] for chip in well.status()["chips"]), "it is blind")
     well.wait(lambda: not well.status()["driver"]["trouble"], "another child serves the driver")
-    status, lines, _ = vigil("status", "--state-dir", str(well.state_dir))
+    status, lines, _ = run_vigil("status", "--state-dir", str(well.state_dir))
     assert status == 1
     assert lines[0] == "node-1 is not well: no answer from chip-faults of Ascend910-3"
 
@@ -88,35 +85,37 @@ def test_an_aggregator_answers_for_the_cluster(well: Node, aggregator: Daemon) -
     server = ("--server", aggregator.url)
 
     def known() -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(vigil("faults", *server, "--json")[1][0])["faults"]
+        found: list[dict[str, Any]] = json.loads(run_vigil("faults", *server, "--json")[1][0])[
+            "faults"
+        ]
         return found
 
-    assert vigil("status", *server)[:2][1][0] == "the cluster is well"
+    assert run_vigil("status", *server)[:2][1][0] == "the cluster is well"
     well.emulator.occur(3, SEPARATES)
     well.wait(lambda: len(known()) == 1, "the first is known", 20)
     well.emulator.occur(5, "80E01801")
     well.wait(lambda: len(known()) == 2, "both are known", 20)
-    status, lines, _ = vigil("status", "node-1", *server, "--utc")
+    status, lines, _ = run_vigil("status", "node-1", *server, "--utc")
     assert (status, lines[0]) == (
         1,
         "node-1 is not well: 1 part at SeparateNPU: Ascend910-3",
     )
     assert lines[1] == "  1 part at RestartBusiness: Ascend910-5"
-    status, lines, _ = vigil("faults", *server, "--level", "RestartBusiness", COLUMNS="200")
+    status, lines, _ = run_vigil("faults", *server, "--level", "RestartBusiness", COLUMNS="200")
     assert status == 1
     assert [line.split()[2] for line in lines if line.startswith("node-1")] == ["80E01801"]
-    lines = vigil("faults", *server, "--order", "newest", "--lang", "zh", COLUMNS="200")[1]
+    lines = run_vigil("faults", *server, "--order", "newest", "--lang", "zh", COLUMNS="200")[1]
     assert lines[-1].endswith("设备的HBM总的多bit ECC隔离行数达到64个")
-    status, _, errors = vigil("status", "nobody", *server)
+    status, _, errors = run_vigil("status", "nobody", *server)
     assert status == 2
     assert "knows no node of this name" in errors
 
 
 def test_where_no_daemon_listens_it_names_the_remedy(tmp_path: Path) -> None:
-    status, lines, errors = vigil("status", "--state-dir", str(tmp_path))
+    status, lines, errors = run_vigil("status", "--state-dir", str(tmp_path))
     assert (status, lines) == (3, [])
     assert "no daemon listens there; start the agent, or name another daemon" in errors
-    status, _, errors = vigil("faults", "--server", "ftp://x")
+    status, _, errors = run_vigil("faults", "--server", "ftp://x")
     assert status == 2
     assert "is neither http://HOST:PORT" in errors
 
@@ -126,7 +125,7 @@ def test_a_chip_is_explained_from_its_agent_to_cluster_info_and_what_happened_is
 ) -> None:
     agent = ("--state-dir", str(well.state_dir))
     cluster = ("--state-dir", str(tmp_path / "aggregator"))
-    assert vigil("explain", "node-1", *agent)[0] == 0
+    assert run_vigil("explain", "node-1", *agent)[0] == 0
     output = tmp_path / "watched"
     with output.open("wb") as file:
         watching = subprocess.Popen(
@@ -140,25 +139,25 @@ def test_a_chip_is_explained_from_its_agent_to_cluster_info_and_what_happened_is
     watching.send_signal(signal.SIGINT)
     assert watching.wait(patience(10)) == 0
 
-    status, lines, _ = vigil("explain", "node-1/3", *agent)
+    status, lines, _ = run_vigil("explain", "node-1/3", *agent)
     assert status == 1
     assert lines[2].startswith("answered by: agent of node-1, version ")
     assert "reported:  SeparateNPU" in [line.strip() for line in lines]
-    status, lines, _ = vigil("explain", "node-1/3", *cluster, COLUMNS="300")
+    status, lines, _ = run_vigil("explain", "node-1/3", *cluster, COLUMNS="300")
     assert status == 1
     socket = tmp_path / "aggregator" / "aggregator.sock"
     assert f"answered by: aggregator, which leads (unix:{socket})" in lines, lines
     text = [line.strip() for line in lines]
     assert text.count("reported:  SeparateNPU") == text.count("published: SeparateNPU") == 1
     assert "because:   the node reports it" in text
-    assert vigil("explain", "node-2", *cluster)[0] == 2
+    assert run_vigil("explain", "node-2", *cluster)[0] == 2
 
     def happened() -> list[list[str]]:
-        rows = json.loads(vigil("timeline", "node-1/3", *cluster, "--json")[1][0])["rows"]
+        rows = json.loads(run_vigil("timeline", "node-1/3", *cluster, "--json")[1][0])["rows"]
         return [[row["part"], row["code"], row["level"]] for row in rows]
 
     well.wait(lambda: happened() == [["Ascend910-3", SEPARATES, "SeparateNPU"]], "it is kept")
-    line = vigil("timeline", "--since", "1h", *cluster, COLUMNS="300")[1][-1]
+    line = run_vigil("timeline", "--since", "1h", *cluster, COLUMNS="300")[1][-1]
     assert "node-1  Ascend910-3  80E18402  published  begins at SeparateNPU" in line
 
 
@@ -175,7 +174,7 @@ async def test_a_job_is_shown_with_the_fault_that_hits_it(
         pods.make(control_plane, "train-0", "n1", "Ascend910-3", owner=pods.owned_by("u", "train"))
         daemon.start()
         daemon.process.wait_until(lambda: daemon.ask("/api/v1/jobs")[1]["jobs"] != [], 20)
-        status, lines, _ = vigil("jobs", *cluster, COLUMNS="300")
+        status, lines, _ = run_vigil("jobs", *cluster, COLUMNS="300")
         assert status == 1
         assert lines[2].startswith("default/train: UnHealthy, since ")
         # The API server has no Node of this name, so it is not ready.

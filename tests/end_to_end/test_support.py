@@ -23,9 +23,9 @@ import pytest
 
 from contract.names import AGGREGATOR_NAMESPACE
 from stores.base import Document
+from tests.aggregator.daemon import AnsweringCluster, put_documents
 from tests.aggregator.nodes import report
-from tests.contract.documents.test_cluster_device import config, fault
-from tests.end_to_end.test_sources import Cluster, put
+from tests.contract.documents.node_documents import config, fault
 from tests.parts import pods
 from tests.parts.controlplane import CHIEF_TOKEN
 from tests.parts.service_proxy import endpoint, make_service, remove_service
@@ -178,7 +178,7 @@ def _plant(made: _Made, directory: Path) -> dict[str, str]:
     label = {"mx-consumer-cim": "true"}
     url = f"directory:{node.place.options[1].partition(':')[2]}"
     name = "mindx-dl-deviceinfo-other"
-    put(url, Document("kube-system", name, data, label, {"note": _SECRET}))
+    put_documents(url, Document("kube-system", name, data, label, {"note": _SECRET}))
     return {
         "VIGIL_MQTT_USER": "agent",
         "VIGIL_MQTT_PASSWORD_FILE": str(directory / "password"),
@@ -347,10 +347,10 @@ def test_a_full_disk_is_a_clear_error_and_leaves_nothing(made: _Made, tmp_path: 
 @pytest.mark.apiserver
 @pytest.mark.daemon
 def test_an_archive_of_a_cluster(control_plane: ControlPlane, tmp_path: Path) -> None:
-    cluster = Cluster(control_plane, tmp_path)
+    cluster = AnsweringCluster(control_plane, tmp_path)
     path = tmp_path / "support.tar.gz"
     try:
-        put(control_plane, report("n1-rack", config([fault(3, "SeparateNPU", _CODE)])))
+        put_documents(control_plane, report("n1-rack", config([fault(3, "SeparateNPU", _CODE)])))
         pods.make(control_plane, "train-0", "n1-rack", "Ascend910-3")
         cluster.daemon.start()
         make_service(control_plane, *endpoint(cluster.daemon.url))

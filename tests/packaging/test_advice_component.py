@@ -8,8 +8,7 @@ import pytest
 
 from aggregator.advising.cluster_objects import KINDS
 from aggregator.config import load_aggregator
-from tests.packaging.test_grpc_components import container, one
-from tests.parts.kustomize import build_with
+from tests.parts.kustomize import aggregator_container, build_with, object_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +17,10 @@ if TYPE_CHECKING:
 @pytest.mark.server
 def test_it_is_switched_on_and_may_read_each_kind(tmp_path: Path) -> None:
     items = build_with(tmp_path, "overlays/beside-device-plugin", "advice")
-    environment = {one["name"]: one["value"] for one in container(items).get("env", [])}
+    environment = {
+        object_of["name"]: object_of["value"]
+        for object_of in aggregator_container(items).get("env", [])
+    }
     assert load_aggregator(None, environment, {}).advice.enabled
     granted = {
         (group, resource, verb)
@@ -33,5 +35,5 @@ def test_it_is_switched_on_and_may_read_each_kind(tmp_path: Path) -> None:
         parts = kind.path.split("/")
         group = "" if parts[1] == "api" else parts[2]
         assert {(group, parts[-1], "list"), (group, parts[-1], "watch")} <= granted, kind.name
-    binding = one(items, "ClusterRoleBinding", "npu-vigil-aggregator-advice")
+    binding = object_of(items, "ClusterRoleBinding", "npu-vigil-aggregator-advice")
     assert binding["subjects"][0]["namespace"] == "mindx-dl"

@@ -22,7 +22,7 @@ from stores.mqtt.connection import BrokerConnection
 from stores.mqtt.settings import Mqtt
 from tests.parts.deadlines import patience
 from tests.parts.processes import Running, free_ports, program
-from tests.vigil.scan.conftest import Server
+from tests.vigil.scan.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,10 +14,9 @@ from contract.documents.elastic_job import CAUSE, DISTRIBUTED, KEPT, LEASE, REST
 from elastic.config import load_elastic
 from elastic.job_cache import KINDS
 from tests.elastic.jobs import vcjob
-from tests.packaging.test_grpc_components import container, one
 from tests.parts.controlplane import LEASES, ControlPlane
 from tests.parts.deadlines import nothing_happens_for, patience, wait_until
-from tests.parts.kustomize import MANIFESTS, build_with
+from tests.parts.kustomize import MANIFESTS, aggregator_container, build_with, object_of
 from tests.parts.volcano import COMMANDS, JOBS, PODS, install
 
 if TYPE_CHECKING:
@@ -303,13 +302,15 @@ def test_a_part_is_off_by_default_and_needs_act_as_well(part: str, tmp_path: Pat
     plain = build_with(tmp_path, "base", "advice", "elastic")
     items = build_with(tmp_path, "base", "advice", "elastic", f"elastic-{part}")
     before, after = (
-        one(found, "Deployment", "npu-vigil-elastic")["spec"]["template"]["spec"]["containers"][0]
+        object_of(found, "Deployment", "npu-vigil-elastic")["spec"]["template"]["spec"][
+            "containers"
+        ][0]
         for found in (plain, items)
     )
     assert after["args"] == [*before["args"], f"--{part}"]
     configuration = load_elastic(None, {}, {})
     assert not getattr(configuration, part.replace("-", "_"))
-    rights = one(items, "ClusterRole", f"npu-vigil-elastic-{part}")["rules"]
+    rights = object_of(items, "ClusterRole", f"npu-vigil-elastic-{part}")["rules"]
     verbs = {verb for rule in rights for verb in rule["verbs"]}
     assert verbs == ({"create", "get"} if part == "network-faults" else {"get", "delete"})
 
@@ -322,12 +323,12 @@ def test_the_danger_stands_where_dead_nodes_are_switched_on() -> None:
 
 def test_it_is_a_dry_run_and_may_read_each_kind(tmp_path: Path) -> None:
     items = build_with(tmp_path, "overlays/beside-device-plugin", "advice", "elastic")
-    deployment = one(items, "Deployment", "npu-vigil-elastic")
+    deployment = object_of(items, "Deployment", "npu-vigil-elastic")
     arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
     assert "--act" not in arguments
     assert not load_elastic(None, {}, {}).act
     image = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
-    assert image == container(items)["image"] != "npu-vigil"
+    assert image == aggregator_container(items)["image"] != "npu-vigil"
     granted = {
         (group, resource, verb)
         for item in items
@@ -350,6 +351,8 @@ def test_it_is_a_dry_run_and_may_read_each_kind(tmp_path: Path) -> None:
 
 def test_the_policy_names_our_annotations(tmp_path: Path) -> None:
     items = build_with(tmp_path, "base", "advice", "elastic")
-    policy = one(items, "ValidatingAdmissionPolicy", "npu-vigil-elastic-ended-jobs-only")
+    policy = object_of(items, "ValidatingAdmissionPolicy", "npu-vigil-elastic-ended-jobs-only")
     text = json.dumps(policy)
-    assert [one for one in (KEPT, RESTORE, CAUSE, DISTRIBUTED) if one not in text] == []
+    assert [
+        object_of for object_of in (KEPT, RESTORE, CAUSE, DISTRIBUTED) if object_of not in text
+    ] == []

@@ -10,7 +10,7 @@ from aggregator.config import load_aggregator
 from aggregator.grpc.endpoint import TlsFiles, endpoint_of
 from tests.parts.configuration_keys import flags
 from tests.parts.controlplane import path_of
-from tests.parts.kustomize import build, build_with, take_back
+from tests.parts.kustomize import aggregator_container, build, build_with, object_of, take_back
 from vigil.aggregator import aggregator
 
 if TYPE_CHECKING:
@@ -19,20 +19,9 @@ if TYPE_CHECKING:
     from tests.parts.controlplane import ControlPlane
 
 
-def one(items: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
-    [found] = [i for i in items if i["kind"] == kind and i["metadata"]["name"] == name]
-    return found
-
-
-def container(items: list[dict[str, Any]]) -> dict[str, Any]:
-    deployment = one(items, "Deployment", "npu-vigil-aggregator")
-    [found] = deployment["spec"]["template"]["spec"]["containers"]
-    return dict(found)
-
-
 def configured(items: list[dict[str, Any]]) -> Any:
     """Return what the aggregator makes of its arguments and its environment."""
-    output = container(items)
+    output = aggregator_container(items)
     options = [argument.partition("=") for argument in output["args"][1:]]
     assert {name for name, _, _ in options} <= flags(aggregator)
     environment = {variable["name"]: variable["value"] for variable in output.get("env", [])}
@@ -49,14 +38,14 @@ def over_tls(tmp_path: Path) -> list[dict[str, Any]]:
 
 def check_service(items: list[dict[str, Any]]) -> None:
     """Return the address that ClusterD's clients know, and behind it the aggregator's port."""
-    service = one(items, "Service", "clusterd-grpc-svc")
+    service = object_of(items, "Service", "clusterd-grpc-svc")
     assert service["metadata"]["namespace"] == "mindx-dl"
     [port] = service["spec"]["ports"]
     assert (port["port"], port.get("protocol", "TCP")) == (8899, "TCP")
-    deployment = one(items, "Deployment", "npu-vigil-aggregator")
+    deployment = object_of(items, "Deployment", "npu-vigil-aggregator")
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["selector"].items() <= labels.items()
-    ports = {port["name"]: port["containerPort"] for port in container(items)["ports"]}
+    ports = {port["name"]: port["containerPort"] for port in aggregator_container(items)["ports"]}
     endpoint = configured(items)
     assert endpoint.listen == f"0.0.0.0:{ports[port['targetPort']]}"
 
@@ -66,8 +55,8 @@ def test_in_plain_text_it_stands_behind_a_policy() -> None:
     items = build("overlays/with-clusterd-clients")
     check_service(items)
     assert configured(items).tls is None
-    policy = one(items, "NetworkPolicy", "npu-vigil-aggregator")["spec"]
-    deployment = one(items, "Deployment", "npu-vigil-aggregator")
+    policy = object_of(items, "NetworkPolicy", "npu-vigil-aggregator")["spec"]
+    deployment = object_of(items, "Deployment", "npu-vigil-aggregator")
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     assert policy["podSelector"]["matchLabels"].items() <= labels.items()
     grpc, http = policy["ingress"]
@@ -81,7 +70,10 @@ def test_over_tls_the_files_are_where_the_secret_is(over_tls: list[dict[str, Any
     check_service(over_tls)
     files = configured(over_tls).tls
     assert isinstance(files, TlsFiles)
-    mounts = {mount["name"]: mount["mountPath"] for mount in container(over_tls)["volumeMounts"]}
+    mounts = {
+        mount["name"]: mount["mountPath"]
+        for mount in aggregator_container(over_tls)["volumeMounts"]
+    }
     for path in (files.certificate, files.key, files.client_ca):
         assert str(path.parent) == mounts["grpc"]
     assert {files.certificate.name, files.key.name} == {"tls.crt", "tls.key"}
@@ -96,9 +88,12 @@ def test_the_api_server_takes_the_objects_over_tls(
         for item in over_tls:
             control_plane.apply(item)
         deployment = control_plane.request(
-            "GET", path_of(one(over_tls, "Deployment", "npu-vigil-aggregator"))
+            "GET", path_of(object_of(over_tls, "Deployment", "npu-vigil-aggregator"))
         )
-        volumes = {one["name"]: one for one in deployment["spec"]["template"]["spec"]["volumes"]}
+        volumes = {
+            object_of["name"]: object_of
+            for object_of in deployment["spec"]["template"]["spec"]["volumes"]
+        }
         assert volumes["grpc"]["secret"]["defaultMode"] == 0o440
     finally:
         take_back(control_plane, over_tls)

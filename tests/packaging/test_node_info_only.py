@@ -8,7 +8,7 @@ import pytest
 
 from dcmi_shim.emulator.bmc import BmcAlarm
 from tests.end_to_end.node import Node
-from tests.packaging.test_rights import AGENT, NAMESPACE, Granted, asked
+from tests.packaging.accounts import AGENT, NAMESPACE, Granted, asked
 from tests.parts.controlplane import ControlPlane
 from tests.parts.kustomize import apply
 

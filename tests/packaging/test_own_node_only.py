@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import http.client
-import json
 import re
-import ssl
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
@@ -26,9 +23,21 @@ from contract.names import HEARTBEAT_ANNOTATION, INTERVAL_ANNOTATION
 from dcmi_shim.values import NodeFacts
 from stores.address import open_store
 from stores.base import Beat, Document, Involved, KubernetesEvent, NodeObject
-from tests.agent.node.test_labels import POD, inventory
+from tests.agent.policy.builders import POD, inventory_of
+from tests.packaging.accounts import (
+    CREATED,
+    FORBIDDEN,
+    NODE,
+    OF_ANOTHER,
+    OK,
+    REFUSED,
+    REPORT,
+    AgentPod,
+    Row,
+    config_map,
+    create,
+)
 from tests.parts.controlplane import ControlPlane, path_of
-from tests.parts.deadlines import wait_until
 from tests.parts.kustomize import MANIFESTS, apply, build, build_with
 
 if TYPE_CHECKING:
@@ -38,11 +47,7 @@ POLICY = "npu-vigil-agent-own-node-only"
 COMPONENT = "without-own-node-only"
 GUIDE = Path(__file__).parents[2] / "docs/installation.md"
 OVERLAYS = sorted(f"overlays/{folder.name}" for folder in (MANIFESTS / "overlays").iterdir())
-OK, CREATED, FORBIDDEN, REFUSED = 200, 201, 403, 422
-"""What RBAC does not grant is forbidden; what the policy does not let through is refused."""
 
-NODE = "worker-1"
-REPORT = {"mx-consumer-cim": "true"}
 PUBLIC_FAULT = {"mc-consumer-publicfault": "true"}
 STATUS = f"/api/v1/nodes/{NODE}/status"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/mindx-dl/leases"
@@ -51,33 +56,10 @@ FOREIGN = "example.com/not-ours"
 """A label and an annotation of the Node that others keep."""
 
 
-class Row(NamedTuple):
-    """A request, and its status with the policy and without."""
-
-    method: str
-    path: str
-    body: dict[str, Any] | None
-    with_policy: int
-    without: int
-
-
-def config_map(namespace: str, name: str, **labels: dict[str, str]) -> tuple[str, dict[str, Any]]:
-    """Return the path and the content of a ConfigMap."""
-    metadata = {"name": name, "namespace": namespace, "labels": labels.get("labels", {})}
-    path = f"/api/v1/namespaces/{namespace}/configmaps"
-    return path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}}
-
-
 def write(namespace: str, name: str, with_policy: int, **labels: dict[str, str]) -> Row:
     """Return the replacement of a ConfigMap that is there."""
     path, body = config_map(namespace, name, **labels)
     return Row("PUT", f"{path}/{name}", body, with_policy, OK)
-
-
-def create(namespace: str, name: str, with_policy: int, **labels: dict[str, str]) -> Row:
-    """Return the creation of a ConfigMap."""
-    path, body = config_map(namespace, name, **labels)
-    return Row("POST", path, body, with_policy, CREATED)
 
 
 def delete(namespace: str, name: str, with_policy: int, without: int) -> Row:
@@ -135,7 +117,7 @@ ROWS = {
     ],
     "a document of another node": [
         write("kube-system", "mindx-dl-deviceinfo-worker-2", REFUSED, labels=REPORT),
-        create("mindx-dl", "mindx-dl-nodeinfo-worker-2", REFUSED, labels=REPORT),
+        OF_ANOTHER,
         create("mindx-dl", "npu-vigil-dpc-fault-worker-2", REFUSED, labels=PUBLIC_FAULT),
         create("mindx-dl", "npu-vigil-dtfs-fault-worker-2", REFUSED, labels=PUBLIC_FAULT),
         delete("kube-system", "mindx-dl-deviceinfo-worker-2", REFUSED, FORBIDDEN),
@@ -223,43 +205,6 @@ ROWS = {
 }
 
 
-OF_ANOTHER = ROWS["a document of another node"][1]
-
-
-class Agent:
-    """Asks the API server with the token of an agent's pod. Nothing is kept of it."""
-
-    def __init__(self, plane: ControlPlane, kubeconfig: Path) -> None:
-        self._token = json.loads(kubeconfig.read_text())["users"][0]["user"]["token"]
-        self._port = plane.port
-        self._tls = ssl.create_default_context(cafile=str(plane.directory / "ca.crt"))
-
-    def ask(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, str]:
-        """Ask, as a rehearsal; status and text of the answer."""
-        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind}
-        connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._tls)
-        try:
-            content = None if body is None else json.dumps(body)
-            connection.request(method, f"{path}?dryRun=All", content, headers)
-            response = connection.getresponse()
-            return response.status, response.read().decode()
-        finally:
-            connection.close()
-
-    def until(self, status: int, row: Row | None = None) -> None:
-        """Wait until ``row``, else a document of another node, is answered so.
-
-        Policies come with a delay.
-        """
-        row = row or OF_ANOTHER
-        wait_until(
-            lambda: self.ask(row.method, row.path, row.body)[0] == status,
-            lambda: f"the answer never was {status}",
-            20,
-        )
-
-
 def _account(plane: ControlPlane, node: str | None) -> Path:
     """Return the kubeconfig of an agent's pod on ``node``, or of one without a node."""
     return plane.service_account("mindx-dl", "npu-vigil-agent", node)
@@ -310,10 +255,10 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture(scope="module")
-def agent(plane: ControlPlane) -> Agent:
+def agent(plane: ControlPlane) -> AgentPod:
     """Return the agent of ``worker-1``, with the policy in force."""
     plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "worker-2"}})
-    agent = Agent(plane, _account(plane, NODE))
+    agent = AgentPod(plane, _account(plane, NODE))
     _fill(plane)
     agent.until(REFUSED)
     return agent
@@ -340,7 +285,7 @@ def test_the_rows_are_those_of_the_guide() -> None:
             assert shown[what][1] == "yes, but not delete in `kube-system`"
 
 
-def _otherwise(agent: Agent, *, with_policy: bool) -> list[tuple[str, Row, int, str]]:
+def _otherwise(agent: AgentPod, *, with_policy: bool) -> list[tuple[str, Row, int, str]]:
     """Return the rows that are answered with another status than they should be."""
     found = []
     for what, rows in ROWS.items():
@@ -354,13 +299,13 @@ def _otherwise(agent: Agent, *, with_policy: bool) -> list[tuple[str, Row, int, 
 
 
 @pytest.mark.apiserver
-def test_policy_decides_each_request_as_the_table_states(agent: Agent) -> None:
+def test_policy_decides_each_request_as_the_table_states(agent: AgentPod) -> None:
     assert _otherwise(agent, with_policy=True) == []
 
 
 @pytest.mark.apiserver
 def test_roles_alone_decide_without_the_policy(
-    plane: ControlPlane, agent: Agent, tmp_path: Path
+    plane: ControlPlane, agent: AgentPod, tmp_path: Path
 ) -> None:
     """The component for old clusters takes the policy away, and the right that needs it."""
     there = {path_of(item): item for item in build("base")}
@@ -420,7 +365,7 @@ def _kept() -> tuple[set[str], set[str]]:
     for family in FAMILIES:
         for board in (0, 0x1A, 0x28):
             for main_board in (0, 0x68):
-                chips = replace(inventory(family, family, board), super_pod=POD)
+                chips = replace(inventory_of(family, family, board), super_pod=POD)
                 facts = NodeFacts(1, 1024, main_board, ("Atlas 300I Duo",))
                 found = desired_labels(chips, facts, {})
                 labels |= found.labels.keys()
@@ -438,7 +383,7 @@ def _kept() -> tuple[set[str], set[str]]:
 
 @pytest.mark.apiserver
 async def test_the_store_of_an_agent_can_do_what_it_has_to(
-    plane: ControlPlane, agent: Agent
+    plane: ControlPlane, agent: AgentPod
 ) -> None:
     """For real, not as a rehearsal."""
     del agent
@@ -491,7 +436,7 @@ def _count(plane: ControlPlane) -> int:
 
 @pytest.mark.apiserver
 def test_an_agent_finds_whether_it_is_in_force_and_changes_nothing(
-    plane: ControlPlane, agent: Agent
+    plane: ControlPlane, agent: AgentPod
 ) -> None:
     del agent
     before = _count(plane), plane.request("GET", f"/api/v1/nodes/{NODE}")
@@ -501,7 +446,7 @@ def test_an_agent_finds_whether_it_is_in_force_and_changes_nothing(
 
 @pytest.mark.apiserver
 def test_a_policy_that_lets_other_annotations_through_is_not_enough(
-    plane: ControlPlane, agent: Agent
+    plane: ControlPlane, agent: AgentPod
 ) -> None:
     """As the component of the first release did."""
     (policy,) = (item for item in build("base") if item["kind"] == "ValidatingAdmissionPolicy")
@@ -519,7 +464,7 @@ def test_a_policy_that_lets_other_annotations_through_is_not_enough(
 
 
 @pytest.mark.apiserver
-def test_who_may_write_nothing_does_not_know(plane: ControlPlane, agent: Agent) -> None:
+def test_who_may_write_nothing_does_not_know(plane: ControlPlane, agent: AgentPod) -> None:
     del agent
     stranger = plane.kubeconfig_of("stranger-token")
     (plane.directory / "mindx-dl-npu-vigil-agent-worker-9.kubeconfig").write_text(
@@ -529,7 +474,7 @@ def test_who_may_write_nothing_does_not_know(plane: ControlPlane, agent: Agent) 
 
 
 @pytest.mark.apiserver
-def test_metadata_of_other_programs_is_no_obstacle(plane: ControlPlane, agent: Agent) -> None:
+def test_metadata_of_other_programs_is_no_obstacle(plane: ControlPlane, agent: AgentPod) -> None:
     """A foreign label may stay or go; the agent just cannot set one."""
     path, body = config_map("mindx-dl", "mindx-dl-nodeinfo-worker-1", labels=PUBLIC_FAULT)
     one = f"{path}/mindx-dl-nodeinfo-worker-1"
@@ -549,11 +494,11 @@ def test_metadata_of_other_programs_is_no_obstacle(plane: ControlPlane, agent: A
 @pytest.mark.apiserver
 @pytest.mark.parametrize("kind", ["dpc", "dtfs"])
 def test_a_node_with_the_name_of_a_document_is_another_node(
-    plane: ControlPlane, agent: Agent, kind: str
+    plane: ControlPlane, agent: AgentPod, kind: str
 ) -> None:
     """Its Lease and the public faults of ``worker-1`` have one name, in one namespace."""
     name = f"{kind}-fault-{NODE}"
-    namesake = Agent(plane, _account(plane, name))
+    namesake = AgentPod(plane, _account(plane, name))
     shared = f"npu-vigil-{name}"
     plane.request("POST", LEASES, {"metadata": {"name": shared}})
     path, body = config_map("mindx-dl", shared, labels=PUBLIC_FAULT)
@@ -585,9 +530,9 @@ def test_a_node_with_the_name_of_a_document_is_another_node(
 
 
 @pytest.mark.apiserver
-def test_a_token_of_no_pod_may_write_nothing(plane: ControlPlane, agent: Agent) -> None:
+def test_a_token_of_no_pod_may_write_nothing(plane: ControlPlane, agent: AgentPod) -> None:
     del agent
-    aggregator_agent = Agent(plane, _account(plane, None))
+    aggregator_agent = AgentPod(plane, _account(plane, None))
     for what in (
         "its device-info",
         "its heartbeat",

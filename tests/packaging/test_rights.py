@@ -10,43 +10,34 @@ import json
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import pytest
 
 from contract.operator_rules.fault_configuration import CONFIG_MAPS
 from dcmi_shim.emulator.bmc import BmcAlarm
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Cluster
-from tests.packaging.test_own_node_only import REFUSED, Agent
+from tests.packaging.accounts import (
+    AGENT,
+    AGGREGATOR,
+    MANIFESTS,
+    NAMESPACE,
+    REFUSED,
+    AgentPod,
+    Granted,
+    asked,
+    granted,
+)
 from tests.parts import pod_groups, pods
 from tests.parts.controlplane import ControlPlane
-from tests.parts.kustomize import apply, build
+from tests.parts.kustomize import apply
 from tests.parts.processes import Running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-NAMESPACE = "mindx-dl"
 SYSTEM = "cluster-system"
-MANIFESTS = "overlays/with-heartbeat-annotations"
-AGENT, AGGREGATOR = "npu-vigil-agent", "npu-vigil-aggregator"
-
-Right: TypeAlias = tuple[str, str, str, str]
-"""Namespace (empty: everywhere), API group, resource, verb."""
-
-
-class Granted(Cluster):
-    """The API server as the pod of an agent reaches it."""
-
-    def __init__(self, plane: ControlPlane) -> None:
-        super().__init__(plane)
-        self.kubeconfig = plane.service_account(NAMESPACE, AGENT, "node-1")
-
-    @property
-    def options(self) -> list[str]:
-        return ["--store", "kubernetes:", "--kubeconfig", str(self.kubeconfig)]
 
 
 @pytest.fixture
@@ -65,7 +56,7 @@ def node(plane: ControlPlane, tmp_path: Path, built: Path) -> Iterator[Node]:
     """Return a node whose agent has the rights of the manifests; not started."""
     account = Granted(plane)
     # The agent's own check must not come before the policy is in force.
-    Agent(plane, account.kubeconfig).until(REFUSED)
+    AgentPod(plane, account.kubeconfig).until(REFUSED)
     node = Node(tmp_path / "node", built, account)
     node.give_bmc(tmp_path / "node")
     node.environment["VIGIL_HEARTBEAT_INTERVAL_SECONDS"] = "1"
@@ -89,44 +80,6 @@ def aggregator(plane: ControlPlane, tmp_path: Path) -> Iterator[Path]:
     )
     yield log
     running.stop()
-
-
-def granted(account: str, folder: str = MANIFESTS) -> set[Right]:
-    """Return what the manifests of ``folder`` grant to ``account``."""
-    items = build(folder)
-    rules: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for item in items:
-        if item["kind"] in ("Role", "ClusterRole"):
-            metadata = item["metadata"]
-            rules[metadata.get("namespace", ""), metadata["name"]] = item["rules"]
-    rights: set[Right] = set()
-    for item in items:
-        if item["kind"] not in ("RoleBinding", "ClusterRoleBinding"):
-            continue
-        if any(subject["name"] == account for subject in item["subjects"]):
-            namespace = item["metadata"].get("namespace", "")
-            for rule in rules[namespace, item["roleRef"]["name"]]:
-                rights |= {
-                    (namespace, group, resource, verb)
-                    for group in rule["apiGroups"]
-                    for resource in rule["resources"]
-                    for verb in rule["verbs"]
-                }
-    return rights
-
-
-def asked(plane: ControlPlane, account: str) -> set[Right]:
-    """Return what ``account`` asked of the API server; nothing of it may have been refused."""
-    used: set[Right] = set()
-    for event in plane.audit():
-        if event["user"]["username"] != f"system:serviceaccount:{NAMESPACE}:{account}":
-            continue
-        what = event.get("objectRef")
-        assert what is not None, event["requestURI"]
-        assert event["responseStatus"]["code"] != 403, event
-        resource = "/".join(filter(None, (what["resource"], what.get("subresource"))))
-        used.add((what.get("namespace", ""), what.get("apiGroup", ""), resource, event["verb"]))
-    return used
 
 
 def _put(

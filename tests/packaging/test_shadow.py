@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.end_to_end.node import Node
-from tests.packaging.test_rights import AGENT, Granted, asked, granted
+from tests.packaging.accounts import AGENT, Granted, asked, granted
 from tests.parts.controlplane import ControlPlane
 from tests.parts.kustomize import apply
 from tests.replay.player import recorded

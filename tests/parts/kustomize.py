@@ -60,3 +60,14 @@ def take_back(plane: ControlPlane, items: Iterable[dict[str, Any]]) -> None:
     for item in items:
         if item["kind"] != "Namespace":
             plane.ask("DELETE", path_of(item))
+
+
+def object_of(items: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
+    [found] = [i for i in items if i["kind"] == kind and i["metadata"]["name"] == name]
+    return found
+
+
+def aggregator_container(items: list[dict[str, Any]]) -> dict[str, Any]:
+    deployment = object_of(items, "Deployment", "npu-vigil-aggregator")
+    [found] = deployment["spec"]["template"]["spec"]["containers"]
+    return dict(found)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -30,3 +33,29 @@ def files(*patterns: str) -> list[str]:
             and (not patterns or any(fnmatch(name, pattern) for pattern in patterns))
         ]
     return sorted(found)
+
+
+@cache
+def functions_of(path: Path) -> frozenset[str]:
+    """Return the names of all test functions of a file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return frozenset(
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+    )
+
+
+def is_test(name: str) -> bool:
+    """Return whether a test, a file of tests or a program of ours has this name."""
+    program = re.fullmatch(r"python -m ([\w.]+)", name)
+    if program is not None:
+        return (ROOT / f"{program[1].replace('.', '/')}.py").is_file()
+    file, _, function = name.partition("::")
+    path = ROOT / file
+    if not file.startswith("tests/") or not path.is_file():
+        return False
+    return bool(functions_of(path)) and (
+        not function or function.partition("[")[0] in functions_of(path)
+    )

@@ -1,14 +1,17 @@
-"""Runs a verb in this process: the command as it is called, without the start of Python."""
+"""Runs a verb as it is called: in this process, without the start of Python, or as its own."""
 
 from __future__ import annotations
 
 import io
 import logging
 import os
+import subprocess
 import sys
 import unicodedata
 from contextlib import redirect_stderr, redirect_stdout
 from unittest.mock import patch
+
+from tests.parts.deadlines import patience
 
 
 def columns_of(line: str) -> int:
@@ -51,3 +54,28 @@ def run_verb(*arguments: str, text: str = "", **environment: str) -> tuple[int, 
             logging.disable(disabled)
     assert isinstance(status, int)
     return status, output.buffer.getvalue(), errors.buffer.getvalue().decode()
+
+
+def run_vigil(*arguments: str, **environment: str) -> tuple[int, list[str], str]:
+    """Exit status, lines of output, and standard error."""
+    status, output, errors = run_verb(*arguments, **environment)
+    return status, output.decode().splitlines(), errors
+
+
+def vigil_process(*arguments: object, **environment: object) -> subprocess.CompletedProcess[str]:
+    """Run ``vigil ARGUMENTS`` as a process of its own; return its result.
+
+    Nothing of the caller's environment that means something to verbs is left but
+    ``environment``.
+    """
+    clean = {
+        name: value for name, value in os.environ.items() if not name.startswith(("VIGIL_", "KUBE"))
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "vigil", *map(str, arguments)],
+        env=clean | {name: str(value) for name, value in environment.items()},
+        capture_output=True,
+        text=True,
+        timeout=patience(60),
+        check=False,
+    )

@@ -48,6 +48,7 @@ SETTLED_SECONDS = 10.0
 """How long a recording goes on after its last step, at least."""
 OPERATOR = "operator"
 _JITTERS = ("agent.heartbeat.heartbeat", "agent.publishing.public_fault", "pacing.backoff")
+RECORDINGS = sorted(path.stem for path in (VECTORS / "device-plugin/recordings").glob("*.json"))
 
 
 @dataclass(frozen=True)
@@ -90,12 +91,19 @@ def ends_ms(recording: dict[str, Any]) -> int:
 async def play(recording: dict[str, Any], settle_seconds: float = SETTLED_SECONDS) -> Played:
     """Play the steps of ``recording`` and wait ``settle_seconds``; return what the agent did."""
     with tempfile.TemporaryDirectory(prefix="npu-vigil-") as place:
-        player = Player(recording, Path(place))
-        with player.replaced():
-            await player.run(settle_seconds)
-        player.played.events += player.cluster.objects.events.values()
-        player.played.node = player.cluster.objects.node
-        return player.played
+        return await play_in(Path(place), recording, settle_seconds)
+
+
+async def play_in(
+    place: Path, recording: dict[str, Any], settle_seconds: float = SETTLED_SECONDS
+) -> Played:
+    """Play as ``play`` does; the agent leaves its state in ``place``."""
+    player = Player(recording, place)
+    with player.replaced():
+        await player.run(settle_seconds)
+    player.played.events += player.cluster.objects.events.values()
+    player.played.node = player.cluster.objects.node
+    return player.played
 
 
 class Player(RecordingPlayer):

@@ -9,8 +9,8 @@ import pytest
 from contract.errors import StoreConflict, StoreForbidden
 from stores.address import open_store
 from stores.base import Changed, Deleted, Document, Selection
+from tests.parts.rights import allow, forbid
 from tests.parts.watching import watching
-from tests.stores.kubernetes_api.test_rights import allow, forbid
 
 if TYPE_CHECKING:
     from stores.base import Store

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.heartbeat.heartbeat import Heartbeat
-from agent.name_claim import ClaimState, NameClaim, identity, this_holder
+from agent.name_claim import ClaimState, identity, this_holder
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
-from service.watchdog import Watchdog
 from stores.base import Beat
 from stores.directory.store import DirectoryStore
+from tests.agent.lives import HeartbeatLife
 from tests.parts.deadlines import stays, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -50,46 +48,17 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class BenchStalls(Watchdog):
-    """The tasks that the bench calls stalled; counts the marks of progress."""
-
-    def __init__(self, bench: Bench) -> None:
-        super().__init__()
-        self._bench = bench
-
-    def register(self, task: str, timeout_seconds: float) -> Callable[[], None]:
-        def mark() -> None:
-            self._bench.marks += 1
-
-        return mark
-
-    def stalled(self) -> dict[str, float]:
-        return self._bench.stalled
-
-
-class Bench:
-    """One heartbeat and the daemon around it."""
+class TroubledLife(HeartbeatLife):
+    """A heartbeat on a directory that a test can make fail."""
 
     def __init__(self, root: Path, interval_seconds: float) -> None:
         self.store = TroubledStore(f"directory:{root}", root)
-        self.stalled: dict[str, float] = {}
+        super().__init__(self.store, HOLDER, interval_seconds, now_ms)
         self.permitted = 0
-        self.blind = False
-        self.marks = 0
-        self.claim = NameClaim("node-1", HOLDER)
         self.claim.notify(self._permit)
-        self.heartbeat = Heartbeat(
-            self.store, self.claim, interval_seconds, BenchStalls(self), self, now_ms
-        )
 
     def _permit(self) -> None:
         self.permitted += 1
-
-    def is_blind(self) -> bool:
-        return self.blind
-
-    def writes(self) -> str:
-        return ""
 
     async def beats(self, count: int) -> None:
         await self.until(lambda: self.heartbeat.beats >= count, f"{count} beats")
@@ -98,33 +67,22 @@ class Bench:
         await until(happened, what, seconds)
 
 
-@asynccontextmanager
-async def running(bench: Bench) -> AsyncIterator[None]:
-    task = asyncio.create_task(bench.heartbeat.run(), name="heartbeat")
-    try:
-        yield
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
 @pytest.mark.slow
 async def test_it_does_not_beat_while_a_task_stalls(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bench = Bench(tmp_path, 0.1)
-    async with running(bench):
+    bench = TroubledLife(tmp_path, 0.1)
+    async with bench.running():
         await bench.until(lambda: bench.heartbeat.beats > 1, "it beats")
-        bench.stalled = {"links": 61.0}
+        bench.watchdog.stalls = {"links": 61.0}
         await bench.until(lambda: bench.heartbeat.withheld is not None, "it stops")
         beats = bench.heartbeat.beats
-        bench.stalled["links"] = 62.0
+        bench.watchdog.stalls["links"] = 62.0
         await stays(0.4, because="four intervals of 0.1 s pass")
         assert bench.heartbeat.beats == beats
         assert bench.heartbeat.withheld == "no progress: links"
         assert bench.claim.may_publish, "what is known is published all the same"
-        bench.stalled = {}
+        bench.watchdog.stalls = {}
         await bench.beats(beats + 1)
         await bench.until(lambda: bench.heartbeat.withheld is None, "it says so")
     assert caplog.text.count("no heartbeat: no progress: links") == 1
@@ -132,13 +90,13 @@ async def test_it_does_not_beat_while_a_task_stalls(
 
 @pytest.mark.slow
 async def test_a_blind_agent_beats_and_reports_it(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, 0.05)
+    bench = TroubledLife(tmp_path, 0.05)
 
     async def shown() -> bool | None:
         beats = await bench.store.beats("node-1")
         return beats[0].blind if beats else None
 
-    async with running(bench):
+    async with bench.running():
         await bench.beats(2)
         assert await shown() is False
         bench.blind = True
@@ -153,9 +111,9 @@ async def test_a_blind_agent_beats_and_reports_it(tmp_path: Path) -> None:
 async def test_a_failure_is_tried_again_long_before_the_interval_is_over(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bench = Bench(tmp_path, 60.0)
+    bench = TroubledLife(tmp_path, 60.0)
     bench.store.error = StoreUnavailable("no route to host")
-    async with running(bench):
+    async with bench.running():
         await bench.until(lambda: bench.heartbeat.failures > 2, "it tries again and again")
         assert bench.permitted == 0, "nobody knows yet who has the name"
         bench.store.error = None
@@ -168,9 +126,9 @@ async def test_a_failure_is_tried_again_long_before_the_interval_is_over(
 
 
 async def test_missing_rights_do_not_keep_faults_from_the_cluster(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, 0.1)
+    bench = TroubledLife(tmp_path, 0.1)
     bench.store.error = StoreRefused("no right to read Leases")
-    async with running(bench):
+    async with bench.running():
         await bench.until(lambda: bench.permitted == 1, "publishing may begin")
         assert bench.claim.may_publish
         bench.store.error = StoreUnavailable("away")
@@ -184,10 +142,10 @@ async def test_a_store_that_hangs_is_no_stall(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent.heartbeat.heartbeat.READ_SECONDS", 0.1)
-    bench = Bench(tmp_path, 0.1)
+    bench = TroubledLife(tmp_path, 0.1)
     bench.store.hangs = True
-    async with running(bench):
-        await bench.until(lambda: bench.marks > 3, "it goes on")
+    async with bench.running():
+        await bench.until(lambda: bench.watchdog.marks > 3, "it goes on")
         assert bench.heartbeat.trouble.reason == "heartbeats cannot be read: no answer within 0.1 s"
 
 
@@ -195,9 +153,9 @@ async def test_a_store_that_hangs_is_no_stall(
 async def test_a_rival_that_has_to_give_way_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bench = Bench(tmp_path, 0.1)
+    bench = TroubledLife(tmp_path, 0.1)
     rival = DirectoryStore("", tmp_path)
-    async with running(bench):
+    async with bench.running():
         await bench.until(lambda: bench.heartbeat.beats > 0, "it beats")
         for number in range(3):
             beats = bench.heartbeat.beats
@@ -213,21 +171,21 @@ async def test_a_rival_that_has_to_give_way_is_logged_once(
 
 
 async def test_agent_that_may_not_beat_gives_way_to_one_that_does(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, 0.1)
+    bench = TroubledLife(tmp_path, 0.1)
     rival = DirectoryStore("", tmp_path)
-    async with running(bench):
+    async with bench.running():
         await bench.beats(1)
-        bench.stalled = {"links": 61.0}
+        bench.watchdog.stalls = {"links": 61.0}
         await bench.until(lambda: bench.heartbeat.withheld is not None, "it stops")
         await rival.beat(Beat("node-1", "host-x_9", 0.1, 1))
         await bench.until(lambda: bench.claim.conflict is not None, "it gives way")
 
 
 async def test_waiting_agent_ends_its_trouble_when_the_store_answers(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, 0.1)
+    bench = TroubledLife(tmp_path, 0.1)
     await DirectoryStore("", tmp_path).beat(Beat("node-1", "host-x_9", 60.0, 2**45))
     bench.store.error = StoreUnavailable("away")
-    async with running(bench):
+    async with bench.running():
         await bench.until(lambda: bench.heartbeat.trouble.reason is not None, "it is away")
         bench.store.error = None
         await bench.until(lambda: bench.heartbeat.trouble.reason is None, "it is back")
@@ -243,8 +201,8 @@ def test_a_holder_is_a_host_and_its_directory(tmp_path: Path) -> None:
 
 
 async def test_stopped_agent_announces_its_absence(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, 0.2)
-    async with running(bench):
+    bench = TroubledLife(tmp_path, 0.2)
+    async with bench.running():
         await bench.beats(1)
     (before,) = await bench.store.beats()
     await bench.heartbeat.leave(0.5)
@@ -256,6 +214,6 @@ async def test_stopped_agent_announces_its_absence(tmp_path: Path) -> None:
 
 
 async def test_an_agent_without_heartbeat_does_not_sign_off(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, 0.2)
+    bench = TroubledLife(tmp_path, 0.2)
     await bench.heartbeat.leave(300.0)
     assert await bench.store.beats() == ()

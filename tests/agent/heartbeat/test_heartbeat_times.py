@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from agent.heartbeat.heartbeat import Heartbeat
 from agent.heartbeat.old_readers import NodeAnnotations, RequiredLabel
-from agent.name_claim import NameClaim
 from contract.errors import StoreError, StoreForbidden, StoreUnavailable
-from service.watchdog import Watchdog
 from stores.base import Beat, NodeObject
 from stores.interruption import Interrupted
+from tests.agent.lives import HeartbeatLife
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from stores.base import KubernetesEvent, NodesEvent, ObjectOwner, Store
 
@@ -88,41 +86,17 @@ class NotingStore:
         raise AssertionError
 
 
-class BenchStalls(Watchdog):
-    """The tasks that the bench calls stalled."""
+class NotedLife(HeartbeatLife):
+    """A heartbeat on a store that notes it; ``clock_seconds`` is how far its clock is set back."""
 
-    def __init__(self, bench: Bench) -> None:
-        super().__init__()
-        self._bench = bench
-
-    def stalled(self) -> dict[str, float]:
-        return self._bench.stalled
-
-
-class Bench:
-    """One heartbeat; ``clock_seconds`` is how far its clock is set back."""
-
-    def __init__(self, store: Store, noting: NotingStore, interval_seconds: float) -> None:
-        self.noting = noting
+    def __init__(self, interval_seconds: float) -> None:
+        self.noting = NotingStore()
         self.clock_seconds = 0
-        self.stalled: dict[str, float] = {}
-        self.annotations = NodeAnnotations(noting, "node-1", interval_seconds)
-        claim = NameClaim("node-1", "host-a_1")
-        self.heartbeat = Heartbeat(
-            store,
-            claim,
-            interval_seconds,
-            BenchStalls(self),
-            self,
-            self.wall_clock,
-            also=self.annotations,
+        self.annotations = NodeAnnotations(self.noting, "node-1", interval_seconds)
+        store = cast("Store", self.noting)  # what it asks of it
+        super().__init__(
+            store, "host-a_1", interval_seconds, self.wall_clock, also=self.annotations
         )
-
-    def is_blind(self) -> bool:
-        return False
-
-    def writes(self) -> str:
-        return ""
 
     def wall_clock(self) -> int:
         passed = asyncio.get_running_loop().time()
@@ -133,17 +107,8 @@ class Bench:
         return [int(given["noded/heartbeat"] or "") for _, given in self.noting.annotated]
 
 
-@asynccontextmanager
-async def running(interval_seconds: float = 5.0) -> AsyncIterator[Bench]:
-    noting = NotingStore()
-    bench = Bench(noting, noting, interval_seconds)  # type: ignore[arg-type]  # what it asks of it
-    task = asyncio.create_task(bench.heartbeat.run(), name="heartbeat")
-    try:
-        yield bench
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+def running(interval_seconds: float = 5.0) -> AbstractAsyncContextManager[NotedLife]:
+    return NotedLife(interval_seconds).running()
 
 
 async def test_it_beats_at_once_and_then_on_time() -> None:
@@ -238,7 +203,7 @@ async def test_old_readers_see_an_agent_that_may_not_write_leases() -> None:
         bench.noting.error = StoreForbidden("no right to read Leases")
         await asyncio.sleep(100)
         assert len(bench.shown) >= 18
-        bench.stalled = {"links": 61.0}
+        bench.watchdog.stalls = {"links": 61.0}
         await asyncio.sleep(10)
         count = len(bench.shown)
         await asyncio.sleep(100)

@@ -8,15 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from agent.node.labels import addresses_in, desired_labels
-from dcmi_shim.values import Chip, Inventory, NodeFacts, SuperPod
+from dcmi_shim.values import NodeFacts, SuperPod
 from stores.base import NodeObject
-
-CHIPS = (Chip(0, 0, 0, 0), Chip(1, 1, 0, 1))
-POD = SuperPod(7, 384, 3, 5, 9, 1)
-
-
-def inventory(family: str, name: str, board: int | None = None) -> Inventory:
-    return Inventory(CHIPS, family, name, board, "24.1.rc3", None, "library")
+from tests.agent.policy.builders import POD, inventory_of
 
 
 @pytest.mark.parametrize(
@@ -41,7 +35,7 @@ def inventory(family: str, name: str, board: int | None = None) -> Inventory:
 )
 def test_families(family: str, name: str, labels: dict[str, str], server_type: str) -> None:
     memory = 32768 if family.startswith("Ascend910") else None
-    got = desired_labels(inventory(family, name), NodeFacts(aicores=20, memory_mb=memory), {})
+    got = desired_labels(inventory_of(family, name), NodeFacts(aicores=20, memory_mb=memory), {})
     assert got.labels == labels | {
         "node.kubernetes.io/npu.chip.name": name,
         "huawei.com/driver.version": "24.1.rc3",
@@ -51,7 +45,7 @@ def test_families(family: str, name: str, labels: dict[str, str], server_type: s
 
 
 def test_an_a5_has_its_own_words() -> None:
-    a5 = replace(inventory("Ascend910A5", "Ascend950PR", 0x1C), super_pod=POD)
+    a5 = replace(inventory_of("Ascend910A5", "Ascend950PR", 0x1C), super_pod=POD)
     facts = NodeFacts(aicores=30, memory_mb=131072, main_board=0x6C, super_devices={0: 7, 1: None})
     got = desired_labels(a5, facts, {1: "10.0.0.1"})
     assert got.server_type is None
@@ -94,7 +88,7 @@ def test_an_a5_has_its_own_words() -> None:
 def test_card_type_of_an_a5_is_named_by_its_main_board(
     board: int | None, main_board: int | None, card: str | None
 ) -> None:
-    a5 = replace(inventory("Ascend910A5", "Ascend950PR"), board_id=board)
+    a5 = replace(inventory_of("Ascend910A5", "Ascend950PR"), board_id=board)
     assert (
         desired_labels(a5, NodeFacts(main_board=main_board), {}).annotations.get("cardType") == card
     )
@@ -104,14 +98,14 @@ def test_ids_that_the_driver_calls_invalid_make_no_label() -> None:
     """K45: upstream's check for a negative rack never holds."""
     pod = SuperPod(None, None, None, None, None, 1)
     got = desired_labels(
-        replace(inventory("Ascend910A5", "Ascend950"), super_pod=pod), NodeFacts(), {}
+        replace(inventory_of("Ascend910A5", "Ascend950"), super_pod=pod), NodeFacts(), {}
     )
     assert not [label for label in got.labels if "topotree" in label]
     assert got.annotations["superPodID"] == "-1"
 
 
 def test_unknown_facts_give_no_label() -> None:
-    nothing = replace(inventory("Ascend910B", "910B3"), driver_version=None)
+    nothing = replace(inventory_of("Ascend910B", "910B3"), driver_version=None)
     got = desired_labels(nothing, NodeFacts(), {})
     assert set(got.labels) == {"accelerator", "node.kubernetes.io/npu.chip.name"}
     assert got.server_type is None
@@ -129,13 +123,13 @@ def test_unknown_facts_give_no_label() -> None:
 def test_inference_cards_of_one_kind_have_a_label(
     products: tuple[str, ...], label: str | None
 ) -> None:
-    got = desired_labels(inventory("Ascend310P", "310P3"), NodeFacts(products=products), {})
+    got = desired_labels(inventory_of("Ascend310P", "310P3"), NodeFacts(products=products), {})
     assert got.labels.get("infer-card-type") == label
 
 
 @pytest.mark.parametrize(("board", "label"), [(0x28, "card-910b-infer"), (0x32, None)])
 def test_inference_boards_have_a_label(board: int, label: str | None) -> None:
-    got = desired_labels(inventory("Ascend910B", "910B4", board), NodeFacts(), {})
+    got = desired_labels(inventory_of("Ascend910B", "910B4", board), NodeFacts(), {})
     assert got.labels.get("accelerator-type") == label
 
 
@@ -143,7 +137,7 @@ def test_inference_boards_have_a_label(board: int, label: str | None) -> None:
 def test_a_label_that_kubernetes_would_refuse_is_left_out(value: str) -> None:
     """K29: upstream lets it pass, and then no label at all is written."""
     got = desired_labels(
-        replace(inventory("Ascend910B", "910B3"), driver_version=value), NodeFacts(), {}
+        replace(inventory_of("Ascend910B", "910B3"), driver_version=value), NodeFacts(), {}
     )
     assert got.refused == {"huawei.com/driver.version": value}
     assert "huawei.com/driver.version" not in got.labels
@@ -151,12 +145,12 @@ def test_a_label_that_kubernetes_would_refuse_is_left_out(value: str) -> None:
 
 
 def test_a_node_with_virtual_devices_has_no_list_of_chips() -> None:
-    cut = replace(inventory("Ascend910B", "910B3"), virtual=(1,))
+    cut = replace(inventory_of("Ascend910B", "910B3"), virtual=(1,))
     assert "baseDeviceInfos" not in desired_labels(cut, NodeFacts(), {}).annotations
 
 
 def test_addresses_are_read_back() -> None:
-    a2 = inventory("Ascend910B", "910B3")
+    a2 = inventory_of("Ascend910B", "910B3")
     devices = desired_labels(a2, NodeFacts(), {1: "10.0.0.1"}).annotations
     assert addresses_in(NodeObject({}, devices), a2) == {1: "10.0.0.1"}
     for text in ("", "[]", "{", '{"Ascend910-1":{"IP":7}}', '{"Ascend910-9":{"IP":"1"}}'):

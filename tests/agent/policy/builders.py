@@ -8,12 +8,13 @@ from agent.policy.state import Change, PolicyState
 from agent.policy.step import step
 from contract.codes.catalogue import shipped
 from contract.observation import Assertion, Observation, Report, SourceAnswered, chip_subject
-from dcmi_shim.values import Chip, Inventory
+from dcmi_shim.values import Chip, Inventory, SuperPod
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agent.policy.step import Input
+    from contract.codes.catalogue import Catalogue
     from contract.codes.levels import Severity
 
 T = 1_700_000_000_000
@@ -21,6 +22,8 @@ SOURCE = "chip-faults"
 TOOL = "links"
 SOURCES = (SOURCE, TOOL)
 NODE = "node-1"
+CHIPS = (Chip(0, 0, 0, 0), Chip(1, 1, 0, 1))
+POD = SuperPod(7, 384, 3, 5, 9, 1)
 
 
 def seen(
@@ -53,8 +56,10 @@ def healthy(chips: int = 2) -> PolicyState:
     return after(PolicyState(NODE, "boot"), answered(*range(chips)))
 
 
-def after(state: PolicyState, inputs: Sequence[Input], now: int = T) -> PolicyState:
-    return step(state, inputs, now, shipped())[0]
+def after(
+    state: PolicyState, inputs: Sequence[Input], now: int = T, tables: Catalogue | None = None
+) -> PolicyState:
+    return step(state, inputs, now, tables or shipped())[0]
 
 
 def changes(state: PolicyState, inputs: Sequence[Input], now: int = T) -> tuple[Change, ...]:
@@ -71,3 +76,7 @@ def inventory(chips: int = 2, family: str = "Ascend910B") -> Inventory:
         super_pod=None,
         library="test",
     )
+
+
+def inventory_of(family: str, name: str, board: int | None = None) -> Inventory:
+    return Inventory(CHIPS, family, name, board, "24.1.rc3", None, "library")

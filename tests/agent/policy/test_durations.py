@@ -23,7 +23,7 @@ from contract.documents.device_info import encode
 from contract.observation import Assertion, SourceAnswered, chip_subject
 from stores.base import Document
 from tests.agent.policy.builders import T, after, answered, changes, healthy, inventory, seen
-from tests.agent.policy.test_worked_examples import judge
+from tests.agent.policy.worked_examples import judge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

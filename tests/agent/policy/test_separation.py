@@ -27,9 +27,9 @@ from contract.documents.separation import chip_of, read_names, read_reasons
 from contract.observation import Assertion, chip_subject
 from dcmi_shim.values import Chip
 from stores.base import Document
-from tests.agent.policy.builders import NODE, T, answered, healthy, inventory, seen
-from tests.agent.policy.test_frequencies import CODE, DAY, FREQ3, MANUAL, occurs, rule, rules, take
-from tests.agent.policy.test_worked_examples import EXAMPLES, judge
+from tests.agent.policy.builders import NODE, T, after, answered, healthy, inventory, seen
+from tests.agent.policy.frequencies import CODE, DAY, FREQ3, MANUAL, occurs, rule, rules
+from tests.agent.policy.worked_examples import EXAMPLES, judge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,7 +65,7 @@ def of(keys: Mapping[str, str], state: PolicyState | None = None) -> Document:
 def acknowledged(state: PolicyState, at: int = T) -> PolicyState:
     made = DeviceInfoDocument(NODE, lambda: state)
     ack = Acknowledged(NAME, state.revision, at, made.separated_chips(stored(state)))
-    return take(state, [ack], at, FREQ3)
+    return after(state, [ack], at, FREQ3)
 
 
 def started(existing: Document | None, now: int = T, tables: Catalogue = FREQ3) -> PolicyState:
@@ -73,15 +73,15 @@ def started(existing: Document | None, now: int = T, tables: Catalogue = FREQ3) 
     state = PolicyState(NODE, "boot")
     made = DeviceInfoDocument(NODE, lambda: state)
     isolation = made.restore_isolation(existing, now, has_journal=False)
-    state = take(state, [*isolation, *made.restore_from(existing)], now, tables)
-    return take(state, answered(0, 1, at=now), now, tables)
+    state = after(state, [*isolation, *made.restore_from(existing)], now, tables)
+    return after(state, answered(0, 1, at=now), now, tables)
 
 
 def restarted(state: PolicyState, existing: Document | None, now: int) -> PolicyState:
     """Return the state of an agent whose journal had ``state`` and that found ``existing``."""
     state = msgspec.json.decode(msgspec.json.encode(state), type=PolicyState)
     made = DeviceInfoDocument(NODE, lambda: state)
-    return take(state, made.restore_isolation(existing, now, has_journal=True), now, FREQ3)
+    return after(state, made.restore_isolation(existing, now, has_journal=True), now, FREQ3)
 
 
 def reason(code: str, level: str, kind: str, at: int = T) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def autofill(at: int) -> dict[str, Any]:
     return reason("AutofillFaultCode", "ManuallySeparateNPU", "FaultAutofill", at)
 
 
-ISOLATED = take(healthy(), occurs(T, T + 10_000, T + 20_000), T + 20_000, FREQ3)
+ISOLATED = after(healthy(), occurs(T, T + 10_000, T + 20_000), T + 20_000, FREQ3)
 KEPT = acknowledged(ISOLATED, T + 20_100)
 EX_19A_KEYS = {
     "ManuallySeparateNPU": "Ascend910-1",
@@ -107,7 +107,7 @@ EX_19A_KEYS = {
 class TestRelease:
     def test_ex_18_by_an_operator_is_at_once(self) -> None:
         """Upstream's first write has the key empty and the chip isolated still."""
-        state = take(KEPT, [seen(RECOVER, CODE, at=T + 25_000)], T + 25_000, FREQ3)
+        state = after(KEPT, [seen(RECOVER, CODE, at=T + 25_000)], T + 25_000, FREQ3)
         made = DeviceInfoDocument(NODE, lambda: state)
         released = made.operator_releases(stored(state, ManuallySeparateNPU=""), T + 30_000)
         state, (change,) = step(state, released, T + 30_000, FREQ3)
@@ -119,7 +119,7 @@ class TestRelease:
         assert upgrade is not None
         assert shown == reason("80e18005", upgrade.level, upgrade.kind, upgrade.upgraded_at_ms)
         assert state.named == ()
-        again = take(state, occurs(T + 40_000, T + 50_000), T + 50_000, FREQ3)
+        again = after(state, occurs(T + 40_000, T + 50_000), T + 50_000, FREQ3)
         assert not again.chips[0].isolated, "it is counted from the beginning"
 
     def test_takes_all_reasons_of_that_level_and_no_other_chip(self) -> None:
@@ -130,9 +130,9 @@ class TestRelease:
         inputs = [
             o for code in codes for chip in (0, 1) for o in occurs(T, T, code=code, chip=chip)
         ]
-        state = take(healthy(), inputs, T, tables)
+        state = after(healthy(), inputs, T, tables)
         assert document(state).manually_separated == "Ascend910-0,Ascend910-1"
-        state = take(state, [Released(chip_subject(0), T + 9)], T + 9, tables)
+        state = after(state, [Released(chip_subject(0), T + 9)], T + 9, tables)
         assert document(state).manually_separated == "Ascend910-1"
         assert [upgrade.code for upgrade in state.chips[0].upgrades] == ["80C98008"]
         assert len(state.chips[1].upgrades) == 3
@@ -157,7 +157,7 @@ class TestRelease:
         assert restarted(ISOLATED, stored(healthy()), T + 30_000) == ISOLATED
 
     def test_of_one_chip_while_the_write_that_names_another_is_on_its_way(self) -> None:
-        both = take(KEPT, occurs(T, T, T, chip=1), T + 30_000, FREQ3)
+        both = after(KEPT, occurs(T, T, T, chip=1), T + 30_000, FREQ3)
         made = DeviceInfoDocument(NODE, lambda: both)
         edited = stored(KEPT, ManuallySeparateNPU="")
         assert [item.subject.id for item in made.operator_releases(edited, T)] == [0]
@@ -168,7 +168,7 @@ class TestRelease:
         state = restarted(KEPT, edited, T + 30_000)
         assert not state.chips[0].isolated
         three = [seen(RECOVER, CODE, at=T + 31_000), *occurs(T + 32_000, T + 33_000, T + 34_000)]
-        state = take(state, three, T + 34_000, FREQ3)
+        state = after(state, three, T + 34_000, FREQ3)
         made = DeviceInfoDocument(NODE, lambda: state)
         assert made.operator_releases(edited, T + 35_000) == ()
         assert state.chips[0].isolated
@@ -199,7 +199,7 @@ class TestStartWithoutJournal:
         state = started(stored(ISOLATED), T + 600_000)
         assert document(state) == document(ISOLATED)
         found = [seen(Assertion.PRESENT, CODE, at=T + 600_100)]
-        assert document(take(state, found, T + 600_100, FREQ3)) == document(ISOLATED)
+        assert document(after(state, found, T + 600_100, FREQ3)) == document(ISOLATED)
 
     def test_ex_19c_released_while_no_agent_ran(self) -> None:
         reasons = text(EXAMPLES["EX-19a"]["expect"]["reason"])
@@ -212,7 +212,7 @@ class TestStartWithoutJournal:
         state = started(of({"ManuallySeparateNPU": "", "UpgradeFaultReason": text(other)}))
         assert json.loads(document(state).upgrade_reasons) == other
         assert document(state).unhealthy == ("Ascend910-0",)
-        assert take(state, [], T + 10**12, FREQ3) is state
+        assert after(state, [], T + 10**12, FREQ3) is state
         state, (change,) = step(state, [Configured("new", T + 1)], T + 1, FREQ3)
         assert change.kind is ChangeKind.RELEASED
         assert document(state).upgrade_reasons == "{}"
@@ -309,7 +309,7 @@ class TestStartWithJournal:
     def test_name_that_is_stale_is_not_taken(self) -> None:
         """The isolation ended while the store was away, and the name is there still."""
         tables = rules(c80E18005=rule(3, DAY, MANUAL, 60))
-        over = take(KEPT, [seen(RECOVER, CODE, at=T + 25_000)], T + 85_001, tables)
+        over = after(KEPT, [seen(RECOVER, CODE, at=T + 25_000)], T + 85_001, tables)
         assert document(restarted(over, stored(KEPT), T + 90_000)).manually_separated == ""
 
     def test_journal_of_an_earlier_release_leaves_the_reasons_to_the_document(self) -> None:
@@ -338,7 +338,7 @@ class TestAutofill:
     FILLED = started(of({"ManuallySeparateNPU": "Ascend910-1"}), T)
 
     def test_stands_beside_the_codes_of_the_chip(self) -> None:
-        state = take(self.FILLED, [seen(OCCUR, "80E21007", 1)], T, FREQ3)
+        state = after(self.FILLED, [seen(OCCUR, "80E21007", 1)], T, FREQ3)
         first, second = document(state).faults
         assert first == BARE
         assert second.fault_time_and_level_map == {"80E21007": TimeAndLevel(T, "NotHandleFault")}
@@ -362,23 +362,23 @@ class TestAutofill:
         state = acknowledged(self.FILLED)
         made = DeviceInfoDocument(NODE, lambda: state)
         released = made.operator_releases(stored(state, ManuallySeparateNPU=""), T + 9)
-        assert document(take(state, released, T + 9, FREQ3)).upgrade_reasons == "{}"
+        assert document(after(state, released, T + 9, FREQ3)).upgrade_reasons == "{}"
 
     def test_is_kept_by_a_new_configuration(self) -> None:
-        assert take(self.FILLED, [Configured("new", T + 9)], T + 9, rules()) == self.FILLED
+        assert after(self.FILLED, [Configured("new", T + 9)], T + 9, rules()) == self.FILLED
 
 
 class TestKey:
     def test_ex_63_chips_above_15_are_named_too(self) -> None:
         """Upstream isolates them without a name (defect K22)."""
-        state = take(healthy(18), occurs(T, T, T, chip=17), T, FREQ3)
+        state = after(healthy(18), occurs(T, T, T, chip=17), T, FREQ3)
         assert document(state, 18).manually_separated == "Ascend910-17"
 
     def test_names_are_in_the_order_of_logic_ids_and_strangers_last(self) -> None:
         chips = tuple(Chip(physical, 11 - physical, 0, 0) for physical in range(12))
         isolated = (0, 2, 10, 11, 31, 13)
         inputs = [o for chip in isolated for o in occurs(T, T, T, chip=chip)]
-        state = take(healthy(12), inputs, T, FREQ3)
+        state = after(healthy(12), inputs, T, FREQ3)
         listed = msgspec.structs.replace(inventory(12), chips=chips)
         info = render(state, listed, 1)
         numbers = [chip_of(name) for name in info.manually_separated.split(",")]
@@ -387,7 +387,7 @@ class TestKey:
 
     def test_is_empty_while_levels_are_milder(self) -> None:
         tables = rules(c80E18005=rule(1, DAY, MANUAL.SEPARATE_NPU, 60))
-        state = take(healthy(), occurs(T), T, tables)
+        state = after(healthy(), occurs(T), T, tables)
         assert document(state).manually_separated == ""
         assert document(state).upgrade_reasons != "{}"
 
@@ -441,7 +441,7 @@ def test_reasons_that_make_no_sense_are_none(reasons: str) -> None:
 def test_reason_of_an_unknown_kind_is_dropped() -> None:
     item = Adopted(chip_subject(0), CODE, "FaultWhim", T, T, "SeparateNPU")
     state = healthy()
-    assert take(state, [item], T, FREQ3) is state
+    assert after(state, [item], T, FREQ3) is state
 
 
 class TestRequest:
@@ -457,10 +457,10 @@ class TestRequest:
     def test_no_time_ends_it_and_a_name_alone_isolates_nothing(self) -> None:
         state = healthy()
         made = DeviceInfoDocument(NODE, lambda: state)
-        state = take(state, made.operator_requests(self.edited(), T), T, FREQ3)
+        state = after(state, made.operator_requests(self.edited(), T), T, FREQ3)
         assert [chip for chip, known in state.chips.items() if known.isolated] == [1]
-        after = take(state, [], T + 10 * 365 * 86_400_000, FREQ3)
-        (upgrade,) = after.chips[1].upgrades
+        later = after(state, [], T + 10 * 365 * 86_400_000, FREQ3)
+        (upgrade,) = later.chips[1].upgrades
         assert upgrade.request == self.request
         assert upgrade.because == "alice@laptop (as stated) isolated it: its HBM is replaced"
 

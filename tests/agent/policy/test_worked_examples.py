@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
 from agent.policy.state import Acknowledged
@@ -12,19 +9,13 @@ from agent.policy.step import ONCE_VISIBLE_MS
 from agent.publishing.chip_lists import render
 from contract.codes.families import FAMILIES
 from contract.codes.levels import Severity
-from contract.documents.device_info import DeviceInfo, encode, encode_faults, verify_published
+from contract.documents.device_info import encode, verify_published
 from contract.observation import Assertion, Report
 from tests.agent.policy.builders import T, after, healthy, inventory, seen
-from tests.compatibility import check, different
+from tests.agent.policy.worked_examples import EXAMPLES, judge
 from tests.vectors import VECTORS
 
 OCCUR, RECOVER, ONCE = Assertion.OCCUR, Assertion.RECOVER, Assertion.ONCE
-EXAMPLES = {
-    row["id"]: row
-    for row in map(
-        json.loads, (VECTORS / "device-plugin/worked-examples.jsonl").read_text().splitlines()
-    )
-}
 EX_03: list[Report] = [seen(OCCUR, "80C98008"), seen(OCCUR, "80CD8008", at=T + 1)]
 REPORTS: dict[str, list[Report]] = {
     "EX-02": [seen(OCCUR, "80E3A201", at=T + 123)],
@@ -38,27 +29,6 @@ REPORTS: dict[str, list[Report]] = {
     "EX-10": [seen(ONCE, "8C204E00")],
     "EX-33": [seen(Assertion.PRESENT, "40F84E00")],
 }
-
-
-def answers(info: DeviceInfo, device: str, asked: dict[str, Any]) -> dict[str, Any]:
-    """Return what the document contains for each statement of the example about ``device``."""
-    found: dict[str, Any] = {
-        "health": "Unhealthy" if device in info.unhealthy else "Healthy",
-        "network": "Unhealthy" if device in info.network_unhealthy else "Healthy",
-        "manual": info.manually_separated,
-        "reason": json.loads(info.upgrade_reasons),
-        "fault": json.loads(encode_faults(info.faults)),
-        "chip": device,
-    }
-    return {key: found[key] for key in asked}
-
-
-def judge(
-    example: str, info: DeviceInfo, device: str, expect: dict[str, Any] | None = None
-) -> None:
-    if expect is None:
-        expect = {k: v for k, v in EXAMPLES[example]["expect"].items() if k != "event"}
-    check(f"device-plugin/{example}", different(expect, answers(info, device, expect)))
 
 
 @pytest.mark.parametrize("example", REPORTS)

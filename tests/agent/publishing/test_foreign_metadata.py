@@ -11,8 +11,7 @@ from agent.publishing.publisher import DesiredDocument, absent
 from contract.errors import StoreRefused
 from stores.base import Document
 from stores.kubernetes_api.store import KubernetesStore
-from tests.agent.publishing.test_publisher import LABELS
-from tests.agent.publishing.test_publisher_absence import PLACE, Node
+from tests.agent.publishing.published import LABELS, PLACE, ContentOnApiServer
 from tests.parts import deadlines
 from tests.parts.deadlines import stays, until
 
@@ -27,7 +26,7 @@ PATH = f"/api/v1/namespaces/{PLACE[0]}/configmaps/{PLACE[1]}"
 HOLDER = "example.com/holds"
 
 
-class HealedNode(Node):
+class HealedNode(ContentOnApiServer):
     """A node whose document is healthy before it is deleted."""
 
     def desired(self) -> DesiredDocument:

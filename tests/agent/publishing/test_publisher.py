@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,192 +12,29 @@ import pytest
 
 from agent.publishing import publisher as publisher_module
 from agent.publishing.publication import ACKNOWLEDGED, CONFLICT, FAILED, INVALID
-from agent.publishing.publisher import (
-    DesiredDocument,
-    DocumentPublisher,
-    absent,
-)
 from contract.errors import (
-    DocumentError,
     StoreConflict,
     StoreError,
     StoreRefused,
     StoreUnavailable,
 )
 from stores.base import Changed, Deleted, Document, DocumentsListed
-from stores.directory import files
 from stores.directory.store import DirectoryStore
-from tests.agent.publishing.published import PlainDocument
+from tests.agent.publishing.published import (
+    LABELS,
+    NAME,
+    SPACE,
+    PublishedContent,
+    TroubledStore,
+    running,
+)
 from tests.parts.deadlines import patience, stand_in_waits, stays, time_passes, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from stores.base import Selection, WatchEvent
-
-SPACE, NAME = "kube-system", "mindx-dl-deviceinfo-n"
-LABELS = {"mx-consumer-cim": "true"}
-
-
-class TroubledStore(DirectoryStore):
-    """A directory store with outages."""
-
-    error: StoreError | None = None
-    loses_answers = False
-    vanishes = False
-    """Deletes every written document before another program can read it."""
-    delay_seconds = 0.0
-    get_delay_seconds = 0.0
-
-    def __init__(self, url: str, root: Path) -> None:
-        super().__init__(url, root)
-        self.written: list[Document] = []
-        self.deleted = 0
-        self.tries = 0
-
-    async def get(self, namespace: str, name: str) -> Document | None:
-        if self.error is not None:
-            raise self.error
-        await stand_in_waits(self.get_delay_seconds / 2)
-        document = await super().get(namespace, name)
-        await stand_in_waits(self.get_delay_seconds / 2)
-        return document
-
-    async def put(self, document: Document, *, expected: str | None = None) -> str:
-        self.tries += 1
-        if self.error is not None:
-            raise self.error
-        await stand_in_waits(self.delay_seconds)
-        version = await super().put(document, expected=expected)
-        self.written.append(document)
-        if self.vanishes:
-            self.vanishes = False
-            files.document_path(self._root, SPACE, NAME).unlink()
-        if self.loses_answers:
-            self.loses_answers = False
-            raise StoreUnavailable("connection reset")
-        return version
-
-    async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
-        self.tries += 1
-        if self.error is not None:
-            raise self.error
-        await super().delete(namespace, name, expected=expected)
-        self.deleted += 1
-        if self.loses_answers:
-            self.loses_answers = False
-            raise StoreUnavailable("connection reset")
-
-
-def wall_ms() -> int:
-    return int(time.time() * 1000)
-
-
-class Bench(PlainDocument):
-    """One publisher with its desired document."""
-
-    def __init__(self, root: Path, store: type[TroubledStore] = TroubledStore) -> None:
-        super().__init__(SPACE, NAME)
-        self.store = store(f"directory:{root}", root)
-        self.foreign = DirectoryStore(f"directory:{root}", root)
-        self.content: str | None = "healthy"
-        """What is wanted: empty for no document, ``None`` for what is there."""
-        self.refresh_seconds = 300.0
-        self.revision = 1
-        self.refuses = ""
-        self.first_read: list[Document | None] = []
-        self.acknowledged: list[tuple[str, int]] = []
-        self.shown = 0
-        self.foreign_seen: list[str] = []
-        self.before_writes = 0
-        self.before_repairs = 0
-        self.stranger_stops = False
-        self.loses_its_name = False
-        self.while_committing: Callable[[], None] = lambda: None
-        self.publisher = DocumentPublisher(self.store, self, wall_ms, lambda: None)
-        self.record = self.publisher.record
-
-    def on_first_read(self, existing: Document | None) -> None:
-        self.first_read.append(existing)
-
-    def on_acknowledged(self, document: Document | None, revision: int, through: int) -> None:
-        content = "" if document is None else document.data["content"]
-        self.acknowledged.append((content, revision))
-
-    def on_shown(self) -> None:
-        self.shown += 1
-
-    async def before_repair(self) -> None:
-        self.before_repairs += 1
-        await asyncio.sleep(0)
-        if self.loses_its_name:
-            self.content = None
-
-    def desired(self) -> DesiredDocument | None:
-        content = self.content
-        if content is None:
-            return None
-        if not content:
-            return absent(self.revision)
-        return DesiredDocument(
-            self.revision,
-            content,
-            lambda stamp: Document(SPACE, NAME, {"stamp": str(stamp), "content": content}, LABELS),
-            self.refresh_seconds,
-        )
-
-    def on_foreign_write(self, foreign: Document) -> bool:
-        self.foreign_seen.append(foreign.data["content"])
-        return foreign.data["content"] == "an operator's"
-
-    def verify(self, document: Document) -> None:
-        if self.refuses and self.refuses in document.data["content"]:
-            raise DocumentError(NAME, "content", "makes no sense")
-
-    async def before_write(self) -> None:
-        self.before_writes += 1
-        self.while_committing()
-
-    def render(self, content: str) -> None:
-        self.content = content
-        self.revision += 1
-        self.publisher.wake(int(time.time() * 1000))
-
-    async def writes_foreign(self, content: str, stamp: int | None = None) -> None:
-        data = {"stamp": str(stamp or int(time.time())), "content": content}
-        await self.foreign.put(Document(SPACE, NAME, data, LABELS))
-
-    async def stored(self) -> dict[str, str]:
-        document = await self.foreign.get(SPACE, NAME)
-        return {} if document is None else document.data
-
-    async def noticed(self, count: int) -> None:
-        await until(lambda: self.record.foreign.total == count, "foreign writes are noticed")
-
-    async def wrote(self, count: int) -> None:
-        await until(lambda: self.record.writes[ACKNOWLEDGED] == count, f"{count} writes", 10)
-
-    async def shows(self, content: str, seconds: float = 5) -> float:
-        begin = time.monotonic()
-
-        async def is_stored() -> bool:
-            return (await self.stored()).get("content") == content
-
-        await until(is_stored, lambda: f"{content} is stored: {self.record}", seconds, 0.005)
-        return time.monotonic() - begin
-
-
-@asynccontextmanager
-async def running(place: Path | Bench) -> AsyncIterator[Bench]:
-    bench = place if isinstance(place, Bench) else Bench(place)
-    task = asyncio.create_task(bench.publisher.run())
-    try:
-        yield bench
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_desired_document_is_written_once_and_acknowledged(tmp_path: Path) -> None:
@@ -321,7 +157,7 @@ async def test_an_outage_is_waited_for_and_logged_once(
 
 @pytest.mark.slow
 async def test_a_store_that_is_away_at_start_is_waited_for(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
+    bench = PublishedContent(tmp_path)
     bench.store.error = StoreUnavailable("connection refused")
     task = asyncio.create_task(bench.publisher.run())
     await stays(0.5, because="the pauses between tries begin with 0.1 s and double")
@@ -437,7 +273,7 @@ async def test_a_deletion_before_the_answer_to_the_first_write_is_repaired_at_on
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publisher_module, "_WATCH_SECONDS", math.inf)
-    bench = Bench(tmp_path, EarlyWatch)
+    bench = PublishedContent(tmp_path, EarlyWatch)
     async with running(bench):
         await until(lambda: bench.acknowledged[:1] == [("healthy", 1)], "the first write")
         await bench.noticed(1)
@@ -616,7 +452,7 @@ async def test_operators_edits_are_no_conflict(tmp_path: Path) -> None:
 
 
 async def test_operators_edit_before_the_first_write_counts(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
+    bench = PublishedContent(tmp_path)
     await bench.writes_foreign("of the last life")
     bench.content = None
     async with running(bench):
@@ -668,7 +504,7 @@ async def test_document_that_readers_would_refuse_is_not_written(
         assert await bench.shows("good content") < patience(1)
 
 
-async def comes_back(bench: Bench, root: Path, older: bytes | None) -> None:
+async def comes_back(bench: PublishedContent, root: Path, older: bytes | None) -> None:
     """Remove the store and bring it back, empty or with an older document."""
     wrote = len(bench.store.written)
     root.rename(root.with_name(f"away-{wrote}"))

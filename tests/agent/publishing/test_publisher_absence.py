@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import math
-import time
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from agent.publishing.publication import ACKNOWLEDGED
-from agent.publishing.publisher import (
-    DesiredDocument,
-    DocumentPublisher,
-    absent,
-)
 from contract.errors import StoreUnavailable
 from stores.base import Document
 from stores.kubernetes_api.store import KubernetesStore
-from tests.agent.publishing.published import PlainDocument
-from tests.agent.publishing.test_publisher import LABELS, Bench, running, wall_ms
+from tests.agent.publishing.published import (
+    LABELS,
+    PLACE,
+    ContentOnApiServer,
+    PublishedContent,
+    running,
+)
 from tests.parts.deadlines import patience, stays, time_passes, until
 
 if TYPE_CHECKING:
@@ -30,15 +28,12 @@ if TYPE_CHECKING:
     from tests.parts.controlplane import ControlPlane
 
 
-def has_written(bench: Bench, count: int) -> bool:
+def has_written(bench: PublishedContent, count: int) -> bool:
     return bench.record.writes[ACKNOWLEDGED] == count
 
 
-PLACE = "mindx-dl", "mindx-dl-nodeinfo-n"
-
-
 async def test_absence_is_acknowledged_without_a_request_where_nothing_is(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
+    bench = PublishedContent(tmp_path)
     bench.content = ""
     task = asyncio.create_task(bench.publisher.run())
     await until(lambda: bench.acknowledged == [("", 1)], "the absence")
@@ -73,7 +68,7 @@ async def test_document_that_is_not_desired_is_deleted_and_written_again_when_de
 async def test_document_stored_at_the_start_is_deleted_only_when_absence_is_desired(
     tmp_path: Path,
 ) -> None:
-    bench = Bench(tmp_path)
+    bench = PublishedContent(tmp_path)
     await bench.writes_foreign("old")
     bench.content = None
     task = asyncio.create_task(bench.publisher.run())
@@ -170,33 +165,6 @@ async def test_a_deletion_whose_answer_was_lost_is_recognised(tmp_path: Path) ->
         assert bench.record.foreign.total == 0
 
 
-class Node(PlainDocument):
-    """A publisher on a real API server."""
-
-    def __init__(self, store: KubernetesStore) -> None:
-        super().__init__(*PLACE)
-        self.content = "faulty"
-        self.revision = 1
-        self.acknowledged: list[Document | None] = []
-        self.publisher = DocumentPublisher(store, self, wall_ms, lambda: None)
-
-    def on_acknowledged(self, document: Document | None, revision: int, through: int) -> None:
-        self.acknowledged.append(document)
-
-    def desired(self) -> DesiredDocument:
-        if not self.content:
-            return absent(self.revision)
-        return DesiredDocument(self.revision, self.content, self.stamped, math.inf)
-
-    def stamped(self, stamp: int) -> Document:
-        return Document(*PLACE, {"stamp": str(stamp), "content": self.content}, LABELS)
-
-    def render(self, content: str) -> None:
-        self.content = content
-        self.revision += 1
-        self.publisher.wake(int(time.time() * 1000))
-
-
 @pytest.fixture
 async def store(control_plane: ControlPlane) -> AsyncIterator[KubernetesStore]:
     store = KubernetesStore("kubernetes:", str(control_plane.kubeconfig))
@@ -208,7 +176,7 @@ async def store(control_plane: ControlPlane) -> AsyncIterator[KubernetesStore]:
 async def test_a_conflict_names_who_writes(
     control_plane: ControlPlane, store: KubernetesStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    node = Node(store)
+    node = ContentOnApiServer(store)
     task = asyncio.create_task(node.publisher.run())
     record = node.publisher.record
     await until(lambda: len(node.acknowledged) == 1, "the write", 10)
@@ -230,7 +198,7 @@ async def test_a_conflict_names_who_writes(
 async def test_deletion_on_a_real_api_server(
     control_plane: ControlPlane, store: KubernetesStore
 ) -> None:
-    node = Node(store)
+    node = ContentOnApiServer(store)
     task = asyncio.create_task(node.publisher.run())
     await until(lambda: len(node.acknowledged) == 1, "the write", 10)
     node.render("")

@@ -9,9 +9,9 @@ from agent.publishing.ownership import OtherProgram
 from contract.documents.write_numbers import decode_owned, decode_writes
 from contract.errors import StoreUnavailable
 from stores.base import LastWriter
+from tests.agent.lives import now_ms, upgraded_life
 from tests.agent.policy.builders import answered
-from tests.agent.publishing.test_publisher import running
-from tests.agent.test_node_documents import life, now_ms
+from tests.agent.publishing.published import running
 from tests.parts.deadlines import until
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ async def test_a_conflict_has_none(tmp_path: Path) -> None:
 
 
 async def test_the_text_names_what_is_published_here(tmp_path: Path) -> None:
-    async with life(tmp_path, 0) as (this, _):
+    async with upgraded_life(tmp_path, 0) as (this, _):
         owned = frozenset({"device-info"})
         assert decode_owned(this.documents.writes()) == owned, "before anything is written"
         assert decode_writes(this.documents.writes()) == {}

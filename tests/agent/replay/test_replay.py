@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,7 +25,7 @@ from contract.observation import (
     host_subject,
 )
 from contract.operator_rules.fault_configuration import FaultTexts, catalogue_of
-from tests.agent.node_history import BEGIN_MS, NodeHistory
+from tests.agent.node_history import AIC, BEGIN_MS, MILD, NodeHistory, a_history, changed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,11 +33,7 @@ if TYPE_CHECKING:
     from agent.replay.comparison import Day, Findings
     from contract.codes.catalogue import Catalogue
 
-AIC = "80E3A201"
-"""``SeparateNPU`` in the shipped table, and no rule names it."""
 ONE_OFF = ONCE_VISIBLE_MS / 1000
-MILD = "80818201"
-"""``NotHandleFault`` in the shipped table."""
 
 
 WHOLE = Span()
@@ -52,35 +46,6 @@ def played(directory: Path, other: Catalogue | None = None, span: Span = WHOLE) 
 def day_of(findings: Findings, day: str, subject: str = "chip 3") -> Day:
     (found,) = [one for one in findings.days if (one.day, one.subject) == (day, subject)]
     return found
-
-
-def changed(directory: Path, statement: str) -> None:
-    with closing(sqlite3.connect(directory / FILE_NAME)) as connection:
-        assert connection.execute(statement).rowcount
-        connection.commit()
-
-
-async def a_history(directory: Path) -> NodeHistory:
-    """Return a history: a fault from 23:00 until 02:00, a one-off event, a restart between."""
-    node = NodeHistory(directory)
-    await node.begin()
-    node.answer()
-    await node.wait(hours=23)
-    node.see(Assertion.OCCUR, AIC)
-    node.acknowledge()
-    await node.killed()
-    await node.wait(hours=1.5)
-    await node.begin()
-    node.answer()
-    node.see(Assertion.ONCE, MILD, 5)
-    node.acknowledge()
-    await node.wait(seconds=6)
-    await node.wait(seconds=1800 - 6)
-    await node.wait(hours=1)
-    node.see(Assertion.RECOVER, AIC)
-    await node.wait(hours=1)
-    await node.end()
-    return node
 
 
 async def test_a_journal_leads_to_the_verdicts_that_it_recorded(tmp_path: Path) -> None:

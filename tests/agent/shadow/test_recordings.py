@@ -9,8 +9,7 @@ import pytest
 
 from tests.agent.shadow.player import compare
 from tests.compatibility import ABSENT, Difference, check
-from tests.replay.player import recorded
-from tests.replay.test_device_plugin import RECORDINGS
+from tests.replay.player import RECORDINGS, recorded
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from tests.parts import deadlines
 from tests.parts.deadlines import stays
 from tests.parts.fuse import mounts
 from tests.parts.mounted import Mounted
-from tests.vigil.forget.test_nodes import vigil_forget
+from tests.parts.verbs import vigil_process
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -205,14 +205,20 @@ async def test_an_operator_confirms_it_and_forgets_the_nodes_that_are_not_there(
     known = mark(mounted)
     await until(daemon, f"vigil forget --mark {known}")
     where = ("--yes", "--store", f"directory:{mounted.place}")
-    assert (await asyncio.to_thread(vigil_forget, "--mark", known, *where))[0] == 0
+    await asyncio.to_thread(forget, "--mark", known, *where)
     await until_ready(daemon, 10)
     await asyncio.to_thread(daemon.waits_for_text, "counts, an operator confirmed it")
     reader.may_end(NODES[4:])
     options = (*where, "--config", str(published_too(tmp_path)))
-    assert (await asyncio.to_thread(vigil_forget, NODES[4], *options))[0] == 0
+    await asyncio.to_thread(forget, NODES[4], *options)
     await deadlines.until(lambda: reader.healthy == set(NODES[4:]), seconds=20)
     await there.close()
+
+
+def forget(*arguments: str) -> None:
+    """Run ``vigil forget``, which succeeds."""
+    result = vigil_process("forget", *arguments)
+    assert result.returncode == 0, result.stderr
 
 
 def published_too(tmp_path: Path) -> Path:

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from advisor.inputs import kubernetes_objects
-from advisor.options import Profile
 from advisor.snapshot import AscendJob, PodGroup
 from aggregator.advising.answers import NewestReports
 from aggregator.advising.cluster_objects import KINDS, AdvisedObjects, rules_in
@@ -26,46 +25,9 @@ from stores.cluster import KindUnavailable, Update
 from stores.cluster import Snapshot as Listed
 from stores.interruption import Interrupted
 from tests.advisor.controllers.motor_services import S, labels_of, rule_text
+from tests.aggregator.advising.advised import NOW_MS, decided, filled, ill
 from tests.parts.kubernetes_object import made_of
 from tests.vigil.advise import cluster
-
-NOW_MS = cluster.UPDATED * 1000 + 10_000
-_READ = {
-    "nodes": ("Node", kubernetes_objects.node),
-    "pods": ("Pod", kubernetes_objects.pod),
-    "podgroups": ("PodGroup", kubernetes_objects.pod_group),
-    "documents": ("ConfigMap", kubernetes_objects.configmap),
-}
-
-
-def filled(items: list[cluster.Object]) -> AdvisedObjects:
-    """Return all kinds listed, with these objects."""
-    found = AdvisedObjects()
-    for name in KINDS:
-        kind, read = _READ.get(name, ("", kubernetes_objects.node))
-        values = {
-            one["metadata"]["uid"]: read(made_of(one)) for one in items if one["kind"] == kind
-        }
-        found.observe_objects(name, Listed(values), NOW_MS)
-    return found
-
-
-def ill(found: AdvisedObjects, at_ms: int) -> bool:
-    """Let a card of n2 fail."""
-    entries = {f"mindx-dl-deviceinfo-n{number}": cluster.device_entry([]) for number in (1, 2, 3)}
-    entries["mindx-dl-deviceinfo-n2"]["DeviceList"]["huawei.com/Ascend910-Unhealthy"] = (
-        "Ascend910-3"
-    )
-    entries["mindx-dl-deviceinfo-n2"]["UpdateTime"] += 100
-    raw = cluster.configmap("mindx-dl", "cluster-info-device-0", json.dumps(entries), 20)
-    one = kubernetes_objects.configmap(made_of(raw))
-    return found.observe_objects("documents", Update(one.uid, one), at_ms)
-
-
-def decided(sessions: Sessions) -> list[tuple[str, int]]:
-    """Return actions and numbers of deleted pods in ``upstream``."""
-    (report,) = (one for one in sessions.reports if one.profile is Profile.UPSTREAM)
-    return [(one.action.value, len(one.pods)) for one in report.decisions]
 
 
 def test_a_session_each_period_while_a_job_waits() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stores.base import Document, Selection
-from tests.aggregator.advising.test_kubernetes import post, reports, waiting
+from tests.aggregator.advising.advised import post, reports, waiting
 from tests.aggregator.leaders import LEASE_SECONDS, leads
 from tests.aggregator.nodes import T0, faulty, healthy, report
 from tests.parts import pod_groups

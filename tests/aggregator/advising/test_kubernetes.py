@@ -15,8 +15,9 @@ from typer.testing import CliRunner
 from contract.errors import ConfigurationError
 from stores.base import Document
 from tests.advisor.controllers.motor_services import labels_of, rule_text
+from tests.aggregator.advising.advised import post, reports, waiting
 from tests.aggregator.nodes import T0, faulty, healthy, report
-from tests.contract.documents.test_cluster_device import config, fault
+from tests.contract.documents.node_documents import config, fault
 from tests.parts import pod_groups
 from tests.parts.deadlines import patience
 from tests.parts.definitions import ASCEND_JOBS, POD_GROUPS
@@ -41,34 +42,6 @@ _PODS = "/api/v1/namespaces/default/pods"
 @pytest.fixture
 def kind() -> str:
     return "kubernetes"
-
-
-def post(plane: ControlPlane, path: str, item: dict[str, Any]) -> None:
-    """Make an object, with its status where that is written apart."""
-    item["metadata"].pop("uid", None)
-    for container in item.get("spec", {}).get("containers", ()):
-        container["image"] = "x"
-        resources = container.get("resources", {})
-        resources["limits"] = resources.get("requests", {})
-    plane.request("POST", path, item)
-    status = item.get("status")
-    if status and not path.startswith("/apis"):
-        place = f"{path}/{item['metadata']['name']}/status"
-        for one in status.get("containerStatuses", ()):
-            one |= {"image": "x", "imageID": "", "ready": True}
-        plane.request("PATCH", place, {"status": status})
-
-
-def reports(daemon: Daemon) -> dict[str, dict[str, Any]]:
-    status, answer = daemon.ask("/api/v1/advice")
-    assert (status, answer["enabled"]) == (200, True)
-    return {one["profile"]: one for one in answer["advice"]["reports"]}
-
-
-def waiting(daemon: Daemon) -> list[str]:
-    """Return the jobs on which the scheduler has acted."""
-    decisions = reports(daemon)["upstream"]["decisions"]
-    return [one["job"] for one in decisions if one["action"] == "WAIT_COMPLETION"]
 
 
 def _deleted(daemon: Daemon) -> list[str]:

@@ -12,7 +12,7 @@ from aggregator.advising import what_if
 from aggregator.advising.cluster_objects import AdvisedObjects
 from aggregator.advising.sessions import PERIOD_MS, Sessions
 from aggregator.advising.what_if import Busy, UnknownObject, WhatIf, WrongAssumption
-from tests.aggregator.advising.test_advice import NOW_MS, decided, filled, ill
+from tests.aggregator.advising.advised import NOW_MS, decided, filled, ill
 from tests.parts.deadlines import patience, until_succeeds
 from tests.vigil.advise import cluster
 

@@ -17,7 +17,7 @@ from service.clock import Instant
 from stores.base import Beat, Changed, Deleted, Document, DocumentsListed
 from stores.interruption import Interrupted
 from tests.aggregator.nodes import T0, faulty, healthy, report
-from tests.aggregator.notify.test_sse_for_real import listening, next_event
+from tests.aggregator.notify.event_reader import listening, next_event
 
 if TYPE_CHECKING:
     from stores.base import Store

@@ -19,12 +19,12 @@ from contract.pages.changes import FaultChange
 from service.election.leadership import AlwaysLeader
 from service.pages.event_stream import Stream
 from stores.base import Changed
-from tests.aggregator.api.test_explanation import explained
-from tests.aggregator.cluster_documents.test_kinds import Bench
+from tests.aggregator.api.explained import explained
 from tests.aggregator.dpu_faults.scene import without_documents
 from tests.aggregator.nodes import T0, healthy, instant, report
-from tests.aggregator.notify.test_notifier import Book
-from tests.contract.documents.test_cluster_device import config, fault
+from tests.aggregator.notify.notifiers import Book
+from tests.aggregator.pipelines import WrittenPipeline
+from tests.contract.documents.node_documents import config, fault
 
 LINK = "81078603"
 """Minor in the catalogue, and a device fault where the tool finds the link down."""
@@ -49,7 +49,7 @@ def with_answers(update_time: int = T0, *answers: FaultAnswer) -> dict[str, str]
     return data if text is None else data | {VIGIL_KEY: text}
 
 
-def shown(bench: Bench) -> dict[str, tuple[str | None, bool | None, str | None]]:
+def shown(bench: WrittenPipeline) -> dict[str, tuple[str | None, bool | None, str | None]]:
     """Return code to what ``/api/v1/faults`` shows of it."""
     return {
         one.code: (one.severity, one.device_fault, one.severity_source)
@@ -58,7 +58,7 @@ def shown(bench: Bench) -> dict[str, tuple[str | None, bool | None, str | None]]
 
 
 def test_the_agents_answer_counts() -> None:
-    bench = Bench(report("n1", with_answers(T0, *ANSWERS)))
+    bench = WrittenPipeline(report("n1", with_answers(T0, *ANSWERS)))
     assert shown(bench) == {
         LINK: ("minor", True, "agent"),
         MINOR: ("critical", True, "agent"),
@@ -67,7 +67,7 @@ def test_the_agents_answer_counts() -> None:
 
 
 def test_of_a_real_plugins_document_the_catalogue_answers() -> None:
-    bench = Bench(report("n1", with_answers()))
+    bench = WrittenPipeline(report("n1", with_answers()))
     assert shown(bench) == {
         LINK: ("minor", False, "catalogue"),
         MINOR: ("minor", False, "catalogue"),
@@ -76,7 +76,7 @@ def test_of_a_real_plugins_document_the_catalogue_answers() -> None:
 
 
 def test_details_that_the_agent_left_out_come_from_the_catalogue() -> None:
-    bench = Bench(report("n1", with_answers(T0, FaultAnswer(5, UNKNOWN))))
+    bench = WrittenPipeline(report("n1", with_answers(T0, FaultAnswer(5, UNKNOWN))))
     assert shown(bench) == {
         LINK: ("minor", False, "catalogue"),
         MINOR: ("minor", False, "catalogue"),
@@ -85,7 +85,7 @@ def test_details_that_the_agent_left_out_come_from_the_catalogue() -> None:
 
 
 def test_an_answer_ends_with_its_document() -> None:
-    bench = Bench(report("n1", with_answers(T0, *ANSWERS)))
+    bench = WrittenPipeline(report("n1", with_answers(T0, *ANSWERS)))
     bench.put(report("n1", with_answers(T0 + 1)), 1)
     assert {source for _, _, source in shown(bench).values()} == {"catalogue"}
 
@@ -101,7 +101,7 @@ def test_the_document_that_counts_has_the_answer() -> None:
 
 
 def test_the_explanation_has_the_same() -> None:
-    found = explained(Bench(report("n1", with_answers(T0, *ANSWERS))), "n1").chips
+    found = explained(WrittenPipeline(report("n1", with_answers(T0, *ANSWERS))), "n1").chips
     (*_, chip) = (one for one in found if one.faults)
     (one,) = chip.faults
     assert (one.code, one.severity, one.device_fault, one.severity_source) == (
@@ -113,7 +113,7 @@ def test_the_explanation_has_the_same() -> None:
 
 
 async def test_the_history_has_the_same() -> None:
-    bench = Bench(report("n1", healthy()))
+    bench = WrittenPipeline(report("n1", healthy()))
     around = Around([True])
     job_view = JobView(around, bench.pipeline.published)
     book = Book()
@@ -148,7 +148,9 @@ async def test_the_history_has_the_same() -> None:
 def test_blind_sources_go_before_answers(count: int) -> None:
     many = [BlindSource("links", 1, "x" * 200, chip) for chip in range(16)]
     answers = [FaultAnswer(3, f"{number:08X}", "minor") for number in range(count)]
-    bench = Bench(report("n1", healthy() | {VIGIL_KEY: encode_vigil_key(many, 7, answers) or ""}))
+    bench = WrittenPipeline(
+        report("n1", healthy() | {VIGIL_KEY: encode_vigil_key(many, 7, answers) or ""})
+    )
     (cache,) = (source.devices.own_key for source in bench.pipeline.sources)
     record = cache.reports["n1"].record
     assert len(record.blind) == 16

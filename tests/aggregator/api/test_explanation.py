@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.api.explanation import ExplanationContext, explain
-from aggregator.api.status import node_status, node_statuses
 from aggregator.inputs.node_context import JobState, NodeContext, PodState
-from aggregator.liveness.monitor import HeartbeatMonitor
-from aggregator.liveness.persisted import PersistedHeartbeats
 from aggregator.processors.frequent_fault_separation import Separated, SeparationPolicy
 from aggregator.public_faults.values import ActivePublicFault
 from contract.codes.reference import describe_code
@@ -19,44 +16,15 @@ from contract.documents.node_info import FaultDevice
 from contract.documents.switch_info import SwitchEvent, SwitchRecord, encode_switch_info
 from contract.pages.aggregator_status import RelationStatus
 from service.clock import shown_time
-from service.watchdog import Watchdog
 from stores.cluster import Snapshot
-from tests.aggregator.cluster_documents.test_kinds import Bench
-from tests.aggregator.nodes import T0, faulty, healthy, instant, node_report, report
-from tests.contract.documents.test_cluster_device import config, fault
+from tests.aggregator.api.explained import explained, status_of
+from tests.aggregator.nodes import T0, faulty, healthy, node_report, report
+from tests.aggregator.pipelines import WrittenPipeline
+from tests.contract.documents.node_documents import config, fault
 
 if TYPE_CHECKING:
     from aggregator.api.explanation import Explanation
-    from contract.pages.aggregator_status import NodeStatus
     from contract.pages.explanation import ExplainedChip
-
-
-def status_of(bench: Bench, node: str, heartbeat: str, age: float | None) -> NodeStatus:
-    stalls = Watchdog(lambda: 0.0)
-    memory = PersistedHeartbeats((), lambda: instant(0))
-    heartbeat_monitor = HeartbeatMonitor({}, lambda _: None, lambda: instant(0), stalls, {}, memory)
-    status = node_status(bench.pipeline, heartbeat_monitor, node, instant(0))
-    assert status is not None
-    assert status in tuple(node_statuses(bench.pipeline, heartbeat_monitor, instant(0)))
-    return msgspec.structs.replace(
-        status,
-        heartbeat=heartbeat,
-        heartbeat_age_seconds=age,
-        heartbeat_interval_seconds=None if age is None else 5.0,
-    )
-
-
-def explained(
-    bench: Bench,
-    node: str,
-    used: frozenset[str] | None = None,
-    context: ExplanationContext | None = None,
-) -> Explanation:
-    status = status_of(bench, node, "unknown", None)
-    acknowledged = dict.fromkeys(bench.pipeline.documents, True)
-    return explain(
-        bench.pipeline, status, context or ExplanationContext(NodeContext(used)), acknowledged
-    )
 
 
 def unwell(found: Explanation) -> tuple[ExplainedChip, ...]:
@@ -66,7 +34,7 @@ def unwell(found: Explanation) -> tuple[ExplainedChip, ...]:
 
 
 def test_a_healthy_node_has_little_to_explain() -> None:
-    found = explained(Bench(report("n1", healthy())), "n1")
+    found = explained(WrittenPipeline(report("n1", healthy())), "n1")
     assert found.because == ("its newest device-info counts",)
     assert found.documents == {"cluster-info-device-0": True}
     assert unwell(found) == ()
@@ -75,7 +43,7 @@ def test_a_healthy_node_has_little_to_explain() -> None:
 
 
 def test_a_faulty_chip_is_the_nodes_own_word() -> None:
-    (chip,) = unwell(explained(Bench(report("n1", faulty(3))), "n1"))
+    (chip,) = unwell(explained(WrittenPipeline(report("n1", faulty(3))), "n1"))
     assert (chip.chip, chip.reported, chip.published) == (
         "Ascend910-3",
         "unhealthy",
@@ -89,7 +57,7 @@ def test_a_faulty_chip_is_the_nodes_own_word() -> None:
 
 
 def test_a_refused_document_is_named_with_its_reason() -> None:
-    bench = Bench(report("n1", faulty(3)))
+    bench = WrittenPipeline(report("n1", faulty(3)))
     bench.put(report("n1", {"DeviceInfoCfg": "{"}))
     found = explained(bench, "n1")
     assert found.because[0].startswith("its newest device-info is refused")
@@ -98,7 +66,9 @@ def test_a_refused_document_is_named_with_its_reason() -> None:
 
 
 def test_pre_separation_shows_what_pods_have_to_do_with_it() -> None:
-    bench = Bench(report("n1", config([fault(3, "PreSeparateNPU", "80E18402")], update_time=T0)))
+    bench = WrittenPipeline(
+        report("n1", config([fault(3, "PreSeparateNPU", "80E18402")], update_time=T0))
+    )
     (idle,) = unwell(explained(bench, "n1", frozenset()))
     assert idle.because[-1] == "PreSeparateNPU: no pod uses it, so it is unhealthy"
     (busy,) = unwell(explained(bench, "n1", frozenset({"Ascend910-3"})))
@@ -110,7 +80,7 @@ def test_pre_separation_is_not_blamed_for_what_it_does_not_do() -> None:
     link = fault(2, "PreSeparateNPU", "81078603", kind="CardNetwork")
     both = [fault(3, "PreSeparateNPU", "80E18402"), fault(3, "RestartNPU", "80C98000")]
     reported = config([link, *both], unhealthy=(3,), network=(2,), update_time=T0)
-    bench = Bench(report("n1", reported))
+    bench = WrittenPipeline(report("n1", reported))
     used = frozenset({"Ascend910-2", "Ascend910-3"})
     parameter_plane, condemned = unwell(explained(bench, "n1", used))
     assert parameter_plane.because == ("the node reports: its network link is down",)
@@ -121,7 +91,9 @@ def test_pre_separation_is_not_blamed_for_what_it_does_not_do() -> None:
 
 
 def test_a_chip_that_is_separated_by_its_node_and_here_shows_both() -> None:
-    bench = Bench(report("n1", config([fault(3, "ManuallySeparateNPU", "")], unhealthy=(3,))))
+    bench = WrittenPipeline(
+        report("n1", config([fault(3, "ManuallySeparateNPU", "")], unhealthy=(3,)))
+    )
     separation = bench.pipeline.processing.separation
     separation.chips["n1"] = {"Ascend910-3": Separated({"80C98000": T0 * 1000})}
     (by_node,) = unwell(explained(bench, "n1"))[0].faults
@@ -136,7 +108,7 @@ def test_a_chip_that_is_separated_by_its_node_and_here_shows_both() -> None:
 
 def test_a_server_that_is_published_otherwise_names_the_reason() -> None:
     part = FaultDevice("Fan", 4, ["06000025"], "PreSeparateFault")
-    bench = Bench(report("n1", healthy()), node_report("n1", [part], "PreSeparate"))
+    bench = WrittenPipeline(report("n1", healthy()), node_report("n1", [part], "PreSeparate"))
     bench.known.observe_pods(0, Snapshot({}))
     bench.pipeline.judge_again(["n1"])
     bench.step(1)
@@ -157,7 +129,7 @@ def one(chip: int, level: str, code: str) -> dict[str, object]:
 
 def test_a_companion_of_a_uce_fault_is_shown_as_one() -> None:
     faults = [one(3, "RestartBusiness", UCE), one(3, "RestartBusiness", COMPANION)]
-    (chip,) = unwell(explained(Bench(report("n1", config(faults, unhealthy=(3,)))), "n1"))
+    (chip,) = unwell(explained(WrittenPipeline(report("n1", config(faults, unhealthy=(3,)))), "n1"))
     by_code = {found.code: found for found in chip.faults}
     assert by_code[UCE].because == "the node reports it"
     held = by_code[COMPANION]
@@ -167,7 +139,9 @@ def test_a_companion_of_a_uce_fault_is_shown_as_one() -> None:
 
 
 def test_a_possible_companion_of_a_uce_fault_shows_until_when_it_is_withheld() -> None:
-    bench = Bench(report("n1", config([one(3, "RestartBusiness", COMPANION)], unhealthy=(3,))))
+    bench = WrittenPipeline(
+        report("n1", config([one(3, "RestartBusiness", COMPANION)], unhealthy=(3,)))
+    )
     (chip,) = unwell(explained(bench, "n1"))
     (held,) = chip.faults
     assert held.because.startswith("held back from readers until 2025-10-09 08:53:25 UTC at most")
@@ -183,7 +157,7 @@ def test_a_switch_event_that_a_job_filters_names_the_job() -> None:
     event = SwitchEvent(assembled_fault_code=code, switch_chip_id=2, switch_port_id=7)
     times = ((f"{code}_2_7", T0 * 1000, "Separate"),)
     record = SwitchRecord((event,), "Separate", T0, "UnHealthy", times)
-    bench = Bench(report("n1", healthy()))
+    bench = WrittenPipeline(report("n1", healthy()))
     seconds = {"huawei.com/schedule.filter.faultCode": f"{code}:60"}
     pods = {
         "u": PodState("u", "n1", "default", "rank-0", "job", ("Ascend910-1",), job_name="training")
@@ -216,7 +190,7 @@ def test_public_faults_and_relations_show_what_ends_them() -> None:
     context = ExplanationContext(
         NodeContext(frozenset()), (lasting, ending), jobs=(("job", None),), relations=relations
     )
-    found = explained(Bench(report("n1", healthy())), "n1", None, context)
+    found = explained(WrittenPipeline(report("n1", healthy())), "n1", None, context)
     known = describe_code("220001001")
     assert known is not None
     assert {one.summary for one in found.public_faults} == {known.summary}
@@ -232,7 +206,7 @@ def test_public_faults_and_relations_show_what_ends_them() -> None:
 
 
 def test_a_lost_node_shows_since_when() -> None:
-    bench = Bench(report("n1", healthy()))
+    bench = WrittenPipeline(report("n1", healthy()))
     lost = status_of(bench, "n1", heartbeat="lost", age=42.0)
     found = explain(bench.pipeline, lost, ExplanationContext(), {})
     assert found.because[-1] == (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from typing import TYPE_CHECKING, Any
-from unittest.mock import MagicMock
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -14,65 +13,36 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from aggregator.api.fleet import FleetPages, fleet_rows
 from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
-from contract.documents.cluster_device import DeviceRecord
-from contract.pages.aggregator_status import LivenessStatus, NodeStatus
+from contract.pages.aggregator_status import LivenessStatus
 from contract.pages.blind import BlindStatus
-from contract.pages.faults import FaultStatus
 from contract.pages.fleet import LEVEL_WEIGHTS, FleetNode, rank
-from service.pages.event_stream import Stream
+from tests.aggregator.api.given_queries import (
+    CHIPS,
+    GivenQueries,
+    device_record,
+    fault_row,
+    status_row,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 NODES = 10_000
-CHIPS = 16
 MAX_PACKED_BYTES = 200_000
 PLAIN = {"Accept-Encoding": "identity"}
 
 
-def status(node: str, **members: Any) -> NodeStatus:
-    return NodeStatus(
-        **{
-            "node": node,
-            "state": "reported",
-            "document": "cluster-info-device-0",
-            "update_time": 1,
-            "reported_update_time": 1,
-            "report_age_seconds": 1.0,
-            "faults": 0,
-            "faults_problem": None,
-            "heartbeat": "alive",
-            "heartbeat_age_seconds": 1.0,
-            "heartbeat_interval_seconds": 5.0,
-            "clock_skew_seconds": 0.0,
-            "switch_status": None,
-            "node_status": None,
-            "rejected": (),
-            "blind": (),
-            **members,
-        }
-    )
-
-
-def fault(node: str, subject: str, level: str, kind: str = "chip", **members: Any) -> FaultStatus:
-    shown = {"code": "80E18402", **members}
-    return FaultStatus(node=node, subject=subject, kind=kind, level=level, **shown)
-
-
-def record(super_pod_id: int = -2, rack_id: int = 0, chips: int = CHIPS) -> DeviceRecord:
-    names = tuple(f"Ascend910-{chip}" for chip in range(chips))
-    return DeviceRecord("Ascend910", names, (), (), (), (), 1, super_pod_id, rack_id, -2)
-
-
 def test_a_row_has_the_worst_level_and_counts_each_chip_once() -> None:
     faults = [
-        fault("n1", "Ascend910-3", "NotHandleFault", code="80E18401"),
-        fault("n1", "Ascend910-3", "SeparateNPU"),
-        fault("n1", "Ascend910-4", "RestartNPU"),
-        fault("n1", "CPU 1", "PreSeparateFault", "host", code="00000001"),
-        fault("n1", "Ascend910-5", "ManuallySeparateNPU", hidden="filter", code="80C98009"),
+        fault_row("n1", "Ascend910-3", "NotHandleFault", code="80E18401"),
+        fault_row("n1", "Ascend910-3", "SeparateNPU"),
+        fault_row("n1", "Ascend910-4", "RestartNPU"),
+        fault_row("n1", "CPU 1", "PreSeparateFault", "host", code="00000001"),
+        fault_row("n1", "Ascend910-5", "ManuallySeparateNPU", hidden="filter", code="80C98009"),
     ]
-    (row,) = fleet_rows([status("n1")], faults, {"n1": record(super_pod_id=0, rack_id=7)})
+    (row,) = fleet_rows(
+        [status_row("n1")], faults, {"n1": device_record(super_pod_id=0, rack_id=7)}
+    )
     assert row == FleetNode(
         node="n1",
         level="SeparateNPU",
@@ -88,12 +58,15 @@ def test_a_row_has_the_worst_level_and_counts_each_chip_once() -> None:
 def test_a_node_without_faults_is_short_and_what_is_not_known_is_null() -> None:
     rows = fleet_rows(
         [
-            status("n1"),
-            status("n2", blind=None, heartbeat="lost", node_status="UnHealthy"),
-            status("n3", blind=(BlindStatus("bmc"),), blind_left_out=2),
+            status_row("n1"),
+            status_row("n2", blind=None, heartbeat="lost", node_status="UnHealthy"),
+            status_row("n3", blind=(BlindStatus("bmc"),), blind_left_out=2),
         ],
-        [fault("n0", "mlx5_0", "SeparateDPU", "dpu"), fault("n9", "mlx5_0", "SeparateDPU", "dpu")],
-        {"n1": record()},
+        [
+            fault_row("n0", "mlx5_0", "SeparateDPU", "dpu"),
+            fault_row("n9", "mlx5_0", "SeparateDPU", "dpu"),
+        ],
+        {"n1": device_record()},
     )
     shown = [json.loads(msgspec.json.encode(row)) for row in rows]
     assert shown[1] == {"node": "n1", "chips": CHIPS}
@@ -109,54 +82,24 @@ def test_every_level_has_a_weight_and_an_unknown_one_is_no_mild_one() -> None:
     assert sorted(levels, key=rank) == levels[::-1]
 
 
-class Fleet:
-    """Queries with rows of our own; ``made`` counts how often all of them were made."""
-
-    def __init__(self, nodes: list[NodeStatus], faults: list[FaultStatus]) -> None:
-        self.nodes, self.faults = nodes, faults
-        self.made = 0
-        self.stream = Stream("run")
-        self.queries = MagicMock()
-        self.queries.stream = self.stream
-        self.queries.at_ms = 60_000
-        self.queries.node_rows = self._rows
-        self.queries.fault_rows = lambda nodes=None: iter(
-            [row for row in self.faults if nodes is None or row.node in nodes]
-        )
-        self.queries.takeover.is_warm = True
-        verdict = self.queries.heartbeat_monitor.lost_nodes
-        verdict.brake, verdict.lost = None, {}
-        self.queries.pipeline.tables = ()
-        self.queries.pipeline.sources = (MagicMock(interrupted="no route", url="kubernetes:"),)
-        entry = MagicMock(record=record())
-        self.queries.pipeline.device.entries = {row.node: entry for row in nodes}
-        self.queries.leadership.holder = "me"
-        self.queries.leadership.leads = True
-        self.queries.leader_page().leader.role = "leader"
-
-    def _rows(self, nodes: set[str] | None = None) -> list[NodeStatus]:
-        self.made += nodes is None
-        return [row for row in self.nodes if nodes is None or row.node in nodes]
-
-
-def a_fleet(count: int = 3) -> Fleet:
+def a_fleet(count: int = 3) -> GivenQueries:
     faulty = range(0, count, max(1, count // 100))
-    return Fleet(
-        [status(f"node-{number:05}") for number in range(count)],
+    return GivenQueries(
+        [status_row(f"node-{number:05}") for number in range(count)],
         [
-            fault(f"node-{number:05}", f"Ascend910-{number % 16}", "SeparateNPU")
+            fault_row(f"node-{number:05}", f"Ascend910-{number % 16}", "SeparateNPU")
             for number in faulty
         ],
     )
 
 
 @pytest.fixture
-def fleet() -> Fleet:
+def fleet() -> GivenQueries:
     return a_fleet()
 
 
 @pytest.fixture
-async def client(fleet: Fleet) -> AsyncIterator[TestClient[web.Request, web.Application]]:
+async def client(fleet: GivenQueries) -> AsyncIterator[TestClient[web.Request, web.Application]]:
     pages = web.Application()
     pages.router.add_get("/api/v1/fleet", FleetPages(fleet.queries).show)
     server = TestServer(pages)
@@ -165,7 +108,7 @@ async def client(fleet: Fleet) -> AsyncIterator[TestClient[web.Request, web.Appl
 
 
 async def test_pages_share_a_rendering_while_nothing_changes(
-    fleet: Fleet, client: TestClient[web.Request, web.Application]
+    fleet: GivenQueries, client: TestClient[web.Request, web.Application]
 ) -> None:
     answers = [await client.get("/api/v1/fleet", headers=PLAIN) for _ in range(5)]
     assert fleet.made == 1
@@ -178,7 +121,9 @@ async def test_pages_share_a_rendering_while_nothing_changes(
 
 
 async def test_an_id_that_costs_nothing_shows_that_nothing_changed(
-    fleet: Fleet, client: TestClient[web.Request, web.Application], monkeypatch: pytest.MonkeyPatch
+    fleet: GivenQueries,
+    client: TestClient[web.Request, web.Application],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("service.http.shared_rendering._FRESH_SECONDS", 0.0)
     tag = (await client.get("/api/v1/fleet")).headers["ETag"]
@@ -194,7 +139,7 @@ async def test_an_id_that_costs_nothing_shows_that_nothing_changed(
 
 
 async def test_a_rendering_is_good_for_a_second_and_keeps_its_id(
-    fleet: Fleet, client: TestClient[web.Request, web.Application]
+    fleet: GivenQueries, client: TestClient[web.Request, web.Application]
 ) -> None:
     tag = (await client.get("/api/v1/fleet")).headers["ETag"]
     fleet.stream.send("change", LivenessStatus(False, True, 0, (), (), {}))
@@ -203,7 +148,7 @@ async def test_a_rendering_is_good_for_a_second_and_keeps_its_id(
 
 
 async def test_no_rows_are_made_before_all_documents_are_read(
-    fleet: Fleet, client: TestClient[web.Request, web.Application]
+    fleet: GivenQueries, client: TestClient[web.Request, web.Application]
 ) -> None:
     fleet.queries.takeover.is_warm = False
     for path in ("/api/v1/fleet", "/api/v1/fleet?node=node-00001"):
@@ -218,7 +163,7 @@ async def test_no_rows_are_made_before_all_documents_are_read(
 
 
 async def test_single_rows_are_made_for_a_page_that_saw_a_change(
-    fleet: Fleet, client: TestClient[web.Request, web.Application]
+    fleet: GivenQueries, client: TestClient[web.Request, web.Application]
 ) -> None:
     answer = await client.get("/api/v1/fleet?node=node-00001&node=gone", headers=PLAIN)
     assert [row["node"] for row in (await answer.json())["nodes"]] == ["node-00001"]

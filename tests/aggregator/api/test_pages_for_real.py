@@ -24,10 +24,9 @@ from contract.documents.public_fault import (
 from contract.names import PUBLIC_FAULT_LABEL
 from stores.address import open_store
 from stores.base import Document
-from tests.aggregator.cluster_documents.test_kinds import with_switch
 from tests.aggregator.dpu_faults.scene import LANE_DOWN, dpu_document
-from tests.aggregator.nodes import T0, node_report, report
-from tests.contract.documents.test_cluster_device import config, fault
+from tests.aggregator.nodes import T0, node_report, report, with_switch
+from tests.contract.documents.node_documents import config, fault
 from tests.parts import pod_groups, pods
 from tests.parts.deadlines import until
 from tests.parts.exposition import (

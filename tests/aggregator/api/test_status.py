@@ -9,9 +9,9 @@ from contract.documents.device_info import SWITCH_INFO_KEY
 from contract.documents.node_info import FaultDevice
 from contract.documents.switch_info import SwitchEvent, SwitchRecord, encode_switch_info
 from contract.pages.faults import names_of
-from tests.aggregator.cluster_documents.test_kinds import Bench
 from tests.aggregator.nodes import T0, faulty, healthy, instant, node_report, report
-from tests.contract.documents.test_cluster_device import config, fault
+from tests.aggregator.pipelines import WrittenPipeline
+from tests.contract.documents.node_documents import config, fault
 
 CODE = "[0x00f1ff09,155913,cpu,na]"
 
@@ -27,7 +27,7 @@ def test_switches_and_servers_show_every_code_with_its_level() -> None:
         FaultDevice("CPU", 1, ["00000001", "00000002"], "PreSeparateFault"),
         FaultDevice("Fan", 4, None, "NotHandleFault"),
     ]
-    bench = Bench(
+    bench = WrittenPipeline(
         report("n2", {**healthy(), SWITCH_INFO_KEY: switches}),
         report("n1", healthy()),
         node_report("n3", parts, "PreSeparate"),
@@ -46,12 +46,14 @@ def test_switches_and_servers_show_every_code_with_its_level() -> None:
     assert [one.node for one in fault_statuses(bench.pipeline, nodes={"n3"})] == ["n3", "n3"]
 
 
-def received(bench: Bench) -> list[int | None]:
+def received(bench: WrittenPipeline) -> list[int | None]:
     return [one.received_at_ms for one in fault_statuses(bench.pipeline)]
 
 
 def test_an_upgraded_code_began_when_it_was_first_received() -> None:
-    bench = Bench(report("n1", config([fault(3, "NotHandleFault", "81078603")], update_time=T0)))
+    bench = WrittenPipeline(
+        report("n1", config([fault(3, "NotHandleFault", "81078603")], update_time=T0))
+    )
     (began,) = fault_statuses(bench.pipeline)
     later = {"81078603": (T0 * 1000 + 20_000, "PreSeparateNPU")}
     upgraded = fault(3, "PreSeparateNPU", "81078603", later)
@@ -62,13 +64,13 @@ def test_an_upgraded_code_began_when_it_was_first_received() -> None:
 
 
 def test_since_when_a_fault_is_there_outlives_a_restart() -> None:
-    bench = Bench(report("n1", faulty(3)))
+    bench = WrittenPipeline(report("n1", faulty(3)))
     assert received(bench) == [T0 * 1000]
     bench.put(report("n1", faulty(3, T0 + 9)), 9)
     assert received(bench) == [T0 * 1000]
     processing = bench.pipeline.processing
     kept = {one: text for one in processing.pop_changed() if (text := processing.text(one))}
-    after = Bench(outputs=bench.outputs)
+    after = WrittenPipeline(outputs=bench.outputs)
     after.pipeline.processing.restore(kept, instant(20))
     after.put(report("n1", faulty(3, T0 + 9)), 20)
     assert received(after) == [T0 * 1000]
@@ -81,7 +83,7 @@ def test_since_when_a_fault_is_there_outlives_a_restart() -> None:
 def test_a_time_that_is_none_does_not_spoil_the_page() -> None:
     late = {"80E18402": (2**63 - 1, "RestartNPU")}
     faults = [fault(3, "RestartNPU", "80E18402", late, "PublicFault")]
-    bench = Bench(report("n1", config(faults, unhealthy=(3,))))
+    bench = WrittenPipeline(report("n1", config(faults, unhealthy=(3,))))
     (one,) = fault_statuses(bench.pipeline)
     assert one.since_ms == one.received_at_ms
     assert msgspec.json.encode(one)
@@ -90,7 +92,7 @@ def test_a_time_that_is_none_does_not_spoil_the_page() -> None:
 def test_a_fault_that_is_held_back_is_shown_with_why() -> None:
     companion = {"80C98009": (T0 * 1000, "RestartBusiness")}
     faults = [fault(3, "RestartBusiness", "80C98009", companion)]
-    bench = Bench(report("n1", config(faults, unhealthy=(3,))))
+    bench = WrittenPipeline(report("n1", config(faults, unhealthy=(3,))))
     (one,) = fault_statuses(bench.pipeline)
     assert (one.code, one.hidden, one.hidden_until_ms) == (
         "80C98009",

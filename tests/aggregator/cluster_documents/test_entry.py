@@ -13,7 +13,8 @@ from contract.documents.cluster_info import member, value_of
 from contract.documents.update_time import LEAD_SECONDS
 from service.clock import Instant
 from tests.aggregator.nodes import T0, faulty, healthy, instant, record
-from tests.contract.documents.test_cluster_device import EXAMPLES, config
+from tests.contract.documents.clusterd_examples import EXAMPLES
+from tests.contract.documents.node_documents import config
 
 if TYPE_CHECKING:
     from contract.documents.cluster_device import DeviceRecord

@@ -2,126 +2,48 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
-from aggregator.inputs.cluster_state import ClusterState as Known
 from aggregator.inputs.node_context import PodState
 from aggregator.inputs.node_documents import DocumentSource
 from aggregator.merge.pipeline import LOST_ANNOTATION, Pipeline
 from contract.documents.node_info import FaultDevice
 from contract.go import encode as go_json
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
-from stores.base import Changed, Deleted, Document, DocumentsListed
+from stores.base import Deleted, Document, DocumentsListed
 from stores.cluster import Snapshot, Update
-from tests.aggregator.nodes import T0, healthy, instant, node_report, published, report
+from tests.aggregator.nodes import (
+    T0,
+    healthy,
+    instant,
+    node_report,
+    published,
+    report,
+    switch_data,
+    with_switch,
+)
+from tests.aggregator.pipelines import DEVICES, SWITCHES, WrittenPipeline
 
-DEVICES, SWITCHES = "cluster-info-device-0", "cluster-info-switch-0"
 CPU = FaultDevice("CPU", 1, ["00000001"], "PreSeparateFault")
 FAN = FaultDevice("Fan", 2, ["28000009"], "NotHandleFault")
 
 
-def switch(level: str, status: str, update_time: int = T0) -> str:
-    """Return a ``SwitchInfoCfg`` with one event, or none where the level is empty."""
-    event = {"EventType": 5, "AssembledFaultCode": "[0x00f1ff09,155913,cpu,na]"}
-    times = {"k": {"fault_time": T0 * 1000, "fault_level": level}} if level else {}
-    return go_json.encode(
-        {
-            "FaultCode": [go_json.encode(event)] if level else [],
-            "FaultLevel": level,
-            "UpdateTime": update_time,
-            "NodeStatus": status,
-            "FaultTimeAndLevelMap": times,
-        }
-    )
-
-
-def with_switch(node: str, level: str, status: str, update_time: int = T0) -> Document:
-    return report(node, {**healthy(), "SwitchInfoCfg": switch(level, status, update_time)})
-
-
-class Bench:
-    """A pipeline of one store that was listed; every write succeeds at once."""
-
-    def __init__(self, *documents: Document, outputs: dict[str, Document] | None = None) -> None:
-        self.known = Known([True])
-        self.pipeline = Pipeline(
-            [DocumentSource("store:")], 45, node_context=self.known.node_context
-        )
-        self.outputs = dict(outputs or {})
-        self.pipeline.restore_documents(self.outputs.values())
-        self.devices, self.nodes = self.pipeline.sources[0].watches
-        for watch in (self.devices, self.nodes):
-            mine = tuple(d for d in documents if d.namespace == watch.selection.namespace)
-            self.pipeline.observe_event(watch, DocumentsListed(mine), instant(0))
-        self.step(0)
-
-    def put(self, document: Document, at: float = 0) -> frozenset[str]:
-        mine = self.devices.selection.namespace == document.namespace
-        self.pipeline.observe_event(
-            self.devices if mine else self.nodes, Changed(document), instant(at)
-        )
-        return self.step(at)
-
-    def delete(self, document: Document, at: float = 0) -> frozenset[str]:
-        mine = self.devices.selection.namespace == document.namespace
-        event = Deleted(document.namespace, document.name)
-        self.pipeline.observe_event(self.devices if mine else self.nodes, event, instant(at))
-        return self.step(at)
-
-    def lose(self, *nodes: str) -> frozenset[str]:
-        self.pipeline.set_lost(frozenset(nodes))
-        return self.step(0)
-
-    def step(self, at: float) -> frozenset[str]:
-        changed = self.pipeline.step(instant(at))
-        for name in self.pipeline.documents:
-            value = self.pipeline.value(name)
-            self.outputs[name] = Document(
-                CLUSTER_NAMESPACE,
-                name,
-                {name: value.text},
-                dict([CLUSTER_LABEL]),
-                value.annotations,
-            )
-            self.pipeline.acknowledged(name, value.revision)
-        self.pipeline.step(instant(at))
-        return changed
-
-    def switches(self) -> dict[str, Any]:
-        return _entries(self.outputs[SWITCHES], "mindx-dl-switchinfo-")
-
-    def servers(self) -> dict[str, Any]:
-        return _entries(self.outputs[CLUSTER_NODE_NAME], "mindx-dl-nodeinfo-")
-
-    def statuses(self) -> dict[str, str]:
-        return {node: entry["NodeStatus"] for node, entry in self.servers().items()}
-
-
-def _entries(document: Document, prefix: str) -> dict[str, Any]:
-    text = document.data[document.name]
-    entries = json.loads(text) if text else {}
-    return {key.removeprefix(prefix): entry for key, entry in entries.items()}
-
-
 def test_a_change_touches_only_the_documents_of_its_kind() -> None:
-    bench = Bench(with_switch("n1", "", "Healthy"), node_report("n1", [], "Healthy"))
+    bench = WrittenPipeline(with_switch("n1", "", "Healthy"), node_report("n1", [], "Healthy"))
     assert bench.put(with_switch("n1", "Separate", "UnHealthy")) == {SWITCHES}
     assert bench.put(node_report("n1", [FAN], "Healthy")) == {CLUSTER_NODE_NAME}
     assert bench.put(with_switch("n1", "Separate", "UnHealthy", T0 + 9)) == frozenset()
 
 
 def test_without_any_node_info_the_document_is_empty_and_there() -> None:
-    bench = Bench(report("n1", healthy()))
+    bench = WrittenPipeline(report("n1", healthy()))
     assert bench.outputs[CLUSTER_NODE_NAME].data == {CLUSTER_NODE_NAME: ""}
     assert SWITCHES not in bench.outputs
 
 
 def test_a_bad_part_harms_neither_the_other_parts_nor_other_nodes() -> None:
-    bench = Bench(with_switch("n1", "", "Healthy"), node_report("n1", [FAN], "Healthy"))
-    bad = {"DeviceInfoCfg": "{", "SwitchInfoCfg": switch("Separate", "UnHealthy")}
+    bench = WrittenPipeline(with_switch("n1", "", "Healthy"), node_report("n1", [FAN], "Healthy"))
+    bad = {"DeviceInfoCfg": "{", "SwitchInfoCfg": switch_data("Separate", "UnHealthy")}
     assert bench.put(report("n1", bad)) == {SWITCHES}
     assert "n1" in published(bench.outputs[DEVICES].data[DEVICES])
     worse = {**healthy(T0 + 1), "SwitchInfoCfg": '{"FaultCode":["{\\"EventType\\":-1}"]}'}
@@ -139,7 +61,7 @@ def test_a_bad_part_harms_neither_the_other_parts_nor_other_nodes() -> None:
 
 
 def test_e33_a_null_among_devices_is_dropped_and_spoils_no_other() -> None:
-    bench = Bench(node_report("n2", [], "Healthy"))
+    bench = WrittenPipeline(node_report("n2", [], "Healthy"))
     inner = {"FaultDevList": [None], "NodeStatus": "Healthy"}
     text = go_json.encode({"NodeInfo": inner, "CheckCode": go_json.check_code(inner)})
     poisoned = node_report("n1", [], "Healthy")
@@ -149,8 +71,8 @@ def test_e33_a_null_among_devices_is_dropped_and_spoils_no_other() -> None:
 
 
 def test_a_switch_that_is_not_mentioned_any_more_is_healthy_first_and_gone_later() -> None:
-    bench = Bench(with_switch("n1", "Separate", "UnHealthy"))
-    again = Bench(report("n1", healthy()), outputs=dict(bench.outputs))
+    bench = WrittenPipeline(with_switch("n1", "Separate", "UnHealthy"))
+    again = WrittenPipeline(report("n1", healthy()), outputs=dict(bench.outputs))
     assert again.switches()["n1"]["NodeStatus"] == "Healthy"
     assert bench.put(report("n1", {"DeviceInfoCfg": "{"})) == frozenset()
     assert bench.switches()["n1"]["NodeStatus"] == "UnHealthy", "a bad document ends nothing"
@@ -164,7 +86,7 @@ def test_a_switch_that_is_not_mentioned_any_more_is_healthy_first_and_gone_later
 
 
 def test_the_switch_of_a_deleted_node_is_healthy_first_and_gone_a_touch_period_later() -> None:
-    bench = Bench(with_switch("n1", "Separate", "UnHealthy"))
+    bench = WrittenPipeline(with_switch("n1", "Separate", "UnHealthy"))
     assert bench.delete(report("n1", {}), at=1) == {SWITCHES}
     entry = bench.switches()["n1"]
     assert (entry["NodeStatus"], entry["FaultCode"], entry["FaultLevel"]) == ("Healthy", [], "")
@@ -176,17 +98,17 @@ def test_the_switch_of_a_deleted_node_is_healthy_first_and_gone_a_touch_period_l
 
 
 def test_a_deleted_node_info_is_left_out_at_once() -> None:
-    bench = Bench(node_report("n1", [CPU], "UnHealthy"), node_report("n2", [], "Healthy"))
+    bench = WrittenPipeline(node_report("n1", [CPU], "UnHealthy"), node_report("n2", [], "Healthy"))
     assert bench.delete(node_report("n1", [], "")) == {CLUSTER_NODE_NAME}
     assert bench.statuses() == {"n2": "Healthy"}
-    restarted = Bench(outputs=bench.outputs)
+    restarted = WrittenPipeline(outputs=bench.outputs)
     assert restarted.statuses() == {}
 
 
 def test_surplus_switch_documents_of_an_earlier_run_become_empty() -> None:
     name = "cluster-info-switch-3"
     surplus = Document(CLUSTER_NAMESPACE, name, {name: '{"oops'}, dict([CLUSTER_LABEL]))
-    bench = Bench(outputs={name: surplus})
+    bench = WrittenPipeline(outputs={name: surplus})
     assert bench.outputs[name].data == {name: ""}
     assert len(bench.pipeline.unreadable) == 1
     stray = Document(CLUSTER_NAMESPACE, "cluster-info-switch-5", {}, dict([CLUSTER_LABEL]))
@@ -196,7 +118,7 @@ def test_surplus_switch_documents_of_an_earlier_run_become_empty() -> None:
 
 
 def test_a_lost_node_is_unhealthy_and_keeps_its_faults() -> None:
-    bench = Bench(report("n1", healthy()), node_report("n1", [FAN], "Healthy"))
+    bench = WrittenPipeline(report("n1", healthy()), node_report("n1", [FAN], "Healthy"))
     assert bench.lose("n1", "n7") == {CLUSTER_NODE_NAME}
     assert bench.statuses() == {"n1": "UnHealthy", "n7": "UnHealthy"}
     assert bench.servers()["n1"]["FaultDevList"][0]["DeviceType"] == "Fan"
@@ -225,11 +147,11 @@ def refused(node: str) -> Document:
 
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_lost_node_whose_node_info_is_refused_is_back_with_its_beat(restart: bool) -> None:
-    bench = Bench(refused("n1"))
+    bench = WrittenPipeline(refused("n1"))
     bench.lose("n1")
     assert bench.statuses() == {"n1": "UnHealthy"}
     if restart:
-        bench = Bench(refused("n1"), outputs=bench.outputs)
+        bench = WrittenPipeline(refused("n1"), outputs=bench.outputs)
     bench.lose()
     assert bench.statuses() == {}
 
@@ -238,10 +160,10 @@ def test_a_lost_node_whose_node_info_is_refused_is_back_with_its_beat(restart: b
 def test_the_faults_of_a_lost_node_outlive_a_restart_with_a_refused_node_info(
     fault: FaultDevice, after: dict[str, str]
 ) -> None:
-    bench = Bench(node_report("n1", [fault], "UnHealthy" if fault is CPU else "Healthy"))
+    bench = WrittenPipeline(node_report("n1", [fault], "UnHealthy" if fault is CPU else "Healthy"))
     bench.lose("n1")
     bench.put(refused("n1"))
-    bench = Bench(refused("n1"), outputs=bench.outputs)
+    bench = WrittenPipeline(refused("n1"), outputs=bench.outputs)
     (device,) = bench.servers()["n1"]["FaultDevList"]
     assert (device["DeviceType"], bench.statuses()) == (fault.device_type, {"n1": "UnHealthy"})
     bench.lose()
@@ -259,9 +181,9 @@ def test_a_device_info_that_was_deleted_proves_nothing_through_the_next_one(
     data: dict[str, str], good: bool, restart: bool
 ) -> None:
     before, after = with_switch("n1", "Separate", "UnHealthy"), report("n1", data)
-    bench = Bench(before)
+    bench = WrittenPipeline(before)
     if restart:
-        bench = Bench(before, outputs=bench.outputs)
+        bench = WrittenPipeline(before, outputs=bench.outputs)
     bench.pipeline.observe_event(bench.devices, Deleted(before.namespace, before.name), instant(1))
     bench.put(after, at=1)
     assert bench.switches()["n1"]["NodeStatus"] == "Healthy"
@@ -271,12 +193,14 @@ def test_a_device_info_that_was_deleted_proves_nothing_through_the_next_one(
 
 
 def test_the_next_run_restores_lost_nodes() -> None:
-    bench = Bench(node_report("n1", [FAN], "Healthy"), node_report("n2", [CPU], "UnHealthy"))
+    bench = WrittenPipeline(
+        node_report("n1", [FAN], "Healthy"), node_report("n2", [CPU], "UnHealthy")
+    )
     bench.lose("n1", "n7")
     annotations = bench.outputs[CLUSTER_NODE_NAME].annotations
     assert annotations == {LOST_ANNOTATION: "n1,n7"}
     later = (node_report("n1", [FAN], "Healthy"), node_report("n2", [], "Healthy"))
-    after = Bench(*later, outputs=bench.outputs)
+    after = WrittenPipeline(*later, outputs=bench.outputs)
     assert after.pipeline.lost == {"n1", "n7"}
     assert after.statuses() == {"n1": "UnHealthy", "n2": "Healthy", "n7": "UnHealthy"}
     after.lose("n7")
@@ -291,7 +215,7 @@ def test_e16_pre_separated_nodes_and_switches_wait_until_they_are_unused(
     chips: tuple[str, ...], status: str
 ) -> None:
     nodes = (with_switch("n1", "PreSeparate", "PreSeparate"), node_report("n1", [CPU], "PreSep"))
-    bench = Bench(*nodes)
+    bench = WrittenPipeline(*nodes)
     assert bench.statuses() == {"n1": "PreSep"}  # nothing is known about pods
     assert bench.switches()["n1"]["NodeStatus"] == "PreSeparate"
     pods = {"u1": PodState("u1", "n1", chips=chips)} if chips else {}

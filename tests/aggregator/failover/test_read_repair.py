@@ -9,11 +9,10 @@ import pytest
 
 from aggregator.failover import read_repair
 from contract.names import REPORT_LABEL
-from tests.aggregator.failover.test_takeover import two
 from tests.aggregator.nodes import T0
 from tests.cluster.playing import KEY
-from tests.cluster.replicas import LEASE_SECONDS, replicas
-from tests.contract.documents.test_cluster_device import config, fault
+from tests.cluster.replicas import LEASE_SECONDS, begin_two, replicas
+from tests.contract.documents.node_documents import config, fault
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,7 +61,7 @@ async def test_a_fault_that_it_has_not_received_stays(tmp_path: Path, *, interru
     async with replicas(tmp_path) as site:
         for node in ("n1", "n2"):
             await site.device(node, config())
-        one, other = await two(site)
+        one, other = await begin_two(site)
         blind(other, interrupted=interrupted)
         await site.device("n1", config(unhealthy=(3,), update_time=T0 + 1), 1)
         await site.device("n1", config(unhealthy=(3, 4), update_time=T0 + 2), 1)
@@ -83,7 +82,7 @@ async def test_a_fault_that_it_has_not_received_stays(tmp_path: Path, *, interru
 async def test_document_newer_than_the_last_leader_is_read_by_name(tmp_path: Path) -> None:
     async with replicas(tmp_path) as site:
         await site.device("n1", config())
-        one, other = await two(site)
+        one, other = await begin_two(site)
         blind(other, interrupted=False)
         await site.device("n1", config(unhealthy=(3,)), 1)
         await site.killed(one)
@@ -101,7 +100,7 @@ async def test_document_newer_than_the_last_leader_is_read_by_name(tmp_path: Pat
 async def test_a_node_that_it_has_not_received_stays(tmp_path: Path, *, interrupted: bool) -> None:
     async with replicas(tmp_path) as site:
         await site.device("n1", config())
-        one, other = await two(site)
+        one, other = await begin_two(site)
         blind(other, interrupted=interrupted)
         await site.device("n2", config(unhealthy=(3,)), 1)
         await site.killed(one)
@@ -117,7 +116,7 @@ async def test_one_that_was_deleted_meanwhile_is_dropped(tmp_path: Path) -> None
     async with replicas(tmp_path) as site:
         for node in ("n1", "n2"):
             await site.device(node, config())
-        one, other = await two(site)
+        one, other = await begin_two(site)
         blind(other, interrupted=True)
         await site.device("n1", config(unhealthy=(3,)), 1)
         await site.killed(one)
@@ -133,7 +132,7 @@ async def test_as_long_as_it_cannot_be_read_what_is_published_stays(tmp_path: Pa
     async with replicas(tmp_path) as site:
         for node in ("n1", "n2"):
             await site.device(node, config())
-        one, other = await two(site)
+        one, other = await begin_two(site)
         blind(other, interrupted=True)
         faults = [fault(3, "RestartNPU", "80C98000")]
         await site.device("n1", config(faults, unhealthy=(3,)), 1)
@@ -160,7 +159,7 @@ async def test_documents_of_many_nodes_are_listed(
         names = [f"n{number}" for number in range(5)]
         for node in names:
             await site.device(node, config())
-        one, other = await two(site)
+        one, other = await begin_two(site)
         blind(other, interrupted=False)
         for node in names[:3]:
             await site.device(node, config(unhealthy=(3,)), 1)

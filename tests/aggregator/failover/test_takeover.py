@@ -14,14 +14,13 @@ import pytest
 from aggregator.notify.history_file import FILE_NAME
 from aggregator.processors import separation_documents
 from contract.names import LEADER_LEASE
-from tests.aggregator.processors.test_separation_documents import SHIPPED
-from tests.aggregator.test_where_clusterd_is_wrong import job, public
+from tests.aggregator.processors.cases import SHIPPED_POLICY
 from tests.cluster import wire
 from tests.cluster.grpc_server import Refused
-from tests.cluster.playing import KEY, broken
-from tests.cluster.replicas import LEASE_SECONDS, replicas
-from tests.contract.documents.test_cluster_device import EXAMPLES, config, fault
-from tests.contract.documents.test_cluster_node import node_data
+from tests.cluster.playing import KEY, broken, public_message, put_job
+from tests.cluster.replicas import EITHER_END, LEASE_SECONDS, begin_two, end_leader, replicas
+from tests.contract.documents.clusterd_examples import EXAMPLES
+from tests.contract.documents.node_documents import config, fault, node_data
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,18 +30,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.looptime(resolution=2**-20)
 
-EITHER_END = pytest.mark.parametrize("killed", [True, False], ids=["killed", "told to end"])
 DEVICE = "cluster-info-device-0"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/mindx-dl/leases"
-
-
-async def two(site: Replicas) -> tuple[Replica, Replica]:
-    """Start a leader and a follower; return both."""
-    one = await site.begin("one", 3)
-    other = await site.begin("other", 3)
-    assert one.leads
-    assert not other.leads
-    return one, other
 
 
 def lease(site: Replicas) -> dict[str, Any]:
@@ -60,13 +49,6 @@ def give(site: Replicas, replica: Replica) -> None:
     assert status == 200
 
 
-async def end(site: Replicas, leader: Replica, other: Replica, *, killed: bool) -> None:
-    """Stop the leader, and wait until the other one leads."""
-    await (site.killed(leader) if killed else site.stop(leader))
-    await site.pass_time(LEASE_SECONDS + 2 if killed else 1)
-    assert other.leads
-
-
 def stamps_grow(site: Replicas, node: str = "n1") -> bool:
     """Return whether the stamps of this node never decrease over all documents."""
     texts = [one.data[DEVICE] for one in site.played.shown if one.name == DEVICE and one.data]
@@ -82,15 +64,15 @@ async def test_public_faults_outlive_their_leader(tmp_path: Path, *, killed: boo
     async with replicas(tmp_path) as site:
         await site.node("n1", serial_number="SN-1")
         await site.device("n1", config())
-        one, other = await two(site)
-        await site.public("p1", public("occur"))
-        message = public("occur", number=2, chips=(1,))
+        one, other = await begin_two(site)
+        await site.public("p1", public_message("occur"))
+        message = public_message("occur", number=2, chips=(1,))
         assert (await one.services.call(wire.SEND, message))["code"] == 0
         # At once: what was answered is kept by then.
-        await end(site, one, other, killed=killed)
+        await end_leader(site, one, other, killed=killed)
         assert site.unhealthy("n1") == "Ascend910-0,Ascend910-1"
         assert (await other.services.call(wire.SEND, message))["code"] == 0
-        again = public("recover", number=2)
+        again = public_message("recover", number=2)
         assert (await other.services.call(wire.SEND, again))["code"] == 0
         await site.pass_time(6)
         assert site.unhealthy("n1") == "Ascend910-0"
@@ -102,18 +84,18 @@ async def test_a_public_fault_that_cannot_be_kept_is_no_success(tmp_path: Path) 
     async with replicas(tmp_path) as site:
         await site.node("n1", serial_number="SN-1")
         await site.device("n1", config())
-        one, _ = await two(site)
+        one, _ = await begin_two(site)
         site.api.refuses = lambda method, place: (
             method in ("PUT", "POST")
             and "state-public-faults" in (place.name or "state-public-faults")
         )
         began = site.at_ms
         with pytest.raises(Refused, match="UNAVAILABLE: it could not be stored in time"):
-            await one.services.call(wire.SEND, public("occur"))
+            await one.services.call(wire.SEND, public_message("occur"))
         assert 4000 < site.at_ms - began < 5000, "senders wait 5 s"
         site.api.refuses = lambda *_: False
         await site.pass_time(6)
-        assert (await one.services.call(wire.SEND, public("occur")))["code"] == 0
+        assert (await one.services.call(wire.SEND, public_message("occur")))["code"] == 0
 
 
 @pytest.mark.slow
@@ -124,7 +106,7 @@ async def test_one_sender_is_not_held_up_by_the_pace_of_what_is_kept(tmp_path: P
         one = await site.begin("one", 3)
         began = site.at_ms
         for number in range(20):
-            message = public("occur", number=number, chips=(number % 8,))
+            message = public_message("occur", number=number, chips=(number % 8,))
             assert (await one.services.call(wire.SEND, message))["code"] == 0
         assert site.at_ms - began < 20 * 100
 
@@ -134,9 +116,9 @@ async def test_a_call_that_waits_while_the_leadership_ends_is_refused(tmp_path: 
     async with replicas(tmp_path) as site:
         await site.node("n1", serial_number="SN-1")
         await site.device("n1", config())
-        one, other = await two(site)
+        one, other = await begin_two(site)
         site.api.refuses = lambda method, place: "state-public" in (place.name or "state-public")
-        call = asyncio.create_task(one.services.call(wire.SEND, public("occur")))
+        call = asyncio.create_task(one.services.call(wire.SEND, public_message("occur")))
         await site.pass_time(0.5)
         # An operator gave the Lease to the other one by hand.
         give(site, other)
@@ -159,10 +141,10 @@ async def flap(site: Replicas, seconds: float) -> None:
 async def counted(site: Replicas) -> None:
     """Enable manual separation, with a job that uses the chip."""
     thing = {"namespace": "cluster-system", "name": "clusterd-config-cm"}
-    data = {separation_documents.POLICY_KEY: SHIPPED}
+    data = {separation_documents.POLICY_KEY: SHIPPED_POLICY}
     await site.do({"do": "put-configmap", "object": thing | {"data": data}})
     await site.device("n1", config())
-    await job(site)
+    await put_job(site)
 
 
 def separated(site: Replicas) -> bool:
@@ -182,10 +164,10 @@ async def test_the_third_occurrence_counts_after_two_of_another_leader(
 ) -> None:
     async with replicas(tmp_path) as site:
         await counted(site)
-        one, other = await two(site)
+        one, other = await begin_two(site)
         await flap(site, 40)
         await flap(site, 40)
-        await end(site, one, other, killed=killed)
+        await end_leader(site, one, other, killed=killed)
         await site.pass_time(60)
         assert not separated(site), "nothing counts twice"
         await flap(site, 40)
@@ -198,7 +180,7 @@ async def test_the_third_occurrence_counts_after_two_of_another_leader(
 async def test_an_occurrence_that_was_not_kept_yet_counts_once(tmp_path: Path) -> None:
     async with replicas(tmp_path) as site:
         await counted(site)
-        one, other = await two(site)
+        one, other = await begin_two(site)
         await flap(site, 40)
         await flap(site, 40)
         # Nothing of the third one is kept, and it is over before anybody leads again.
@@ -219,7 +201,7 @@ async def test_an_occurrence_that_was_not_kept_yet_counts_once(tmp_path: Path) -
 async def test_a_release_by_an_operator_while_no_replica_leads(tmp_path: Path) -> None:
     async with replicas(tmp_path) as site:
         await counted(site)
-        one, other = await two(site)
+        one, other = await begin_two(site)
         for _ in range(3):
             await flap(site, 40)
         assert separated(site)
@@ -261,14 +243,14 @@ async def test_a_release_by_an_operator_while_no_agent_runs(
 @EITHER_END
 async def test_a_filter_hides_as_long_as_it_would_have(tmp_path: Path, *, killed: bool) -> None:
     async with replicas(tmp_path) as site:
-        await job(site, **{"huawei.com/schedule.filter.faultCode": "80C98000:60"})
+        await put_job(site, **{"huawei.com/schedule.filter.faultCode": "80C98000:60"})
         await site.device("n1", config())
-        one, other = await two(site)
+        one, other = await begin_two(site)
         began = site.at_ms
         faults = [fault(0, "RestartNPU", "80C98000")]
         await site.device("n1", config(faults, unhealthy=(0,)))
         await site.pass_time(0.5)
-        await end(site, one, other, killed=killed)
+        await end_leader(site, one, other, killed=killed)
         assert site.unhealthy("n1") == ""
         await site.pass_time(59.5 - (site.at_ms - began) / 1000)
         assert site.unhealthy("n1") == ""
@@ -281,9 +263,9 @@ async def test_a_filter_counts_from_when_the_follower_saw_it_where_nothing_was_k
     tmp_path: Path,
 ) -> None:
     async with replicas(tmp_path) as site:
-        await job(site, **{"huawei.com/schedule.filter.faultCode": "80C98000:60"})
+        await put_job(site, **{"huawei.com/schedule.filter.faultCode": "80C98000:60"})
         await site.device("n1", config())
-        one, other = await two(site)
+        one, other = await begin_two(site)
         site.api.refuses = lambda method, place: "npu-vigil-state" in (place.name or "")
         faults = [fault(0, "RestartNPU", "80C98000")]
         await site.device("n1", config(faults, unhealthy=(0,)), 0.5)
@@ -300,7 +282,7 @@ async def test_a_filter_counts_from_when_the_follower_saw_it_where_nothing_was_k
 async def test_a_uce_window_goes_on(tmp_path: Path, *, killed: bool) -> None:
     async with replicas(tmp_path) as site:
         await site.device("n1", config())
-        one, other = await two(site)
+        one, other = await begin_two(site)
         began = site.at_ms
         now = site.wall_ms
         faults = [fault(0, "RestartRequest", "80CB8009", {"80CB8009": (now, "RestartRequest")})]
@@ -333,19 +315,19 @@ async def relation(site: Replicas) -> None:
 @EITHER_END
 async def test_a_relation_fault_waits_on_and_labels_once(tmp_path: Path, *, killed: bool) -> None:
     async with replicas(tmp_path) as site:
-        await job(site)
+        await put_job(site)
         await site.device("n1", config())
-        one, other = await two(site)
+        one, other = await begin_two(site)
         await relation(site)
         await site.pass_time(200)
         assert labels(site) == []
-        await end(site, one, other, killed=killed)
+        await end_leader(site, one, other, killed=killed)
         await site.pass_time(60)
         assert labels(site) == []
         await site.pass_time(60)
         assert labels(site) == ["Separate"]
         third = await site.begin("third", 3)
-        await end(site, other, third, killed=killed)
+        await end_leader(site, other, third, killed=killed)
         await site.pass_time(30)
         assert labels(site) == ["Separate"]
 
@@ -353,9 +335,9 @@ async def test_a_relation_fault_waits_on_and_labels_once(tmp_path: Path, *, kill
 @pytest.mark.slow
 async def test_a_label_that_the_leader_could_not_set_is_set_by_the_next_one(tmp_path: Path) -> None:
     async with replicas(tmp_path) as site:
-        await job(site)
+        await put_job(site)
         await site.device("n1", config())
-        one, other = await two(site)
+        one, other = await begin_two(site)
         site.api.refuses = lambda method, place: method == "PATCH" and "pods" in place.resource
         await relation(site)
         await site.pass_time(310)
@@ -379,13 +361,15 @@ async def test_the_lease_is_let_go_at_once_however_slow_the_disk_and_the_store_a
         with pytest.MonkeyPatch.context() as patch:
             await site.node("n1", serial_number="SN-1")
             await site.device("n1", config())
-            one, other = await two(site)
+            one, other = await begin_two(site)
             patch.setattr("asyncio.to_thread", slow)
             await site.device("n1", broken(3, update_time=1_760_000_100), 0.5)
             site.api.seconds = 0.25
             # Something is under way, and more is to be kept.
             for number in range(40):
-                await site.public(f"p{number}", public("occur", number=number, chips=(number % 8,)))
+                await site.public(
+                    f"p{number}", public_message("occur", number=number, chips=(number % 8,))
+                )
             await site.pass_time(0.3)
             began = site.at_ms
             ending = asyncio.create_task(site.stop(one))
@@ -407,7 +391,7 @@ async def test_state_read_for_a_takeover_is_discarded_once_another_replica_has_l
     async with replicas(tmp_path) as site:
         await site.node("n1", serial_number="SN-1")
         await site.device("n1", config())
-        one, other = await two(site)
+        one, other = await begin_two(site)
         third = await site.begin("third", 3)
         publisher = other.made.publication.publishers[0]
         listed = publisher.list
@@ -435,7 +419,7 @@ async def test_state_read_for_a_takeover_is_discarded_once_another_replica_has_l
         give(site, third)
         await site.pass_time(5)
         assert third.leads
-        assert (await third.services.call(wire.SEND, public("occur")))["code"] == 0
+        assert (await third.services.call(wire.SEND, public_message("occur")))["code"] == 0
         assert unhealthy_ever(site) == ["", "Ascend910-0"]
         give(site, other)
         await site.pass_time(20)
@@ -477,21 +461,21 @@ async def test_nothing_is_reported_as_new_that_the_leader_before_had_published(
     async with replicas(tmp_path) as site:
         await site.node("n1", serial_number="SN-1")
         await site.device("n1", config())
-        one, other = await two(site)
+        one, other = await begin_two(site)
         await site.device("n1", config(faults, unhealthy=(3,)) | switch, 0.5)
         await site.server("n1", server, 0.5)
-        await one.services.call(wire.SEND, public("occur"))
+        await one.services.call(wire.SEND, public_message("occur"))
         await site.pass_time(1.5)  # changes are committed once a second
         first = published(tmp_path, "one")
         assert ("80C98000", None, "RestartNPU") in first
         assert ("220001001", None, "SeparateNPU") in first
         assert {code for code, _, _ in first} >= {"00000001", "status"}
         assert published(tmp_path, "other") == first, "a follower tells what its leader publishes"
-        await end(site, one, other, killed=killed)
+        await end_leader(site, one, other, killed=killed)
         assert published(tmp_path, "other") == first
         await site.begin("one", 3)
         assert published(tmp_path, "one") == first
-        await other.services.call(wire.SEND, public("recover"))
+        await other.services.call(wire.SEND, public_message("recover"))
         await site.pass_time(7)
         over = [*first, ("220001001", "SeparateNPU", None)]
         assert published(tmp_path, "other") == over
@@ -503,7 +487,7 @@ async def test_change_without_a_leader_is_reported_when_it_is_published(
 ) -> None:
     async with replicas(tmp_path) as site:
         await site.device("n1", config())
-        one, other = await two(site)
+        one, other = await begin_two(site)
         await site.killed(one)
         faults = [fault(3, "RestartNPU", "80C98000")]
         await site.device("n1", config(faults, unhealthy=(3,)), LEASE_SECONDS / 2)

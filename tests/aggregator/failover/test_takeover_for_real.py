@@ -15,7 +15,7 @@ from tests.aggregator.daemon import OUTPUTS, Daemon, entries
 from tests.aggregator.grpc.upstream import Client
 from tests.aggregator.leaders import LEASE_SECONDS, every_document, leads, numbered
 from tests.aggregator.nodes import published, unhealthy
-from tests.aggregator.test_where_clusterd_is_wrong import public
+from tests.cluster.playing import public_message
 from tests.parts import deadlines
 from tests.parts.watching import watching
 
@@ -73,7 +73,7 @@ async def send_faults(daemon: Daemon, numbers: range, answered: set[int]) -> Non
     async with Client(target) as client:
         for number in numbers:
             node, chip = place_of(number)
-            message = public("occur", number=number, node=node, chips=(chip,))
+            message = public_message("occur", number=number, node=node, chips=(chip,))
             try:
                 answer = await client.ask(SEND, message)
             except grpc.aio.AioRpcError:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import grpc.aio
 import msgspec
+import pytest
 
 from aggregator.grpc.endpoint import GrpcEndpoint, TlsFiles
 from aggregator.grpc.fault_messages import (
@@ -18,15 +21,22 @@ from aggregator.grpc.fault_messages import (
 )
 from aggregator.grpc.server import GrpcServer
 from service.clock import system_clock
+from tests.parts.deadlines import patience, until, until_succeeds
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import AsyncIterator, Collection
     from pathlib import Path
 
     from aggregator.grpc.subscriptions import Subscriber
     from contract.documents.public_fault import PublicFault
     from service.clock import Clock
+    from tests.aggregator.grpc.upstream import Client, Stream
+
+JOB = "11111111-1111-4111-8111-111111111111"
+OTHER = "22222222-2222-4222-8222-222222222222"
+REGISTER, SUBSCRIBE = "fault.Fault/Register", "fault.Fault/SubscribeFaultMsgSignal"
+GET = "fault.Fault/GetFaultMsgSignal"
+EVERYBODY = {"jobId": "", "role": "observer"}
 
 
 def node_faults(name: str, *devices: DeviceFaultInfo, address: str = "") -> NodeFaultInfo:
@@ -155,3 +165,41 @@ class Bench:
 def tls_files(place: Path) -> TlsFiles:
     """Return the server's files, as ``tests/parts/certificates.py`` names them."""
     return TlsFiles(place / "server.crt", place / "server.key", place / "ca.crt")
+
+
+async def subscribed(client: Client, bench: Bench, who: dict[str, str]) -> Stream:
+    """Register and subscribe; the server has taken it in."""
+    assert await client.ask(REGISTER, who) == {"info": "register success"}
+    before = len(bench.turned)
+    stream = client.listen(SUBSCRIBE, who)
+    await until(lambda: len(bench.turned) > before)
+    return stream
+
+
+async def refused(call: object) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call  # type: ignore[misc]
+    return caught.value.code(), caught.value.details() or ""
+
+
+async def pushed(stream: Stream) -> tuple[str, str, list[str]]:
+    """Return job, signal and codes of the next message."""
+    message = await asyncio.wait_for(stream.next(), patience(20))
+    assert message is not None
+    nodes = message.get("nodeFaultInfo", [])
+    codes = [code for node in nodes for one in node["faultDevice"] for code in one["faultCodes"]]
+    return message["jobId"], message["signalType"], codes
+
+
+async def until_answered(client: Client) -> None:
+    """Repeat the request until it is answered, as clients do."""
+
+    async def ask() -> None:
+        try:
+            await client.ask(GET)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNAVAILABLE:
+                raise ConnectionError from error
+            raise
+
+    await until_succeeds(ask, ConnectionError)

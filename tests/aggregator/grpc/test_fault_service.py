@@ -21,19 +21,28 @@ from aggregator.grpc.fault_messages import (
 )
 from aggregator.grpc.fault_service import RECOVERIES_KEPT_MS, Recoveries
 from aggregator.grpc.subscriptions import SubscriptionEnd
-from tests.aggregator.grpc.bench import Bench, faulty, normal
-from tests.aggregator.grpc.upstream import Client, Stream
-from tests.parts.deadlines import patience, until, until_succeeds
+from tests.aggregator.grpc.bench import (
+    EVERYBODY,
+    GET,
+    JOB,
+    OTHER,
+    REGISTER,
+    SUBSCRIBE,
+    Bench,
+    faulty,
+    normal,
+    pushed,
+    refused,
+    subscribed,
+    until_answered,
+)
+from tests.aggregator.grpc.upstream import Client
+from tests.parts.deadlines import patience, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-JOB = "11111111-1111-4111-8111-111111111111"
-OTHER = "22222222-2222-4222-8222-222222222222"
-REGISTER, SUBSCRIBE = "fault.Fault/Register", "fault.Fault/SubscribeFaultMsgSignal"
-GET = "fault.Fault/GetFaultMsgSignal"
 ME = {"jobId": JOB, "role": "trainer"}
-EVERYBODY = {"jobId": "", "role": "observer"}
 
 
 @pytest.fixture
@@ -48,21 +57,6 @@ async def bench() -> AsyncIterator[Bench]:
 async def client(bench: Bench) -> AsyncIterator[Client]:
     async with Client(bench.target) as client:
         yield client
-
-
-async def subscribed(client: Client, bench: Bench, who: dict[str, str]) -> Stream:
-    """Register and subscribe; the server has taken it in."""
-    assert await client.ask(REGISTER, who) == {"info": "register success"}
-    before = len(bench.turned)
-    stream = client.listen(SUBSCRIBE, who)
-    await until(lambda: len(bench.turned) > before)
-    return stream
-
-
-async def refused(call: object) -> tuple[grpc.StatusCode, str]:
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call  # type: ignore[misc]
-    return caught.value.code(), caught.value.details() or ""
 
 
 async def test_every_member_arrives_under_its_number(bench: Bench, client: Client) -> None:
@@ -114,15 +108,6 @@ async def test_every_member_arrives_under_its_number(bench: Bench, client: Clien
             }
         ],
     }
-
-
-async def pushed(stream: Stream) -> tuple[str, str, list[str]]:
-    """Return job, signal and codes of the next message."""
-    message = await asyncio.wait_for(stream.next(), patience(20))
-    assert message is not None
-    nodes = message.get("nodeFaultInfo", [])
-    codes = [code for node in nodes for one in node["faultDevice"] for code in one["faultCodes"]]
-    return message["jobId"], message["signalType"], codes
 
 
 async def test_only_changes_are_pushed_and_recovery_is_normal(bench: Bench, client: Client) -> None:
@@ -325,20 +310,6 @@ async def test_calls_that_wait_while_the_leader_goes() -> None:
         assert bench.server is not None
         await asyncio.wait_for(bench.server.stop(), patience(20))
         assert (await refused(call))[0] is grpc.StatusCode.UNAVAILABLE
-
-
-async def until_answered(client: Client) -> None:
-    """Repeat the request until it is answered, as clients do."""
-
-    async def ask() -> None:
-        try:
-            await client.ask(GET)
-        except grpc.aio.AioRpcError as error:
-            if error.code() is grpc.StatusCode.UNAVAILABLE:
-                raise ConnectionError from error
-            raise
-
-    await until_succeeds(ask, ConnectionError)
 
 
 async def test_questions(bench: Bench, client: Client) -> None:

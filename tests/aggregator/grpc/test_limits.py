@@ -29,8 +29,7 @@ from aggregator.grpc.subscriptions import Subscriber as Who
 from aggregator.grpc.wire_messages import large_fault_signal
 from contract.errors import ListenError
 from service.clock import Instant
-from tests.aggregator.grpc.bench import Bench, node_faults, normal
-from tests.aggregator.grpc.test_fault_service import refused, until_answered
+from tests.aggregator.grpc.bench import Bench, node_faults, normal, refused, until_answered
 from tests.aggregator.grpc.upstream import Client, Stream
 from tests.parts.deadlines import patience, stays, until
 

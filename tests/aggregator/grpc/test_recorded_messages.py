@@ -17,8 +17,7 @@ from aggregator.grpc.fault_messages import (
     NodeFaultInfo,
     SwitchFaultInfo,
 )
-from tests.aggregator.grpc.bench import Bench, normal
-from tests.aggregator.grpc.test_fault_service import GET, REGISTER, refused, subscribed
+from tests.aggregator.grpc.bench import GET, REGISTER, Bench, normal, refused, subscribed
 from tests.aggregator.grpc.upstream import Client
 from tests.parts.deadlines import patience
 from tests.vectors import VECTORS

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator.grpc.fault_messages import FAULT, DeviceFaultInfo, FaultMsgSignal
-from tests.aggregator.grpc.bench import Bench, node_faults, normal
-from tests.aggregator.grpc.test_fault_service import EVERYBODY, pushed, subscribed
+from tests.aggregator.grpc.bench import EVERYBODY, Bench, node_faults, normal, pushed, subscribed
 from tests.aggregator.grpc.upstream import Client
 from tests.parts.deadlines import patience
 

@@ -14,9 +14,8 @@ from aggregator.inputs.node_documents import DocumentCache, DocumentSource, Docu
 from contract.documents.device_info import DEVICE_INFO_KEY, SWITCH_INFO_KEY
 from stores.base import Changed, Deleted, Document, DocumentsListed
 from stores.interruption import Interrupted
-from tests.aggregator.cluster_documents.test_kinds import with_switch
-from tests.aggregator.nodes import T0, faulty, healthy, record, report
-from tests.contract.documents.test_cluster_device import config
+from tests.aggregator.nodes import T0, faulty, healthy, record, report, with_switch
+from tests.contract.documents.node_documents import config
 
 if TYPE_CHECKING:
     from contract.documents.cluster_device import DeviceRecord

@@ -9,7 +9,7 @@ import pytest
 from stores.address import open_store
 from tests.aggregator.daemon import OUTPUTS, entries
 from tests.aggregator.nodes import report, unhealthy
-from tests.contract.documents.test_cluster_device import config, fault
+from tests.contract.documents.node_documents import config, fault
 from tests.parts import pods
 from tests.parts.watching import Watching, watching
 

@@ -10,7 +10,7 @@ from stores.base import Beat
 from stores.kubernetes_api.beats import LeaseHeartbeats
 from tests.cluster.beating import INTERVAL_SECONDS, THRESHOLD_SECONDS, agents
 from tests.cluster.playing import cluster
-from tests.contract.documents.test_cluster_node import node_data
+from tests.contract.documents.node_documents import node_data
 
 if TYPE_CHECKING:
     from pathlib import Path

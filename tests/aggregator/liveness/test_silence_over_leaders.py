@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.names import CLUSTER_NODE_NAME
-from tests.aggregator.failover.test_takeover import EITHER_END, end, two
 from tests.cluster.beating import INTERVAL_SECONDS, THRESHOLD_SECONDS, agents
-from tests.cluster.replicas import LEASE_SECONDS, replicas
-from tests.contract.documents.test_cluster_node import node_data
+from tests.cluster.replicas import EITHER_END, LEASE_SECONDS, begin_two, end_leader, replicas
+from tests.contract.documents.node_documents import node_data
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,14 +62,14 @@ def brakes(replica: Replica) -> bool:
 async def test_lost_node_stays_lost_until_it_beats(tmp_path: Path, *, killed: bool) -> None:
     async with replicas(tmp_path) as site, agents(site, NODES) as beating:
         await servers(site)
-        one, other = await two(site)
+        one, other = await begin_two(site)
         await site.pass_time(20)
         beating.silent.add("n3")
         await site.pass_time(30)
         assert lost(site) == {"n3"}
-        await end(site, one, other, killed=killed)
+        await end_leader(site, one, other, killed=killed)
         third = await site.begin("third", 30)
-        await end(site, other, third, killed=killed)
+        await end_leader(site, other, third, killed=killed)
         await site.pass_time(30)
         # All of them end, and one is begun that has listened to nothing.
         await site.killed(third)
@@ -90,12 +89,12 @@ async def test_node_silent_before_a_takeover_is_lost_in_time(
 ) -> None:
     async with replicas(tmp_path) as site, agents(site, NODES) as beating:
         await servers(site)
-        one, other = await two(site)
+        one, other = await begin_two(site)
         await site.pass_time(20)
         beating.silent.add("n0")
         began = site.at_ms
         await site.pass_time(before)
-        await end(site, one, other, killed=killed)
+        await end_leader(site, one, other, killed=killed)
         passed = (site.at_ms - began) / 1000
         await site.pass_time(max(0.0, THRESHOLD_SECONDS + LATE_SECONDS - passed))
         assert lost(site) == {"n0"}
@@ -148,11 +147,11 @@ async def test_many_at_once_are_never_lost_under_any_leader(
 ) -> None:
     async with replicas(tmp_path) as site, agents(site, NODES) as beating:
         await servers(site)
-        one, other = await two(site)
+        one, other = await begin_two(site)
         await site.pass_time(20)
         beating.silent |= set(NODES[:5])
         await site.pass_time(before)
-        await end(site, one, other, killed=killed)
+        await end_leader(site, one, other, killed=killed)
         await site.pass_time(60)
         assert ever_lost(site) == [set()]
         assert brakes(other)
@@ -172,7 +171,7 @@ async def test_many_at_once_are_never_lost_under_any_leader(
 async def test_node_lost_while_the_leader_is_paused_is_lost_for_it_too(tmp_path: Path) -> None:
     async with replicas(tmp_path) as site, agents(site, NODES) as beating:
         await servers(site)
-        one, other = await two(site)
+        one, other = await begin_two(site)
         await site.pass_time(20)
         site.pause(one)
         beating.silent.add("n1")
@@ -191,7 +190,7 @@ async def test_node_lost_while_the_leader_is_paused_is_lost_for_it_too(tmp_path:
 async def test_an_outage_between_two_leaders_is_nobodys_silence(tmp_path: Path) -> None:
     async with replicas(tmp_path) as site, agents(site, NODES):
         await servers(site)
-        one, other = await two(site)
+        one, other = await begin_two(site)
         await site.pass_time(20)
         site.api.go_down()
         await site.pass_time(45)

@@ -10,8 +10,8 @@ import pytest
 from aggregator.merge.stale_documents import StaleDocuments, stale_documents
 from contract.documents.node_info import FaultDevice
 from contract.pages.aggregator_status import StaleDocument
-from tests.aggregator.cluster_documents.test_kinds import Bench
 from tests.aggregator.nodes import T0, healthy, node_report, report
+from tests.aggregator.pipelines import WrittenPipeline
 
 if TYPE_CHECKING:
     from contract.documents.node_info import NodeRecord
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 FAN = FaultDevice("Fan", 1, ["28000009"], "NotHandleFault")
 
 
-def server_time(bench: Bench) -> int:
+def server_time(bench: WrittenPipeline) -> int:
     record: NodeRecord = bench.pipeline.node.caches[0].reports["n2"].record
     return record.update_time_ms
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench(report("n1", healthy()), node_report("n2", [FAN], "Healthy"))
+def bench() -> WrittenPipeline:
+    return WrittenPipeline(report("n1", healthy()), node_report("n2", [FAN], "Healthy"))
 
 
-def test_device_info_is_stale_after_ten_minutes(bench: Bench) -> None:
+def test_device_info_is_stale_after_ten_minutes(bench: WrittenPipeline) -> None:
     assert stale_documents(bench.pipeline, "n1", (T0 + 600) * 1000) == ()
     assert stale_documents(bench.pipeline, "n1", (T0 + 601) * 1000) == (
         StaleDocument("device-info", 601.0),
@@ -38,7 +38,7 @@ def test_device_info_is_stale_after_ten_minutes(bench: Bench) -> None:
     assert stale_documents(bench.pipeline, "nobody", (T0 + 601) * 1000) == ()
 
 
-def test_node_info_is_stale_after_an_hour(bench: Bench) -> None:
+def test_node_info_is_stale_after_an_hour(bench: WrittenPipeline) -> None:
     at_ms = server_time(bench)
     assert stale_documents(bench.pipeline, "n2", at_ms + 3_600_000) == ()
     assert stale_documents(bench.pipeline, "n2", at_ms + 3_600_001) == (
@@ -47,7 +47,7 @@ def test_node_info_is_stale_after_an_hour(bench: Bench) -> None:
 
 
 def test_they_are_named_once_until_none_is_left(
-    bench: Bench, caplog: pytest.LogCaptureFixture
+    bench: WrittenPipeline, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     beats = {"n1": (T0 + 30) * 1000, "n2": server_time(bench)}

@@ -18,7 +18,7 @@ from stores.base import Beat
 from tests.aggregator.nodes import node_report
 from tests.cluster.beating import agents
 from tests.cluster.playing import KEY, broken, cluster
-from tests.contract.documents.test_cluster_device import config
+from tests.contract.documents.node_documents import config
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

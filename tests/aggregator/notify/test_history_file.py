@@ -14,32 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggregator.notify.history_file import FILE_NAME, MAX_AGE_MS, HistoryFile, read_page
-from contract.documents.episodes import EpisodeEvent
-from contract.observation import chip_subject
 from contract.pages.history import HistoryRange
-from stores.base import HistoryAck, HistoryBatch
+from stores.base import HistoryAck
+from tests.aggregator.notify.history_batches import NOW_MS, batch
 from tests.parts.deadlines import let_time_pass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-NOW_MS = 1_800_000_000_000
-
-
-def event(sequence: int, place: int = 0) -> EpisodeEvent:
-    return EpisodeEvent(
-        sequence, place, f"e-{sequence}-{place}", "began", chip_subject(3), "80E01801", NOW_MS
-    )
-
-
-def batch(
-    after: int, upto: int, node: str = "node-1", journal: str = "j", **more: int
-) -> HistoryBatch:
-    events = tuple(event(sequence) for sequence in range(after + 1, upto + 1))
-    if more.get("lost"):
-        events = events[more["lost"] :]
-    return HistoryBatch(node, journal, after, upto, events, **more)
 
 
 @pytest.fixture
@@ -160,7 +142,7 @@ _WRITER = """
 import sys
 from pathlib import Path
 from aggregator.notify.history_file import HistoryFile
-from tests.aggregator.notify.test_history_file import batch
+from tests.aggregator.notify.history_batches import batch
 file = HistoryFile(Path(sys.argv[1]))
 for number in range(1_000_000):
     (ack,) = file.store_batches([batch(number, number + 1)], 0).acks

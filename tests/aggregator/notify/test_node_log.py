@@ -17,7 +17,7 @@ from service.watchdog import Watchdog
 from stores.base import Changed, DocumentsListed
 from tests.aggregator.daemon import OUTPUTS, entries
 from tests.aggregator.nodes import T0, faulty, healthy, instant, report, unhealthy
-from tests.aggregator.notify.test_notifier import Pair
+from tests.aggregator.notify.notifiers import Pair
 from tests.parts.log_lines import lines_of
 from tests.parts.watching import watching
 

@@ -10,12 +10,21 @@ from aggregator.processors.state_types import NO_DEVICE_STATE, DeviceState
 from contract.documents import device_info
 from contract.documents.cluster_device import DeviceRecord, device_record
 from contract.go import encode as go_json
-from tests.contract.documents.test_cluster_device import KEY, config, fault, names
+from tests.contract.documents.node_documents import KEY, config, fault, names
 
 T = 1_760_000_000_000
 """A wall time in milliseconds."""
 
 NODE = "node1"
+
+SHIPPED_POLICY = """\
+enabled: true
+separate:
+  fault_window_hours: 24
+  fault_threshold: 3
+release:
+  fault_free_hours: 48
+"""
 
 
 def chip(number: int) -> str:
@@ -85,3 +94,12 @@ def codes(done: DeviceRecord) -> list[str]:
 
 def numbers(chips: tuple[str, ...]) -> list[int]:
     return [int(name.removeprefix("Ascend910-")) for name in chips]
+
+
+def policy_text(
+    enabled: str = "true", window: object = 24, threshold: object = 3, free: object = 48
+) -> str:
+    return (
+        f"enabled: {enabled}\nseparate: {{fault_window_hours: {window},"
+        f" fault_threshold: {threshold}}}\nrelease: {{fault_free_hours: {free}}}"
+    )

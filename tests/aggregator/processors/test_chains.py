@@ -18,7 +18,8 @@ from tests.aggregator.processors.cases import (
     record,
     record_of,
 )
-from tests.contract.documents.test_cluster_device import EXAMPLES, KEY
+from tests.contract.documents.clusterd_examples import EXAMPLES
+from tests.contract.documents.node_documents import KEY
 
 
 def entry(done: DeviceRecord) -> dict[str, str]:

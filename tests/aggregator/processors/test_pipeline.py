@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.inputs.node_context import JobState, NodeContext, PodState
+from aggregator.inputs.node_context import JobState, PodState
 from aggregator.inputs.node_documents import DocumentSource
 from aggregator.merge.pipeline import Pipeline
 from aggregator.processors import separation_documents
 from aggregator.processors.record_edits import add_faults
-from aggregator.processors.separation_documents import NAMESPACE, POLICY_KEY
+from aggregator.processors.separation_documents import POLICY_KEY
 from aggregator.processors.state import (
     PersistedNode,
     bucket_of_node,
@@ -20,108 +20,26 @@ from aggregator.processors.state import (
 )
 from aggregator.processors.state_types import DeviceState
 from contract.documents.cluster_device import CodeFault, DeviceRecord
-from stores.base import Changed, Deleted, Document, DocumentsListed
-from tests.aggregator.cluster_documents.test_kinds import with_switch
-from tests.aggregator.nodes import faulty, healthy, instant, published, report, unhealthy
-from tests.aggregator.processors.cases import chip
-from tests.aggregator.processors.test_separation_documents import SHIPPED, text
-from tests.contract.documents.test_cluster_device import KEY as RESOURCE
+from stores.base import Deleted, Document, DocumentsListed
+from tests.aggregator.nodes import (
+    faulty,
+    healthy,
+    instant,
+    report,
+    with_switch,
+)
+from tests.aggregator.pipelines import DEVICES, ProcessingPipeline
+from tests.aggregator.processors.cases import SHIPPED_POLICY, chip, policy_text
+from tests.contract.documents.node_documents import KEY as RESOURCE
 
 if TYPE_CHECKING:
     from aggregator.processors.chains import PublicFaultProcessor
     from aggregator.processors.frequent_fault_separation import Counts
     from service.clock import Instant
 
-NAME = "cluster-info-device-0"
-ONCE = text(threshold=1)
-
-
-class Bench:
-    """A pipeline of one store whose pods and jobs a test sets."""
-
-    def __init__(self, kept: dict[str, str] | None = None, at: float = 0, **more: Any) -> None:
-        self.pods: dict[str, tuple[PodState, ...]] = {}
-        self.jobs: dict[str, JobState] = {}
-        self.asked: list[str] = []
-        self.kept = dict(kept or {})
-        self.pipeline = Pipeline(
-            [DocumentSource("s:")], 45, node_context=self._node_context, **more
-        )
-        self.processing = self.pipeline.processing
-        self.problems = list(self.processing.restore(self.kept, instant(at)))
-        self.devices, self.nodes = self.pipeline.sources[0].watches
-
-    def _node_context(self, node: str) -> NodeContext:
-        self.asked.append(node)
-        pods = self.pods.get(node, ())
-        used = frozenset(name for pod in pods for name in pod.chips)
-        return NodeContext(used=used, pods=pods, jobs={p.job: self.jobs[p.job] for p in pods})
-
-    def use(self, node: str, *numbers: int, job: str = "job", **annotations: str) -> None:
-        full = {f"huawei.com/schedule.filter.fault{k}": v for k, v in annotations.items()}
-        self.jobs[job] = JobState(job, annotations=full)
-        pod = PodState(f"{node}-{job}", node, job=job, chips=tuple(map(chip, numbers)))
-        self.pods[node] = (*self.pods.get(node, ()), pod)
-        self.pipeline.judge_again([node])
-
-    def start(self, at: float = 0, /, **nodes: dict[str, str]) -> None:
-        documents = tuple(report(node, data) for node, data in nodes.items())
-        self.pipeline.observe_event(self.devices, DocumentsListed(documents), instant(at))
-        self.pipeline.observe_event(self.nodes, DocumentsListed(()), instant(at))
-        self.step(at)
-
-    def put(self, at: float, node: str, data: dict[str, str]) -> frozenset[str]:
-        self.pipeline.observe_event(self.devices, Changed(report(node, data)), instant(at))
-        return self.step(at)
-
-    def apply(self, at: float, name: str, data: dict[str, str] | None) -> frozenset[str]:
-        """Apply a document of operators."""
-        selection = next(one for one in self.processing.inputs if one.name == name)
-        event = DocumentsListed((Document(NAMESPACE, name, data),) if data is not None else ())
-        self.pipeline.judge_again(self.processing.observe(0, selection, event, instant(at)))
-        return self.step(at)
-
-    def separating(self, at: float = 0, how: str = ONCE) -> None:
-        self.apply(at, separation_documents.POLICY_NAME, {POLICY_KEY: how})
-        self.apply(at, separation_documents.CHIPS_NAME, None)
-
-    def step(self, at: float) -> frozenset[str]:
-        changed = self.pipeline.step(instant(at))
-        self.changed = self.pipeline.changed
-        for bucket in self.processing.pop_changed():
-            kept = self.processing.text(bucket)
-            if kept is None:
-                self.kept.pop(bucket, None)
-            else:
-                self.kept[bucket] = kept
-        return changed
-
-    def due(self) -> float | None:
-        due_ms = self.pipeline.next_due_ms()
-        return None if due_ms is None else due_ms / 1000
-
-    def run(self, from_at: float, to: float) -> float:
-        """Run all steps that are due until ``to``; return the time of the last."""
-        at = from_at
-        while (due := self.due()) is not None and due <= to:
-            at = max(due, from_at)
-            self.step(at)
-        return at
-
-    def entry(self, node: str) -> dict[str, Any]:
-        entry: dict[str, Any] = published(self.pipeline.value(NAME).text)[node]
-        return entry
-
-    def unhealthy(self, node: str) -> str:
-        return unhealthy(self.entry(node))
-
-    def view(self) -> dict[str, str] | None:
-        (view,) = self.processing.views()
-        return view.data
-
 
 def test_nodes_at_rest_cost_nothing() -> None:
-    bench = Bench()
+    bench = ProcessingPipeline()
     bench.start(n1=healthy(), n2=healthy())
     assert (bench.asked, bench.due(), bench.kept) == ([], None, {})
     assert bench.processing.nodes == frozenset()
@@ -130,10 +48,10 @@ def test_nodes_at_rest_cost_nothing() -> None:
 
 
 def test_a_filter_ends_by_time_alone() -> None:
-    bench = Bench()
+    bench = ProcessingPipeline()
     bench.start(n1=healthy(), n2=healthy())
     bench.use("n1", 3, Code="80E18402:10")
-    assert bench.put(5, "n1", faulty()) == {NAME}
+    assert bench.put(5, "n1", faulty()) == {DEVICES}
     assert bench.changed == {"n1"}
     entry = bench.entry("n1")["DeviceList"]
     assert (entry[f"{RESOURCE}-Fault"], entry[f"{RESOURCE}-Recovering"]) == ("[]", chip(3))
@@ -146,7 +64,7 @@ def test_a_filter_ends_by_time_alone() -> None:
     bench.asked.clear()
     assert bench.step(15) == frozenset()
     assert bench.asked == []
-    assert bench.step(15.001) == {NAME}
+    assert bench.step(15.001) == {DEVICES}
     assert bench.unhealthy("n1") == chip(3)
     assert bench.entry("n1")["UpdateTime"] == 1_760_000_002
     assert bench.pipeline.published("n1").hidden == ()
@@ -154,7 +72,7 @@ def test_a_filter_ends_by_time_alone() -> None:
 
 
 def test_switch_events_are_filtered_too() -> None:
-    bench = Bench()
+    bench = ProcessingPipeline()
     bench.start(n1=healthy())
     bench.use("n1", 3, Level="SeparateFault:10")
     bench.put(0, "n1", with_switch("n1", "", "Healthy").data)
@@ -177,8 +95,8 @@ def test_switch_events_are_filtered_too() -> None:
 
 
 def test_a_chip_whose_fault_comes_too_often_is_separated_and_released() -> None:
-    bench = Bench()
-    bench.separating(how=text(threshold=2, free=1))
+    bench = ProcessingPipeline()
+    bench.separating(how=policy_text(threshold=2, free=1))
     bench.start(n1=healthy(), n2=healthy())
     bench.use("n1", 3)
     for at in (10, 50):
@@ -187,7 +105,7 @@ def test_a_chip_whose_fault_comes_too_often_is_separated_and_released() -> None:
         bench.run(at + 5, at + 29.9)
         assert bench.unhealthy("n1") == ""
         assert bench.due() == at + 30
-        assert bench.step(at + 30) == ({NAME} if at == 50 else frozenset())
+        assert bench.step(at + 30) == ({DEVICES} if at == 50 else frozenset())
     assert bench.changed == {"n1"}
     assert bench.unhealthy("n1") == chip(3)
     shown = bench.view()
@@ -202,7 +120,7 @@ def test_a_chip_whose_fault_comes_too_often_is_separated_and_released() -> None:
 
 
 def test_an_operator_releases_a_chip() -> None:
-    bench = Bench()
+    bench = ProcessingPipeline()
     bench.separating()
     bench.start(n1=healthy())
     bench.use("n1", 3)
@@ -212,25 +130,27 @@ def test_an_operator_releases_a_chip() -> None:
     assert bench.unhealthy("n1") == chip(3)
     bench.apply(41, separation_documents.CHIPS_NAME, bench.view())
     assert bench.unhealthy("n1") == chip(3)
-    assert bench.apply(42, separation_documents.CHIPS_NAME, None) == {NAME}
+    assert bench.apply(42, separation_documents.CHIPS_NAME, None) == {DEVICES}
     assert bench.unhealthy("n1") == ""
 
 
 def test_a_policy_that_is_switched_off_releases_and_one_that_is_on_counts_what_stands() -> None:
-    bench = Bench()
+    bench = ProcessingPipeline()
     bench.start(n1=faulty())
     bench.use("n1", 3)
     bench.step(0)
     bench.separating(1)
     bench.run(1, 40)
     assert "ManuallySeparateNPU" in str(bench.entry("n1"))
-    assert bench.apply(50, separation_documents.POLICY_NAME, {POLICY_KEY: text("false")}) == {NAME}
+    assert bench.apply(
+        50, separation_documents.POLICY_NAME, {POLICY_KEY: policy_text("false")}
+    ) == {DEVICES}
     assert "ManuallySeparateNPU" not in str(bench.entry("n1"))
     assert bench.processing.devices["n1"].seen == {}
 
 
 def test_the_same_code_on_two_nodes_of_a_job_separates_no_chip() -> None:
-    bench = Bench()
+    bench = ProcessingPipeline()
     bench.separating()
     bench.start(n1=healthy(), n2=healthy())
     bench.use("n1", 3)
@@ -242,32 +162,32 @@ def test_the_same_code_on_two_nodes_of_a_job_separates_no_chip() -> None:
 
 
 def test_a_restart_goes_on_where_it_was() -> None:
-    first = Bench()
+    first = ProcessingPipeline()
     first.separating()
     first.start(n1=healthy())
     first.use("n1", 3, Code="80E18402:10")
     first.put(0, "n1", faulty())
     # The filter ends at 10 s, the window of the job 30 s after the fault came.
-    second = Bench(first.kept, at=4)
+    second = ProcessingPipeline(first.kept, at=4)
     second.use("n1", 3, Code="80E18402:10")
     second.start(4, n1=faulty())
     assert second.due() == 10.001
     second.run(4, 12)
     assert second.unhealthy("n1") == chip(3)
-    third = Bench(second.kept, at=12)
+    third = ProcessingPipeline(second.kept, at=12)
     third.use("n1", 3)
     third.start(12, n1=faulty())
     assert third.due() == 30
     third.step(30)
     assert "ManuallySeparateNPU" in str(third.entry("n1"))
-    fourth = Bench(third.kept, at=31)
+    fourth = ProcessingPipeline(third.kept, at=31)
     fourth.start(31, n1=healthy())
     assert fourth.unhealthy("n1") == chip(3)
     assert fourth.processing.separation.policy.threshold == 1
 
 
 def test_a_follower_takes_over_before_it_leads() -> None:
-    leader, follower = Bench(), Bench()
+    leader, follower = ProcessingPipeline(), ProcessingPipeline()
     for bench in (leader, follower):
         bench.separating()
         bench.start(n1=healthy(), n2=faulty())
@@ -285,7 +205,7 @@ def test_a_follower_takes_over_before_it_leads() -> None:
 
 
 def test_a_release_while_no_replica_leads_counts() -> None:
-    leader, follower = Bench(), Bench()
+    leader, follower = ProcessingPipeline(), ProcessingPipeline()
     for bench in (leader, follower):
         bench.separating()
         bench.start(n1=healthy(), n2=healthy())
@@ -308,13 +228,13 @@ def test_a_release_while_no_replica_leads_counts() -> None:
 
 
 def test_unreadable_state_is_logged_and_harms_no_other_state() -> None:
-    first = Bench()
+    first = ProcessingPipeline()
     first.start(n1=faulty(), n2=faulty())
     bad = {bucket: reported.replace("n1", "n1", 1) for bucket, reported in first.kept.items()}
     bucket = next(iter(bad))
     bad[bucket] = bad[bucket][:-1] + ',"n3":{"device":{"received":7}}}'
     bad |= {"zz": "{", "policy": "[]"}
-    second = Bench(bad)
+    second = ProcessingPipeline(bad)
     assert [reported.partition(":")[0] for reported in sorted(second.problems)] == [
         f"bucket {bucket}",
         "bucket policy",
@@ -324,20 +244,20 @@ def test_unreadable_state_is_logged_and_harms_no_other_state() -> None:
 
 
 def test_a_deleted_node_leaves_no_state() -> None:
-    bench = Bench()
+    bench = ProcessingPipeline()
     bench.start(n1=faulty(), n2=faulty())
     assert bench.processing.nodes == {"n1", "n2"}
     gone = Deleted("kube-system", "mindx-dl-deviceinfo-n1")
     bench.pipeline.observe_event(bench.devices, gone, instant(1))
     bench.step(1)
     assert bench.processing.nodes == {"n2"}
-    after = Bench({**bench.kept, **Bench().kept}, at=2)
+    after = ProcessingPipeline({**bench.kept, **ProcessingPipeline().kept}, at=2)
     after.start(2)
     assert (after.processing.nodes, after.kept) == (frozenset(), {})
 
 
 def test_a_change_rewrites_one_bucket() -> None:
-    bench = Bench()
+    bench = ProcessingPipeline()
     names = [f"n{number}" for number in range(100)]
     bench.start(**dict.fromkeys(names, faulty()))
     assert len(bench.kept) > 20
@@ -364,11 +284,11 @@ class Public:
 
 def test_public_faults_are_the_first_processor() -> None:
     public: PublicFaultProcessor = (mine := Public())
-    bench = Bench(public=public)
+    bench = ProcessingPipeline(public=public)
     bench.start(n1=healthy())
     mine.nodes.add("n1")
     bench.pipeline.judge_again(["n1"])
-    assert bench.step(9) == {NAME}
+    assert bench.step(9) == {DEVICES}
     assert bench.unhealthy("n1") == chip(1)
     assert bench.entry("n1")["UpdateTime"] == 1_760_000_009
     mine.nodes.clear()
@@ -380,7 +300,7 @@ def test_public_faults_are_the_first_processor() -> None:
 
 
 def test_controllers_of_servers_dirty_only_nodes_with_faults() -> None:
-    bench = Bench()
+    bench = ProcessingPipeline()
     bench.start(n1=healthy(), n2=faulty(code="80CB8002"))
     labels = {"app": "mindie-ms-server", "jobID": "m1"}
     bench.jobs["job"] = JobState("job", labels=labels)
@@ -403,15 +323,15 @@ def test_controllers_of_servers_dirty_only_nodes_with_faults() -> None:
 
 
 def test_after_a_restart_what_is_published_of_an_unchanged_node_is_whole() -> None:
-    first = Bench()
+    first = ProcessingPipeline()
     first.start(n1=faulty())
-    value = first.pipeline.value(NAME)
+    value = first.pipeline.value(DEVICES)
     second = Pipeline([DocumentSource("s:")], 45, node_context=first._node_context)
-    second.restore_documents([Document("mindx-dl", NAME, {NAME: value.text})])
+    second.restore_documents([Document("mindx-dl", DEVICES, {DEVICES: value.text})])
     second.observe_event(
         second.sources[0].devices, DocumentsListed((report("n1", faulty()),)), instant(9)
     )
-    assert NAME not in second.step(instant(9))
+    assert DEVICES not in second.step(instant(9))
     assert second.changed == {"n1"}
     shown = second.published("n1").device
     assert shown is not None
@@ -419,8 +339,8 @@ def test_after_a_restart_what_is_published_of_an_unchanged_node_is_whole() -> No
 
 
 def test_the_shipped_policy_needs_three() -> None:
-    bench = Bench()
-    bench.separating(how=SHIPPED)
+    bench = ProcessingPipeline()
+    bench.separating(how=SHIPPED_POLICY)
     bench.start(n1=healthy())
     bench.use("n1", 3)
     for at in range(0, 300, 100):
@@ -440,9 +360,9 @@ def test_a_node_with_too_much_to_remember_costs_no_other_node_its_memory() -> No
     big = PersistedNode(
         DeviceState({chip(0): {f"{code:08X}": 1 for code in range(70_000)}}), counts=counted
     )
-    text, left_out = encode_bucket({names[0]: big, **dict.fromkeys(names[1:], small)})
-    assert text is not None
+    policy_text, left_out = encode_bucket({names[0]: big, **dict.fromkeys(names[1:], small)})
+    assert policy_text is not None
     assert left_out == 1
     least = {names[0]: PersistedNode(counts=counted)}
-    nodes, problems = decode_buckets({"00": text})
+    nodes, problems = decode_buckets({"00": policy_text})
     assert (dict(nodes), problems) == (dict.fromkeys(names[1:], small) | least, [])

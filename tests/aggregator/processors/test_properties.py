@@ -15,8 +15,7 @@ from contract.codes.levels import ChipLevel
 from contract.documents.cluster_device import CodeFault, DeviceRecord
 from stores.base import Document, DocumentsListed
 from tests.aggregator.nodes import instant
-from tests.aggregator.processors.cases import NODE, T, chip
-from tests.aggregator.processors.test_separation_documents import text
+from tests.aggregator.processors.cases import NODE, T, chip, policy_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -220,7 +219,7 @@ class Life:
         return shown
 
 
-POLICY = {"manually_separate_policy.conf": text(threshold=2, free=1)}
+POLICY = {"manually_separate_policy.conf": policy_text(threshold=2, free=1)}
 courses = st.lists(
     st.tuples(st.sampled_from(["n1", "n2"]), records(), st.sampled_from([0, 1, 7, 31, 4000])),
     min_size=2,

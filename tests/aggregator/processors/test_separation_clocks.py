@@ -10,19 +10,19 @@ from aggregator.processors.frequent_fault_separation import (
 from aggregator.processors.state_types import Occurrence
 from contract.codes.levels import ChipLevel
 from tests.aggregator.nodes import T0, faulty, healthy, instant, unhealthy
-from tests.aggregator.processors.test_pipeline import Bench
-from tests.contract.documents.test_cluster_device import config
+from tests.aggregator.pipelines import ProcessingPipeline
+from tests.contract.documents.node_documents import config
 
 HOUR = 3600
 CHIP = "Ascend910-3"
 
 
-def counted(bench: Bench) -> bool:
+def counted(bench: ProcessingPipeline) -> bool:
     return "n1" in bench.processing.separation.chips
 
 
 def test_a_new_fault_waits_30_s_although_the_clock_was_set_back() -> None:
-    bench = Bench()
+    bench = ProcessingPipeline()
     bench.use("n1", 3)
     bench.start(n1=healthy())
     bench.separating()
@@ -41,7 +41,7 @@ def test_a_new_fault_waits_30_s_although_the_clock_was_set_back() -> None:
 def test_a_chip_that_was_separated_tomorrow_is_released_in_time() -> None:
     """Cover a clock that was a day ahead when the fault came, and is right again."""
     day = 24 * HOUR
-    bench = Bench()
+    bench = ProcessingPipeline()
     bench.use("n1", 3)
     bench.start(day, n1=healthy())
     bench.separating(day)
@@ -67,7 +67,7 @@ def test_faults_counted_while_the_clock_was_ahead_count_with_the_rest() -> None:
 
 def test_a_separated_chip_that_is_called_otherwise_now_stays_separated() -> None:
     """Cover a device plugin that begins to call ``Ascend910-3`` ``npu-3``."""
-    bench = Bench()
+    bench = ProcessingPipeline()
     bench.start(n1=healthy())
     bench.separating()
     bench.processing.separation.chips["n1"] = {CHIP: Separated({"80C98000": T0 * 1000})}

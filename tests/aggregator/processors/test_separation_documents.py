@@ -29,29 +29,11 @@ from contract.documents.cluster_info import VALUE_LIMIT
 from contract.errors import DocumentError
 from stores.base import Changed, Deleted, Document, DocumentsListed, WatchEvent
 from stores.interruption import Interrupted
-from tests.aggregator.processors.cases import T, chip
-
-SHIPPED = """\
-enabled: true
-separate:
-  fault_window_hours: 24
-  fault_threshold: 3
-release:
-  fault_free_hours: 48
-"""
-
-
-def text(
-    enabled: str = "true", window: object = 24, threshold: object = 3, free: object = 48
-) -> str:
-    return (
-        f"enabled: {enabled}\nseparate: {{fault_window_hours: {window},"
-        f" fault_threshold: {threshold}}}\nrelease: {{fault_free_hours: {free}}}"
-    )
+from tests.aggregator.processors.cases import SHIPPED_POLICY, T, chip, policy_text
 
 
 def test_the_shipped_policy() -> None:
-    assert read_policy({POLICY_KEY: SHIPPED}) == SeparationPolicy(True, 24, 3, 48)
+    assert read_policy({POLICY_KEY: SHIPPED_POLICY}) == SeparationPolicy(True, 24, 3, 48)
     assert not SeparationPolicy().enabled, "off until a document says otherwise"
 
 
@@ -59,23 +41,25 @@ def test_the_shipped_policy() -> None:
     "given", [(1, 1, 1), (720, 50, 240), (1, 50, -1)], ids=["least", "most", "never"]
 )
 def test_bounds_that_are_right(given: tuple[int, int, int]) -> None:
-    assert read_policy({POLICY_KEY: text("false", *given)}) == SeparationPolicy(False, *given)
+    assert read_policy({POLICY_KEY: policy_text("false", *given)}) == SeparationPolicy(
+        False, *given
+    )
 
 
 @pytest.mark.parametrize(
     ("wrong", "where"),
     [
-        (text(window=0), "separate.fault_window_hours"),
-        (text(window=721), "separate.fault_window_hours"),
-        (text(threshold=0), "separate.fault_threshold"),
-        (text(threshold=51), "separate.fault_threshold"),
-        (text(free=0), "release.fault_free_hours"),
-        (text(free=-2), "release.fault_free_hours"),
-        (text(free=241), "release.fault_free_hours"),
-        (text(window="true"), "separate.fault_window_hours"),
-        (text(window="24.0"), "separate.fault_window_hours"),
-        (text(window="'24'"), "separate.fault_window_hours"),
-        (text(enabled="1"), "enabled"),
+        (policy_text(window=0), "separate.fault_window_hours"),
+        (policy_text(window=721), "separate.fault_window_hours"),
+        (policy_text(threshold=0), "separate.fault_threshold"),
+        (policy_text(threshold=51), "separate.fault_threshold"),
+        (policy_text(free=0), "release.fault_free_hours"),
+        (policy_text(free=-2), "release.fault_free_hours"),
+        (policy_text(free=241), "release.fault_free_hours"),
+        (policy_text(window="true"), "separate.fault_window_hours"),
+        (policy_text(window="24.0"), "separate.fault_window_hours"),
+        (policy_text(window="'24'"), "separate.fault_window_hours"),
+        (policy_text(enabled="1"), "enabled"),
         ("enabled: true", "separate.fault_window_hours|release.fault_free_hours"),
         ("separate: []", "separate"),
         ("[]", ""),
@@ -143,7 +127,7 @@ class Bench:
 
 def on() -> Bench:
     bench = Bench()
-    bench.policy(SHIPPED)
+    bench.policy(SHIPPED_POLICY)
     bench.listed()
     return bench
 
@@ -151,11 +135,11 @@ def on() -> Bench:
 def test_a_good_policy_is_not_replaced_by_a_bad_one(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     bench = on()
-    for wrong in (text(window=0), text(window=0), text(window=0)):
+    for wrong in (policy_text(window=0), policy_text(window=0), policy_text(window=0)):
         assert bench.policy(wrong) == frozenset()
     assert bench.separation.policy == SeparationPolicy(True)
     assert len(caplog.records) == 1
-    bench.policy(text(threshold=5))
+    bench.policy(policy_text(threshold=5))
     assert bench.separation.policy.threshold == 5
     assert len(caplog.records) == 2
     bench.policy(None)
@@ -164,9 +148,9 @@ def test_a_good_policy_is_not_replaced_by_a_bad_one(caplog: pytest.LogCaptureFix
 
 def test_the_first_store_that_has_a_policy_rules() -> None:
     bench = Bench(stores=2)
-    bench.policy(text(threshold=5), source=1)
-    bench.policy(text(threshold=7), source=0)
-    bench.policy(text(threshold=6), source=1)
+    bench.policy(policy_text(threshold=5), source=1)
+    bench.policy(policy_text(threshold=7), source=0)
+    bench.policy(policy_text(threshold=6), source=1)
     assert bench.separation.policy.threshold == 7
     bench.policy(None, source=0)
     assert bench.separation.policy.threshold == 6
@@ -176,7 +160,7 @@ def test_switched_off_everything_is_released_and_the_document_goes() -> None:
     bench = on()
     bench.separate("n1")
     assert set(bench.shown()) == {"n1"}
-    assert bench.policy(text("false")) == {"n1"}
+    assert bench.policy(policy_text("false")) == {"n1"}
     assert bench.documents.views() == (View(NAMESPACE, CHIPS_NAME, None),)
 
 
@@ -250,7 +234,7 @@ def test_separations_by_another_program_are_adopted_at_the_start_only() -> None:
     before.separate("n1")
     texts = before.shown()
     bench = Bench()
-    bench.policy(SHIPPED)
+    bench.policy(SHIPPED_POLICY)
     assert bench.documents.views() == ()
     assert bench.listed(texts) == {"n1"}
     assert bench.separation.of("n1") == {chip(0)}
@@ -269,18 +253,18 @@ def test_in_whatever_order_policy_and_list_come() -> None:
     for first_policy in (True, False):
         bench = Bench()
         if first_policy:
-            bench.policy(text("false"))
+            bench.policy(policy_text("false"))
         bench.listed(texts)
         if not first_policy:
             assert bench.separation.of("n1") == frozenset(), "not before a policy says so"
             assert bench.shown() == texts
-            bench.policy(text("false"))
+            bench.policy(policy_text("false"))
         assert bench.separation.chips == {}
 
 
 def test_another_store_without_the_document_releases_no_chip() -> None:
     bench = Bench(stores=2)
-    bench.policy(SHIPPED)
+    bench.policy(SHIPPED_POLICY)
     bench.listed(source=0)
     bench.separate("n1")
     assert bench.documents.views() == (), "the second store may know more"

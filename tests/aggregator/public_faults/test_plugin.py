@@ -34,7 +34,7 @@ from tests.aggregator.public_faults.messages import (
     read,
     standing,
 )
-from tests.contract.documents.test_cluster_device import config, fault
+from tests.contract.documents.node_documents import config, fault
 
 if TYPE_CHECKING:
     from aggregator.plugin import DocumentPlugin, Persistent, Timed, Viewed

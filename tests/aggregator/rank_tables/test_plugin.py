@@ -15,41 +15,9 @@ from aggregator.rank_tables.plugin import RankTables
 from service.clock import Instant
 from stores.base import Changed, Deleted, Document, DocumentsListed, WatchEvent
 from stores.interruption import Interrupted
+from tests.aggregator.rank_tables.rings import ME, rings, table
 
 NOW = Instant(1_790_000_000_000, 5_000)
-ME = "inference"
-
-
-def table(**members: Any) -> str:
-    """Return a rank table of one server with two chips."""
-    server = {
-        "device": [
-            {"device_id": "0", "device_ip": "10.1.0.1", "rank_id": "0"},
-            {"device_id": "1", "device_ip": "10.1.0.2", "rank_id": "1"},
-        ],
-        "server_id": "srv-1",
-        "host_ip": "192.168.0.1",
-        "container_ip": "10.2.0.1",
-    }
-    content = {"status": "completed", "server_list": [server], "server_count": "1"}
-    return json.dumps({**content, "version": "1.0", **members})
-
-
-def rings(
-    name: str = "server-0",
-    text: str | None = None,
-    *,
-    job: str = ME,
-    namespace: str = "mindie",
-    deploy: dict[str, str] | None = None,
-) -> Document:
-    labels = {"grt-group/deploy-server": "0"} if deploy is None else deploy
-    return Document(
-        namespace,
-        f"rings-config-{name}",
-        {"hccl.json": table() if text is None else text, "version": "7"},
-        {"jobID": job, "mx-consumer-cim": "true", **labels},
-    )
 
 
 def pod(app: str, number: int = 0, *, ip: str = "10.3.0.1", namespace: str = "mindie") -> PodState:

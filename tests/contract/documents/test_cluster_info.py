@@ -20,7 +20,8 @@ from contract.documents.cluster_info import (
 )
 from contract.errors import DocumentError
 from contract.names import device_info_name
-from tests.contract.documents.test_cluster_device import EXAMPLES, config, fault
+from tests.contract.documents.clusterd_examples import EXAMPLES
+from tests.contract.documents.node_documents import config, fault
 
 KEY = device_info_name("n1")
 RECORD = device_record(

@@ -21,17 +21,11 @@ from contract.documents.switch_info import (
     render_switch_entry,
 )
 from contract.errors import CheckCodeMismatch, DocumentError
-from contract.go import encode as go_json
 from contract.names import NODE_INFO_PREFIX, SWITCH_INFO_PREFIX
+from tests.contract.documents.node_documents import node_data
 from tests.vectors import VECTORS
 
 EXAMPLES: dict[str, dict[str, str]] = json.loads((VECTORS / "clusterd/examples.json").read_text())
-
-
-def node_data(devices: object, status: str, update_time: str = "") -> dict[str, str]:
-    inner = {"FaultDevList": devices, "NodeStatus": status}
-    outer = {"NodeInfo": inner, "CheckCode": go_json.check_code(inner)}
-    return {"NodeInfo": go_json.encode(outer), "updateTime": update_time}
 
 
 def node_value(nodes: dict[str, dict[str, str]], in_use: dict[str, bool] | None = None) -> str:

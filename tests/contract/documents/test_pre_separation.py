@@ -15,7 +15,8 @@ from contract.documents.cluster_device import (
 )
 from contract.documents.cluster_info import member, value_of
 from contract.go import encode as go_json
-from tests.contract.documents.test_cluster_device import EXAMPLES, KEY, config, fault, names
+from tests.contract.documents.clusterd_examples import EXAMPLES
+from tests.contract.documents.node_documents import KEY, config, fault, names
 
 PRE = "PreSeparateNPU"
 LIVES = ("80E21007", "81078607", "110001024", "110000002", "81078603")

@@ -25,20 +25,24 @@ HERE = Path(__file__).parent
 
 @dataclass
 class Server:
-    """One emulated server: where it is, its hardware, and its library in this process."""
+    """One emulated server: its root, its hardware, and its library in this process."""
 
-    library: Path
+    root: Path
     emulator_dir: Path
     emulator: Emulator
     driver: Driver
+
+    @property
+    def library(self) -> Path:
+        """Return the path of its ``libdcmi.so``."""
+        return self.root / LIBRARY
 
 
 def _server(directory: Path, profile: str) -> Iterator[Server]:
     emulator_dir = directory / "emulator"
     install(directory, emulator_dir, profile)
     emulator = Emulator(emulator_dir)
-    library = directory / LIBRARY
-    yield Server(library, emulator_dir, emulator, Driver(library))
+    yield Server(directory, emulator_dir, emulator, Driver(directory / LIBRARY))
     emulator.close()
 
 

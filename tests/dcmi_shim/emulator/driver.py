@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 import time
 from ctypes import byref, c_int, c_uint, c_ulonglong
 from typing import TYPE_CHECKING
@@ -94,3 +95,28 @@ def wait_until(holds: Callable[[], bool], timeout_s: float = 3) -> float:
     begin = time.monotonic()
     deadlines.wait_until(holds, seconds=timeout_s, step_seconds=0.001)
     return time.monotonic() - begin
+
+
+class Call(threading.Thread):
+    """A call in a thread; ctypes lets others run meanwhile."""
+
+    def __init__(self, call: Callable[[], int]) -> None:
+        super().__init__()
+        self._call = call
+        self.answer: int | None = None
+        self.start()
+
+    def run(self) -> None:
+        self.answer = self._call()
+
+
+class Hbm(ctypes.Structure):
+    """``dcmi_hbm_info``."""
+
+    _fields_ = (
+        ("size", c_ulonglong),
+        ("mhz", c_uint),
+        ("used", c_ulonglong),
+        ("temperature", c_int),
+        ("percent", c_uint),
+    )

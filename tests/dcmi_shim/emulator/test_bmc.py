@@ -6,7 +6,6 @@ import json
 import os
 import struct
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,13 +14,14 @@ from contract.codes.levels import Severity
 from contract.errors import ConfigurationError, EmulatorError
 from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.control import Emulator
-from dcmi_shim.emulator.install import IPMITOOL, LIBRARY, install
+from dcmi_shim.emulator.install import IPMITOOL, install
 from dcmi_shim.emulator.scenario import parse_scenario, play
 from tests.parts.deadlines import patience
 from tests.vectors import VECTORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.dcmi_shim.emulator.conftest import Server
 
@@ -31,15 +31,11 @@ RECORDINGS = [
 ]
 
 
-def root_of(server: Server) -> Path:
-    return Path(str(server.library).removesuffix(str(LIBRARY)))
-
-
 def ipmitool(
     server: Server, line: str, environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [root_of(server) / IPMITOOL, *line.split()],
+        [server.root / IPMITOOL, *line.split()],
         env=environment or {},
         capture_output=True,
         text=True,
@@ -114,9 +110,9 @@ def test_troubles(a2: Server) -> None:
 def test_a_hang_ends_with_its_cause(a2: Server) -> None:
     a2.emulator.bmc.hang()
     with pytest.raises(subprocess.TimeoutExpired):
-        subprocess.run([root_of(a2) / IPMITOOL, *events(0).split()], timeout=0.3, check=False)
+        subprocess.run([a2.root / IPMITOOL, *events(0).split()], timeout=0.3, check=False)
     waiting = subprocess.Popen(
-        [root_of(a2) / IPMITOOL, *events(0).split()], stdout=subprocess.PIPE, text=True
+        [a2.root / IPMITOOL, *events(0).split()], stdout=subprocess.PIPE, text=True
     )
     with pytest.raises(subprocess.TimeoutExpired):
         waiting.wait(0.2)
@@ -129,7 +125,7 @@ def test_only_one_run_at_a_time_if_asked(a2: Server) -> None:
     a2.emulator.tool("ipmitool", "busy")
     a2.emulator.bmc.slow(1000)
     first = subprocess.Popen(
-        [root_of(a2) / IPMITOOL, *events(0).split()], stdout=subprocess.PIPE, text=True
+        [a2.root / IPMITOOL, *events(0).split()], stdout=subprocess.PIPE, text=True
     )
     with pytest.raises(subprocess.TimeoutExpired):
         first.wait(0.3)

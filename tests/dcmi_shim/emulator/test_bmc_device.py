@@ -11,7 +11,6 @@ import pytest
 from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.install import IPMI_PRELOAD
 from dcmi_shim.ipmi import device as ipmi_device
-from tests.dcmi_shim.emulator.test_bmc import root_of
 from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ask(
     server: Server, client: Path, request: str, wait_ms: int = 1000, device: str = "/dev/ipmi0"
 ) -> str:
-    environment = {"LD_PRELOAD": str(root_of(server) / IPMI_PRELOAD)}
+    environment = {"LD_PRELOAD": str(server.root / IPMI_PRELOAD)}
     if device != "/dev/ipmi0":
         environment["VIGIL_IPMI_DEVICE"] = device
     command = [str(client), device, str(wait_ms), *request.split()]

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +10,7 @@ import pytest
 
 from dcmi_shim.emulator.install import LIBRARY
 from tests.dcmi_shim.emulator.driver import Driver, wait_until
+from tests.parts.verbs import vigil_process
 
 if TYPE_CHECKING:
     from tests.dcmi_shim.emulator.conftest import Server
@@ -22,53 +20,42 @@ pytestmark = pytest.mark.daemon
 ROOT = Path(__file__).parents[3]
 
 
-def _vigil(*arguments: object, **environment: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "vigil", *map(str, arguments)],
-        env={**os.environ, **{name: str(value) for name, value in environment.items()}},
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-    )
-
-
 def _status(server: Server) -> dict[str, Any]:
-    result = _vigil("emulator", "status", "--json", VIGIL_EMULATOR_DIR=server.emulator_dir)
+    result = vigil_process("emulator", "status", "--json", VIGIL_EMULATOR_DIR=server.emulator_dir)
     assert result.returncode == 0
     found: dict[str, Any] = json.loads(result.stdout)
     return found
 
 
 def test_install_and_everything_after_it(tmp_path: Path) -> None:
-    result = _vigil("emulator", "install", tmp_path / "driver", "--profile", "a3")
+    result = vigil_process("emulator", "install", tmp_path / "driver", "--profile", "a3")
     assert (result.returncode, result.stderr) == (0, "")
     assert f"VIGIL_EMULATOR_DIR={tmp_path}/driver/emulator" in result.stdout
     driver = Driver(tmp_path / "driver" / LIBRARY)
     assert driver.init() == 0
     assert driver.health(7, 1) == 0
     place = ("--emulator-dir", tmp_path / "driver" / "emulator")
-    assert _vigil("simulate", "occur", 15, "80E18402", *place).returncode == 0
+    assert vigil_process("simulate", "occur", 15, "80E18402", *place).returncode == 0
     wait_until(lambda: driver.codes(7, 1) == ["80E18402"])
-    result = _vigil("emulator", "status", *place)
+    result = vigil_process("emulator", "status", *place)
     assert "profile a3" in result.stdout
     assert "chip 15  card 7 device 1  health 3, 80E18402 severity 3" in result.stdout
-    assert _vigil("emulator", "start", *place).returncode == 0
+    assert vigil_process("emulator", "start", *place).returncode == 0
     assert driver.health(7, 1) == -8001 or driver.health(7, 1) == -8007
     assert driver.health(7, 0) == 0
 
 
 def test_start_makes_a_directory_that_was_not_installed(tmp_path: Path) -> None:
     place = {"VIGIL_EMULATOR_DIR": str(tmp_path / "another")}
-    result = _vigil("emulator", "start", "--profile", "a3", **place)
+    result = vigil_process("emulator", "start", "--profile", "a3", **place)
     assert (result.returncode, result.stderr) == (0, "")
-    assert _vigil("simulate", "occur", "15", "80E18402", **place).returncode == 0
-    assert "80E18402" in _vigil("emulator", "status", **place).stdout
+    assert vigil_process("simulate", "occur", "15", "80E18402", **place).returncode == 0
+    assert "80E18402" in vigil_process("emulator", "status", **place).stdout
 
 
 def test_state_where_the_environment_sets_it(tmp_path: Path) -> None:
     place = tmp_path / "state"
-    result = _vigil("emulator", "install", tmp_path / "driver", VIGIL_EMULATOR_DIR=place)
+    result = vigil_process("emulator", "install", tmp_path / "driver", VIGIL_EMULATOR_DIR=place)
     assert result.returncode == 0
     assert (place / "state").is_file()
     assert not (tmp_path / "driver" / "emulator").exists()
@@ -76,7 +63,7 @@ def test_state_where_the_environment_sets_it(tmp_path: Path) -> None:
 
 def test_every_verb(a2: Server) -> None:
     def simulate(*arguments: object) -> None:
-        result = _vigil("simulate", *arguments, VIGIL_EMULATOR_DIR=a2.emulator_dir)
+        result = vigil_process("simulate", *arguments, VIGIL_EMULATOR_DIR=a2.emulator_dir)
         assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
     simulate("occur", 3, "0x80e01801")
@@ -102,7 +89,7 @@ def test_every_verb(a2: Server) -> None:
         ("dcmi_get_device_voltage", None),
     ]
     assert (now["hooks"][0]["slow_ms"], now["hooks"][0]["return_code"]) == (20, -8005)
-    shown = _vigil("emulator", "status", VIGIL_EMULATOR_DIR=a2.emulator_dir).stdout
+    shown = vigil_process("emulator", "status", VIGIL_EMULATOR_DIR=a2.emulator_dir).stdout
     assert "dcmi_get_device_voltage on every chip: hangs\n" in shown
     assert "dcmi_get_device_temperature on chip 5: 20 ms slower, answers -8005\n" in shown
     assert "chip  2  card 2 device 0  health 0, dropped (hard)\n" in shown
@@ -131,11 +118,13 @@ def test_a_scenario_from_the_command_line(a2: Server, tmp_path: Path) -> None:
     story.write_text('steps = [{at_ms = 0, do = "drop", chip = 6}]')
     environment = {"VIGIL_EMULATOR_DIR": a2.emulator_dir}
     a2.emulator.drop(0)
-    assert _vigil("simulate", "play", story, **environment).returncode == 0
+    assert vigil_process("simulate", "play", story, **environment).returncode == 0
     assert [a2.driver.health(card) for card in (0, 6)] == [-8012, -8012]
-    assert _vigil("emulator", "start", "--scenario", story, **environment).returncode == 0
+    assert vigil_process("emulator", "start", "--scenario", story, **environment).returncode == 0
     assert [a2.driver.health(card) for card in (0, 6)] == [0, -8012]
-    result = _vigil("emulator", "start", "--profile", "a3", "--scenario", story, **environment)
+    result = vigil_process(
+        "emulator", "start", "--profile", "a3", "--scenario", story, **environment
+    )
     assert (result.returncode, a2.driver.health(6)) == (2, -8012)
     assert "--profile" in result.stderr
 
@@ -162,7 +151,7 @@ WRONG = [
 @pytest.mark.parametrize(("arguments", "message"), WRONG, ids=[message for _, message in WRONG])
 def test_wrong_use(a2: Server, arguments: tuple[object, ...], message: str) -> None:
     before = _status(a2)
-    result = _vigil(*arguments, VIGIL_EMULATOR_DIR=a2.emulator_dir)
+    result = vigil_process(*arguments, VIGIL_EMULATOR_DIR=a2.emulator_dir)
     assert result.returncode == 2
     assert message in result.stderr
     assert "Traceback" not in result.stderr
@@ -170,17 +159,17 @@ def test_wrong_use(a2: Server, arguments: tuple[object, ...], message: str) -> N
 
 
 def test_no_place_is_known() -> None:
-    result = _vigil("simulate", "reset")
+    result = vigil_process("simulate", "reset")
     assert result.returncode == 2
     assert "set VIGIL_EMULATOR_DIR" in result.stderr
 
 
 def test_impossible_changes_end_with_status_1(a2: Server, tmp_path: Path) -> None:
-    result = _vigil("simulate", "recover", 0, "80E01801", VIGIL_EMULATOR_DIR=a2.emulator_dir)
+    result = vigil_process("simulate", "recover", 0, "80E01801", VIGIL_EMULATOR_DIR=a2.emulator_dir)
     assert (result.returncode, result.stderr) == (
         1,
         "vigil: chip 0 has no fault 80E01801 to recover from\n",
     )
-    result = _vigil("emulator", "status", VIGIL_EMULATOR_DIR=tmp_path)
+    result = vigil_process("emulator", "status", VIGIL_EMULATOR_DIR=tmp_path)
     assert result.returncode == 1
     assert "run vigil emulator install" in result.stderr

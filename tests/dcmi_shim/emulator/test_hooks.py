@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 import time
 from ctypes import create_string_buffer
 from typing import TYPE_CHECKING
@@ -13,26 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.errors import ConfigurationError
-from tests.dcmi_shim.emulator.driver import wait_until
+from tests.dcmi_shim.emulator.driver import Call, wait_until
 from tests.parts.deadlines import let_time_pass, nothing_happens_for, patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.dcmi_shim.emulator.conftest import Server
-
-
-class Call(threading.Thread):
-    """A call in a thread; ctypes lets others run meanwhile."""
-
-    def __init__(self, call: Callable[[], int]) -> None:
-        super().__init__()
-        self._call = call
-        self.answer: int | None = None
-        self.start()
-
-    def run(self) -> None:
-        self.answer = self._call()
 
 
 def test_a_call_hangs_on_one_chip_until_it_is_cleared(a3: Server) -> None:

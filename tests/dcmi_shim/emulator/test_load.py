@@ -12,9 +12,8 @@ from contract.errors import ConfigurationError
 from dcmi_shim.emulator.install import HCCN_TOOL
 from dcmi_shim.emulator.scenario import parse_scenario, play
 from dcmi_shim.library.abi import ProcessMemory
-from tests.dcmi_shim.emulator.driver import wait_until
-from tests.dcmi_shim.emulator.test_command_line import _vigil
-from tests.dcmi_shim.emulator.test_profiles import Hbm
+from tests.dcmi_shim.emulator.driver import Hbm, wait_until
+from tests.parts.verbs import vigil_process
 
 if TYPE_CHECKING:
     from tests.dcmi_shim.emulator.conftest import Server
@@ -128,7 +127,7 @@ def test_more_than_a_driver_can_report(a2: Server) -> None:
 @pytest.mark.daemon
 def test_by_hand(a2: Server) -> None:
     def simulate(*arguments: object) -> tuple[int, str]:
-        result = _vigil("simulate", *arguments, VIGIL_EMULATOR_DIR=a2.emulator_dir)
+        result = vigil_process("simulate", *arguments, VIGIL_EMULATOR_DIR=a2.emulator_dir)
         return result.returncode, result.stderr
 
     received = simulate("load", 3, "--aicore", 7, "--traffic", "still", "--processes", "17,18")

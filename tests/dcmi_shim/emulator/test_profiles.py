@@ -12,7 +12,7 @@ import pytest
 from contract.errors import ConfigurationError
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import HCCN_TOOL, LIBRARY, install
-from tests.dcmi_shim.emulator.driver import Driver
+from tests.dcmi_shim.emulator.driver import Driver, Hbm
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,18 +30,6 @@ class Memory(ctypes.Structure):
         ("huge", c_ulonglong * 3),
         ("percent", c_uint),
         ("reserve", ctypes.c_ubyte * 60),
-    )
-
-
-class Hbm(ctypes.Structure):
-    """``dcmi_hbm_info``."""
-
-    _fields_ = (
-        ("size", c_ulonglong),
-        ("mhz", c_uint),
-        ("used", c_ulonglong),
-        ("temperature", c_int),
-        ("percent", c_uint),
     )
 
 

@@ -18,8 +18,7 @@ from contract.errors import EmulatorError
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.functions import functions
 from dcmi_shim.emulator.install import LIBRARY, install
-from tests.dcmi_shim.emulator.driver import Driver, wait_until
-from tests.dcmi_shim.emulator.test_hooks import Call
+from tests.dcmi_shim.emulator.driver import Call, Driver, wait_until
 from tests.parts.deadlines import let_time_pass, nothing_happens_for, patience
 
 if TYPE_CHECKING:

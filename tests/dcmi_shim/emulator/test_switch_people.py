@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +9,11 @@ import pytest
 
 from contract.errors import ConfigurationError
 from dcmi_shim.emulator.scenario import parse_scenario, play
+from tests.parts.verbs import vigil_process
 
 if TYPE_CHECKING:
+    import subprocess
+
     from tests.dcmi_shim.emulator.conftest import Server
 
 MEMBERS = ("event_type", "sub_type", "peer", "chip", "port", "severity")
@@ -30,14 +30,7 @@ steps = [
 
 
 def _vigil(server: Server, *arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "vigil", *map(str, arguments)],
-        env={**os.environ, "VIGIL_EMULATOR_DIR": str(server.emulator_dir)},
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-    )
+    return vigil_process(*arguments, VIGIL_EMULATOR_DIR=server.emulator_dir)
 
 
 def _faults(server: Server) -> list[tuple[int, ...]]:

@@ -12,6 +12,7 @@ from contract.errors import ConfigurationError, StoreRefused
 from stores.address import open_store
 from stores.base import Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
+from tests.parts.rights import allow, forbid
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -22,30 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.apiserver
 
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
 DOCUMENT = Document("mindx-dl", "one", {"text": "x"})
-
-
-def allow(plane: ControlPlane, user: str, verbs: list[str]) -> None:
-    """Let ``user`` do ``verbs`` with all ConfigMaps."""
-    role = {
-        "metadata": {"name": user},
-        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}],
-    }
-    subject = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user}
-    binding = {
-        "metadata": {"name": user},
-        "subjects": [subject],
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user},
-    }
-    plane.request("POST", f"{RBAC}/clusterroles", role)
-    plane.request("POST", f"{RBAC}/clusterrolebindings", binding)
-
-
-def forbid(plane: ControlPlane, user: str) -> None:
-    """Take it back."""
-    plane.request("DELETE", f"{RBAC}/clusterrolebindings/{user}")
-    plane.request("DELETE", f"{RBAC}/clusterroles/{user}")
 
 
 async def test_an_unknown_token_is_refused(control_plane: ControlPlane) -> None:

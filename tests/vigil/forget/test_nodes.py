@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +22,7 @@ from stores.base import Beat, Document, FoundMark
 from stores.directory.mark import MARK_NAME
 from tests.aggregator.fleet import Fleet
 from tests.aggregator.nodes import T0, faulty, healthy, node_report, report
-from tests.parts.deadlines import patience
+from tests.parts.verbs import vigil_process
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -52,7 +49,7 @@ class Place:
 
     async def forget(self, *arguments: str) -> tuple[int, str]:
         """Exit status and output."""
-        return await asyncio.to_thread(vigil_forget, *arguments, *self.options)
+        return await asyncio.to_thread(forget, *arguments, *self.options)
 
     async def names(self, node: str) -> set[str]:
         """Return the names of a node's documents, with marks for its heartbeats and its record."""
@@ -66,19 +63,12 @@ class Place:
         return found | ({"record"} if recorded is not None else set())
 
 
-def vigil_forget(*arguments: str) -> tuple[int, str]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("VIGIL_", "KUBE"))}
-    done = subprocess.run(
-        [sys.executable, "-m", "vigil", "forget", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=patience(60),
-        env=clean,
-        check=False,
-    )
-    assert "Traceback" not in done.stdout
-    return done.returncode, done.stdout
+def forget(*arguments: str) -> tuple[int, str]:
+    """Run ``vigil forget``; return its exit status and output."""
+    result = vigil_process("forget", *arguments)
+    output = result.stdout + result.stderr
+    assert "Traceback" not in output
+    return result.returncode, output
 
 
 @pytest.fixture(
@@ -200,5 +190,5 @@ async def test_a_directory_takes_the_place_of_another(folder: Place) -> None:
 def test_wrong_use_is_named(
     arguments: tuple[str, ...], status: int, part: str, tmp_path: Path
 ) -> None:
-    found, output = vigil_forget(*(one.format(tmp_path) for one in arguments))
+    found, output = forget(*(one.format(tmp_path) for one in arguments))
     assert (found, part in output) == (status, True), output

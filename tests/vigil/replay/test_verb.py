@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from agent.journal.file import FILE_NAME
 from contract.errors import ConfigurationError
 from contract.operator_rules.fault_configuration import FaultTexts
-from tests.agent.replay.test_replay import a_history, changed
+from tests.agent.node_history import a_history, changed
 from vigil.fault_files import read_fault_files
 from vigil.main import app
 

@@ -11,7 +11,7 @@ from agent.config import load_agent
 from dcmi_shim.emulator.bmc import BmcAlarm
 from stores.kubernetes_api.access import Access
 from tests.end_to_end.places import Cluster
-from tests.packaging.test_rights import AGENT, granted
+from tests.packaging.accounts import AGENT, granted
 from tests.parts.kustomize import apply, take_back
 from vigil.scan.store import rights_of
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.parts.controlplane import ControlPlane
-    from tests.vigil.scan.conftest import Server
+    from tests.vigil.scan.server import Server
 
 
 @pytest.mark.server

@@ -20,7 +20,7 @@ from vigil.scan.findings import CheckState
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.vigil.scan.conftest import Scanned, Server
+    from tests.vigil.scan.server import Scanned, Server
 
 STEPS = ("broker", "broker-tls", "client-certificate", "broker-login", "broker-topics")
 

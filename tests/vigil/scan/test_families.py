@@ -9,12 +9,12 @@ import pytest
 from contract.codes.families import FAMILIES
 from dcmi_shim.emulator.install import install
 from tests.parts.device_plugin import device_plugin
-from tests.vigil.scan.test_scan import OF_THE_MACHINE
+from tests.vigil.scan.server import OF_THE_MACHINE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.vigil.scan.conftest import Server
+    from tests.vigil.scan.server import Server
 
 
 def test_it_states_how_late_a_fault_is_found_without_events(server: Server) -> None:

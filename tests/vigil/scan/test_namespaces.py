@@ -13,7 +13,7 @@ from vigil.scan.findings import Check, CheckState
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.vigil.scan.conftest import Server
+    from tests.vigil.scan.server import Server
 
 FILE = """
 [public_faults]

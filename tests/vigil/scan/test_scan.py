@@ -12,16 +12,14 @@ import pytest
 
 from dcmi_shim.emulator.bmc import BmcAlarm
 from tests.parts.processes import free_ports
+from tests.vigil.scan.server import OF_THE_MACHINE
 from vigil.agent import agent
 from vigil.scan.verb import scan
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.vigil.scan.conftest import Server
-
-# What a container may lack, whatever the server is like.
-OF_THE_MACHINE = {"kernel-log"}
+    from tests.vigil.scan.server import Server
 
 
 def files(server: Server) -> set[Path]:

@@ -6,12 +6,12 @@ import socket
 from typing import TYPE_CHECKING
 
 from tests.parts.processes import free_ports
-from tests.vigil.scan.test_scan import OF_THE_MACHINE
+from tests.vigil.scan.server import OF_THE_MACHINE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.vigil.scan.conftest import Server
+    from tests.vigil.scan.server import Server
 
 HEALTHY = "[instidx=0]\nDTFS_PROCESS_ERROR: 0\nDTFS_LINK_ERROR: 0\n"
 FAULTY = "[instidx=0]\nDPC_INTERNAL_ERROR: 0\nDPC_PROCESS_ERROR: -1\n"

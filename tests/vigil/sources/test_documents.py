@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,8 +15,6 @@ from contract.documents.isolation_request import (
 from contract.documents.vigil_key import VIGIL_KEY, BlindSource, encode_vigil_key
 from contract.errors import ConfigurationError
 from contract.names import (
-    CLUSTER_LABEL,
-    CLUSTER_NAMESPACE,
     DEVICE_INFO_NAMESPACE,
     DEVICE_INFO_PREFIX,
     NODE_INFO_NAMESPACE,
@@ -25,20 +22,23 @@ from contract.names import (
     PUBLIC_FAULT_NAMESPACE,
     REPORT_LABEL,
 )
-from stores.address import open_store
 from stores.base import Beat, Document
 from tests.aggregator.nodes import T0, faulty, healthy, node_report, report
 from tests.cluster.recorded import names, recorded
-from tests.contract.documents.test_cluster_device import config, fault
+from tests.contract.documents.node_documents import config, fault
+from tests.vigil.sources.recorded_documents import (
+    cluster_info,
+    contents,
+    inputs,
+    recorded_cluster_info,
+)
 from vigil.daemon_client import UnknownNode
 from vigil.sources.document_report import explanation_of_documents, report_of_documents
-from vigil.sources.store_contents import read_contents
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from vigil.reports.status_report import StatusReport
-    from vigil.sources.store_contents import StoreContents
 
 _ADDRESS = "directory:/somewhere"
 _PLACES = (
@@ -49,48 +49,8 @@ _MALFORMED = {"unsorted-lists-and-foreign-keys"}
 """What the real ClusterD published in it has blanks in lists, which readers do not trim."""
 
 
-def contents(
-    directory: Path, *documents: Document, beats: tuple[Beat, ...] = (), node: str | None = None
-) -> StoreContents:
-    """Return what is read of these documents, written to a directory."""
-
-    async def read() -> StoreContents:
-        store = open_store(f"directory:{directory}")
-        for document in documents:
-            await store.put(document)
-        for beat in beats:
-            await store.beat(beat)
-        found = await read_contents(store, node)
-        await store.close()
-        return found
-
-    return asyncio.run(read())
-
-
 def reported(directory: Path, *documents: Document, **others: Any) -> StatusReport:
     return report_of_documents(contents(directory, *documents, **others), _ADDRESS, None)
-
-
-def cluster_info(name: str, value: str) -> Document:
-    return Document(CLUSTER_NAMESPACE, name, {name: value}, dict([CLUSTER_LABEL]))
-
-
-def recorded_cluster_info(recording: str, name: str) -> Document:
-    """Return what the real ClusterD published last in a recording."""
-    found = [one for one in recorded(recording)["observed"] if one.get("name") == name]
-    return cluster_info(name, found[-1]["data"][name])
-
-
-def inputs(recording: str, having: str = "") -> dict[str, Document]:
-    """Return what a recording gave the real ClusterD last, with the text ``having`` in it."""
-    found = {}
-    for step in recorded(recording)["steps"]:
-        if step["do"] == "put-configmap" and having in str(step["object"].get("data", "")):
-            one = step["object"]
-            labels = one.get("labels") or {}
-            data = one.get("data") or {}
-            found[one["name"]] = Document(one["namespace"], one["name"], data, labels)
-    return found
 
 
 def test_a_fault_is_shown_with_its_level_time_and_severity(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from contract.names import (
     device_info_name,
 )
 from tests.parts.verbs import run_verb
-from tests.vigil.sources.test_documents import inputs, recorded_cluster_info
+from tests.vigil.sources.recorded_documents import inputs, recorded_cluster_info
 
 if TYPE_CHECKING:
     from pathlib import Path

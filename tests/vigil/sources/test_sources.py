@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.aggregator.nodes import faulty, report
 from tests.parts.verbs import run_verb
-from tests.vigil.sources.test_documents import contents
+from tests.vigil.sources.recorded_documents import contents
 from tests.vigil.stand import AGENT, Stand
 from tests.vigil.verbs import aggregator
 
