@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.api.explanation import ExplanationContext, explain
-from aggregator.api.status import node_status, node_statuses
+from aggregator.api.node_status import Heartbeats, node_status, node_statuses
 from aggregator.inputs.node_context import JobState, NodeContext, PodState
 from aggregator.liveness.monitor import HeartbeatMonitor
 from aggregator.liveness.persisted import PersistedHeartbeats
@@ -26,18 +26,19 @@ from tests.aggregator.nodes import T0, faulty, healthy, instant, node_report, re
 from tests.contract.documents.test_cluster_device import config, fault
 
 if TYPE_CHECKING:
-    from aggregator.api.explanation import Explanation
+    from aggregator.advising.status import AdviceAbout
     from contract.pages.aggregator_status import NodeStatus
-    from contract.pages.explanation import ExplainedChip
+    from contract.pages.explanation import ExplainedChip, ExplainedNode
 
 
 def status_of(bench: Bench, node: str, heartbeat: str, age: float | None) -> NodeStatus:
     stalls = Watchdog(lambda: 0.0)
     memory = PersistedHeartbeats((), lambda: instant(0))
     heartbeat_monitor = HeartbeatMonitor({}, lambda _: None, lambda: instant(0), stalls, {}, memory)
-    status = node_status(bench.pipeline, heartbeat_monitor, node, instant(0))
+    heartbeats = Heartbeats.of(heartbeat_monitor)
+    status = node_status(bench.pipeline, heartbeats, node, instant(0))
     assert status is not None
-    assert status in tuple(node_statuses(bench.pipeline, heartbeat_monitor, instant(0)))
+    assert status in tuple(node_statuses(bench.pipeline, heartbeats, instant(0)))
     return msgspec.structs.replace(
         status,
         heartbeat=heartbeat,
@@ -51,7 +52,7 @@ def explained(
     node: str,
     used: frozenset[str] | None = None,
     context: ExplanationContext | None = None,
-) -> Explanation:
+) -> ExplainedNode[AdviceAbout]:
     status = status_of(bench, node, "unknown", None)
     acknowledged = dict.fromkeys(bench.pipeline.documents, True)
     return explain(
@@ -59,7 +60,7 @@ def explained(
     )
 
 
-def unwell(found: Explanation) -> tuple[ExplainedChip, ...]:
+def unwell(found: ExplainedNode[AdviceAbout]) -> tuple[ExplainedChip, ...]:
     """Return the chips that are not simply available."""
     well = ("available", "available")
     return tuple(one for one in found.chips if one.faults or (one.reported, one.published) != well)
