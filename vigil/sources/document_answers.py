@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from vigil.sources.store_contents import StoreContents
 
 SOURCE = "documents of a store, without any daemon"
-_ONE_LOOK = "one look at its heartbeat shows no change of it"
+_HEARTBEAT_UNREAD = "one look at its heartbeat shows no change of it"
 _EARLIER, _UNREPORTED = "earlier", "unreported"
 _TOUCH_SECONDS = 0.0
 """No document is touched here."""
@@ -74,27 +74,27 @@ class DocumentAnswers:
         self._about = node
         self._cluster_state = ClusterState([contents.pods is not None])
         source = DocumentSource(address)
-        known = KnownNodes([source], self._cluster_state)
-        kept = {name: _texts(name, found) for name, found in contents.states.items()}
+        known_nodes = KnownNodes([source], self._cluster_state)
+        kept = {name: _texts(name, stored) for name, stored in contents.states.items()}
         self._public = None
         if kept.get("public-faults"):
             # Loaded only where there is state of it: most clusters have none.
             from aggregator.public_faults.plugin import PublicFaultsPlugin
 
-            self._public = PublicFaultsPlugin(known)
+            self._public = PublicFaultsPlugin(known_nodes)
         self._pipeline = Pipeline(
             (source,),
             _TOUCH_SECONDS,
             node_context=self._cluster_state.node_context,
             public=self._public,
         )
-        self._fill(kept, known)
+        self._fill(kept, known_nodes)
         self._heartbeats = _heartbeats(contents.beats, self._pipeline.lost, address)
         self._statuses = [self._judged(status) for status in self._node_statuses()]
         if node is not None and not self._statuses:
             raise UnknownNode(node, f"no document at {address} is about a node of this name")
 
-    def _fill(self, kept: dict[str, dict[str, str]], known: KnownNodes) -> None:
+    def _fill(self, kept: dict[str, dict[str, str]], known_nodes: KnownNodes) -> None:
         """Put everything into the pipeline, in the order in which an aggregator starts."""
         contents, pipeline, now = self._contents, self._pipeline, self._contents.at
         (source,) = pipeline.sources
@@ -104,7 +104,7 @@ class DocumentAnswers:
             self._cluster_state.observe_jobs(0, contents.groups)
         pipeline.observe_event(source.devices, DocumentsListed(contents.device_infos), now)
         pipeline.observe_event(source.nodes, DocumentsListed(contents.node_infos), now)
-        known.update(pipeline.dirty, now)
+        known_nodes.update(pipeline.dirty, now)
         processing = pipeline.processing
         processing.restore(kept.get(processing.name, {}), now)
         restored = processing.nodes
@@ -112,7 +112,7 @@ class DocumentAnswers:
             self._public.restore(kept[self._public.name], now)
         cluster_infos = contents.cluster_infos
         if self._about is not None:
-            cluster_infos = tuple(_only(pipeline, self._about, found) for found in cluster_infos)
+            cluster_infos = tuple(_only(pipeline, self._about, info) for info in cluster_infos)
         pipeline.show(cluster_infos, now)
         # Without the state of an aggregator, no one knows since when a fault is withheld.
         for node in processing.nodes - restored:
@@ -352,5 +352,5 @@ def _heartbeats(beats: tuple[Beat, ...], lost: frozenset[str], address: str) -> 
     return Heartbeats(
         lost=lost,
         listings={address: HeartbeatListing(observed)},
-        unread={address: Unread(_ONE_LOOK, is_long=False)},
+        unread={address: Unread(_HEARTBEAT_UNREAD, is_long=False)},
     )
