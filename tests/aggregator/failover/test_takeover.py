@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.looptime(resolution=2**-20)
 
-EITHER_END = pytest.mark.parametrize("killed", [True, False], ids=["killed", "told to end"])
+EITHER_END = pytest.mark.parametrize("killed", [True, False], ids=["killed", "asked to end"])
 DEVICE = "cluster-info-device-0"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/mindx-dl/leases"
 
