@@ -13,7 +13,7 @@ WORKERS ?= $(shell awk -v processors=$$(nproc) '/^MemTotal/ { \
 # rewrites the asserts of all tests, which takes it 10 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Workers are told the path of the tests in UTF-8, whatever the locale says. tests/conftest.py takes
+# Workers get the path of the tests in UTF-8, whatever the locale is. tests/conftest.py takes
 # it out again for the programs that tests start.
 export PYTHONUTF8 := 1
 

@@ -75,7 +75,7 @@ LINES = (
     Line("change_kept", "documents of kept state written per change", "", 2),
     Line("change_cpu_ms", "CPU per change", "ms", 1),
     Line("documents", "device documents", ""),
-    Line("storm_told_s", "(generator: storm of 5 % of the nodes written)", "s", 2),
+    Line("storm_written_s", "(generator: storm of 5 % of the nodes written)", "s", 2),
     Line("storm_s", "the storm absorbed, from its first write", "s", 2, None, {10_000: 5.0}),
     Line("storm_writes_s", "writes in the busiest second of it", "", 0, None, {10_000: 20}),
     Line("storm_writes", "writes in all", ""),

@@ -43,6 +43,7 @@ AGGREGATOR_PORT = 9821
 STATE_NAMESPACE = "mindx-dl"
 STATE_PREFIX = "npu-vigil-state-"
 STATE_LABEL = "npu-vigil/state"
+STATE_KEY = "state"
 """On documents with what the next leader must know: the name of whose state it is."""
 MAX_SOCKET_PATH_BYTES = 107
 """Of a Unix socket, without the final NUL (``unix(7)``)."""

@@ -1,1 +1,1 @@
-"""What both daemons stand on: pages, log, configuration files, stalls, the service manager."""
+"""Services of all daemons: pages, log, configuration files, stalls, the service manager."""

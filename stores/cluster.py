@@ -147,8 +147,10 @@ class Cluster(Protocol):
     ``second`` reads the same objects, too.
     """
 
-    def pods(self, second: SecondReader[Any] | None = None) -> AsyncIterator[PodsEvent]:
-        """Yield the pods of all nodes that have chips or belong to a job."""
+    def pods(
+        self, second: SecondReader[Any] | None = None, *, node: str | None = None
+    ) -> AsyncIterator[PodsEvent]:
+        """Yield the pods that have chips or belong to a job, with ``node`` only those there."""
 
     def nodes(self, second: SecondReader[Any] | None = None) -> AsyncIterator[NodeStatesEvent]:
         """Yield all Nodes. Most updates are heartbeats of kubelets without a change."""

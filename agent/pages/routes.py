@@ -13,6 +13,7 @@ from agent.pages.status import fault_row, isolation_rows
 from contract.errors import JournalError
 from contract.pages.agent_status import AgentStatus
 from contract.pages.changes import BlindChange, FaultChange
+from contract.pages.faults import key_of
 from contract.pages.journal import JournalPage, JournalRange
 from service.pages import daemon_pages, event_stream, fault_page, history_page, operations
 from service.pages.browser_page import BrowserPage
@@ -108,7 +109,7 @@ def application(
         now = status()
         held = map(partial(fault_row, now.node, rules.rules_about), now.faults)
         isolated = isolation_rows(now.node, now.chips, now.faults)
-        rows = sorted([*held, *isolated], key=fault_page.key_of)
+        rows = sorted([*held, *isolated], key=key_of)
         return await snapshot(request, rows, fault_page.FAULT_ROWS, stream, now.at_ms)
 
     async def journal(request: web.Request) -> web.Response:

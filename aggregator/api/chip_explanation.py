@@ -116,7 +116,7 @@ class _Reasons:
             if public_fault.code == fault.code and number in map(str, public_fault.devices)
         ]
         if not active:
-            return "a public fault that the node's document carries", None
+            return "a public fault of a program that is not known here", None
         who = ", ".join(
             f"{public_fault.resource} ({public_fault.fault_id})" for public_fault in active
         )
@@ -210,7 +210,13 @@ def explained_chips(
             f"{pod.namespace}/{pod.name}" for pod in node_context.pods if chip in pod.chips
         )
         because = (
-            *_about_chip(lists, faults, used, is_hidden=bool(mine)),
+            *_about_chip(
+                lists,
+                faults,
+                used,
+                is_hidden=bool(mine),
+                is_published=pipeline.device.layout.home(node) is not None,
+            ),
             *(f"{blind_text(source)}; its state is the last that was known" for source in sources),
         )
         yield ExplainedChip(chip, *lists, used, pods, faults, because, sources)
@@ -230,6 +236,11 @@ def _faults(
     chip: str,
 ) -> Iterator[ExplainedFault]:
     before, after = _by_code(reported, chip), _by_code(published, chip)
+    meant = {key: old for key, old in before.items() if old.level == _MANUAL and key not in after}
+    if meant and any(code == _MANUAL for _, code in after.keys() - before.keys()):
+        # The text of cluster-info has no codes at this level (clusterd#2.3): those that the node
+        # reports are meant.
+        after = {key: old for key, old in after.items() if key[1] != _MANUAL} | meant
     aside = {(withheld.fault.fault_type, withheld.fault.code): withheld for withheld in hidden}
     for key in sorted(before.keys() | after.keys() | aside.keys()):
         fault_type, code = key
@@ -274,15 +285,14 @@ def _about_chip(
     used: bool | None,
     *,
     is_hidden: bool,
+    is_published: bool,
 ) -> Iterator[str]:
     reported, published = lists
     if reported == published:
         yield f"the node reports: {_in_words(reported)}"
     else:
-        yield (
-            f"the node reports: {_in_words(reported)}. The aggregator publishes: "
-            f"{_in_words(published)}"
-        )
+        side = "The aggregator publishes" if is_published else "An aggregator would publish"
+        yield f"the node reports: {_in_words(reported)}. {side}: {_in_words(published)}"
     if is_hidden and "recovering" in published and "recovering" not in reported:
         yield "no pod gets it while its fault is held back, and none is ended for it"
     if any(fault.published and pre_separates(fault.published, fault.code) for fault in faults):

@@ -15,6 +15,7 @@ from aggregator.advising.status import without_placement
 from aggregator.api.cluster_state_status import cluster_state_status
 from aggregator.api.explanation import ExplanationContext, explain
 from aggregator.api.fault_status import fault_statuses
+from aggregator.api.node_status import Heartbeats, node_status, node_statuses
 from aggregator.api.operations import (
     AdviceOutcomes,
     AdvicePage,
@@ -32,8 +33,6 @@ from aggregator.api.status import (
     leader_status,
     liveness_status,
     missing_counts,
-    node_status,
-    node_statuses,
     source_statuses,
 )
 from contract.pages.aggregator_status import (
@@ -51,8 +50,7 @@ if TYPE_CHECKING:
     from aggregator.absence.directory_mark import DirectoryMarks
     from aggregator.absence.ended_documents import Absence
     from aggregator.advising.advice import AdviceService
-    from aggregator.advising.status import AdviceStatus
-    from aggregator.api.explanation import Explanation
+    from aggregator.advising.status import AdviceAbout, AdviceStatus
     from aggregator.api.readiness import Readiness
     from aggregator.api.separation_status import SeparationStatus
     from aggregator.api.status import ProbeStatus
@@ -77,6 +75,7 @@ if TYPE_CHECKING:
         MissingCount,
         NodeStatus,
     )
+    from contract.pages.explanation import ExplainedNode
     from contract.pages.faults import FaultStatus
     from service.certificate_files import CertificateFiles
     from service.clock import Clock
@@ -146,13 +145,13 @@ class StatusQueries:
 
     def node_rows(self, nodes: Collection[str] | None = None) -> Iterator[NodeStatus]:
         """Yield every node, or each of ``nodes`` that is known, sorted by name."""
-        now = self.clock()
+        now, heartbeats = self.clock(), Heartbeats.of(self.heartbeat_monitor)
         if nodes is None:
-            for status in node_statuses(self.pipeline, self.heartbeat_monitor, now):
+            for status in node_statuses(self.pipeline, heartbeats, now):
                 yield self._with_dpus(status)
             return
         for node in sorted(nodes):
-            row = node_status(self.pipeline, self.heartbeat_monitor, node, now)
+            row = node_status(self.pipeline, heartbeats, node, now)
             if row is not None:
                 yield self._with_dpus(row)
 
@@ -297,10 +296,11 @@ class StatusQueries:
             },
         )
 
-    def explain(self, node: str) -> Explanation | None:
+    def explain(self, node: str) -> ExplainedNode[AdviceAbout] | None:
         """Return why a node is published as it is; ``None`` where there is none."""
         pipeline = self.pipeline
-        status = node_status(pipeline, self.heartbeat_monitor, node, self.clock())
+        heartbeats = Heartbeats.of(self.heartbeat_monitor)
+        status = node_status(pipeline, heartbeats, node, self.clock())
         if status is None:
             return None
         context = ExplanationContext(

@@ -5,21 +5,16 @@ It compares what the node reported with what is published and names what made th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.advising.status import AdviceAbout
 from aggregator.api.chip_explanation import blind_text, explained_chips, explained_events, job_name
 from aggregator.api.fault_status import faults_of_server
 from aggregator.inputs.node_context import JobState, NodeContext
 from aggregator.inputs.node_documents import newest
-from aggregator.jobs.messages import Health, NodeImpact
-from aggregator.public_faults.values import ActivePublicFault
-from contract.documents.dpu_info import DpuFault
-from contract.documents.node_info import NodeRecord, render_node_entry
-from contract.pages.aggregator_status import NodeStatus, RelationStatus
+from contract.documents.node_info import render_node_entry
 from contract.pages.explanation import (
     ExplainedDpuFault,
     ExplainedJob,
@@ -31,26 +26,23 @@ from contract.plural import plural
 from service.clock import shown_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from aggregator.advising.status import AdviceAbout
+    from aggregator.jobs.messages import NodeImpact
     from aggregator.merge.pipeline import Pipeline
+    from aggregator.public_faults.values import ActivePublicFault
+    from contract.documents.dpu_info import DpuFault
+    from contract.documents.node_info import NodeRecord
     from contract.documents.switch_info import SwitchRecord
+    from contract.pages.aggregator_status import NodeStatus, RelationStatus
 
 _PRE_SEPARATE = "PreSeparate"
 
 
-class Explanation(ExplainedNode[AdviceAbout], frozen=True):
-    """Why a node, its chips and its jobs are in their published states.
-
-    ``reported_status`` is the status in the node's own node-info, ``reported_switch_status`` that
-    of its switches, ``null`` where it reported none. ``documents`` are those with an entry of the
-    node, with whether every store has their newest value. ``because`` is about the node as a whole.
-    ``chips``: all that are known. ``stream`` is that of ``FaultsPage``. ``advice``: what the
-    scheduler will do about it, ``null`` where that is not computed.
-    """
-
-
-class ExplanationContext(msgspec.Struct, frozen=True):
+# Not a ``msgspec.Struct``, which would load all modules of public faults and jobs for its types.
+@dataclass(frozen=True)
+class ExplanationContext:
     """What is known of a node besides its documents.
 
     ``standing`` are its public faults, ``dpu_faults`` those of its RDMA NICs and DPUs with what
@@ -60,7 +52,7 @@ class ExplanationContext(msgspec.Struct, frozen=True):
     fault of a server is published.
     """
 
-    node_context: NodeContext = NodeContext()
+    node_context: NodeContext = field(default_factory=NodeContext)
     standing: tuple[ActivePublicFault, ...] = ()
     dpu_faults: tuple[tuple[DpuFault, str], ...] = ()
     dpu_problems: tuple[str, ...] = ()
@@ -75,7 +67,7 @@ def explain(
     status: NodeStatus,
     context: ExplanationContext,
     acknowledged: Mapping[str, bool],
-) -> Explanation:
+) -> ExplainedNode[AdviceAbout]:
     """Return why the node of ``status`` is published as it is.
 
     ``acknowledged``: document to whether every store that is published to has its newest value.
@@ -92,7 +84,7 @@ def explain(
     reported = None if report is None else report.record
     switches = None if switch is None else switch.record
     parts = None if server is None else server.record
-    return Explanation(
+    return ExplainedNode(
         node=status,
         reported_status=None if parts is None else parts.status,
         reported_switch_status=None if switches is None else switches.status,
@@ -221,6 +213,9 @@ def _dpu_faults(context: ExplanationContext) -> Iterator[ExplainedDpuFault]:
 
 
 def _jobs(context: ExplanationContext) -> Iterator[ExplainedJob]:
+    # Here, since a verb that explains documents has no jobs to explain.
+    from aggregator.jobs.messages import Health
+
     node_context = context.node_context
     for key, part in context.jobs:
         job = node_context.jobs.get(key, JobState(key))

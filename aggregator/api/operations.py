@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from advisor.checks.ended_vcjobs import EndedJobs
 from aggregator.advising.outcomes import Missed
-from aggregator.advising.status import AdviceChange, AdviceOfJob, AdviceStatus, AssumedAdvice
-from aggregator.api.explanation import Explanation
+from aggregator.advising.status import (
+    AdviceAbout,
+    AdviceChange,
+    AdviceOfJob,
+    AdviceStatus,
+    AssumedAdvice,
+)
 from aggregator.api.rejections import RefusedStatus, RejectedCount
 from aggregator.api.separation_status import SeparationStatus
 from aggregator.api.status import ServicesStatus
@@ -25,6 +30,7 @@ from contract.pages.aggregator_status import (
     SourceStatus,
 )
 from contract.pages.changes import BlindChange, FaultChange, JobChange, LeaderChange
+from contract.pages.explanation import ExplainedNode
 from contract.pages.fleet import FleetPage
 from contract.pages.history import PublishedPage
 from service.pages import event_stream, fault_page, history_page
@@ -38,6 +44,17 @@ ADVICE_PATH = "/api/v1/advice"
 ADVICE_OUTCOMES_PATH = f"{ADVICE_PATH}/outcomes"
 ADVICE_WHAT_IF_PATH = f"{ADVICE_PATH}/what-if"
 ADVICE_JOB_PATH = f"{ADVICE_PATH}/{{namespace}}/{{podgroup}}"
+
+
+class Explanation(ExplainedNode[AdviceAbout], frozen=True):
+    """Why a node, its chips and its jobs are in their published states.
+
+    ``reported_status`` is the status in the node's own node-info, ``reported_switch_status`` that
+    of its switches, ``null`` where it reported none. ``documents`` are those with an entry of the
+    node, with whether every store has their newest value. ``because`` is about the node as a whole.
+    ``chips``: all that are known. ``stream`` is that of ``FaultsPage``. ``advice``: what the
+    scheduler will do about it, ``null`` where that is not computed.
+    """
 
 
 class AdvicePage(Page, frozen=True):

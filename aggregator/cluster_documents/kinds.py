@@ -83,8 +83,10 @@ class DocumentKind(Content[R]):
     index: Callable[[str], int | None]
     take_over: Callable[[str, str, str], tuple[str, ClusterEntry[R]]]
     """Return node and entry of a member's key and text in a document; raises ``DocumentError``."""
-    as_shown: Callable[[str, ClusterEntry[R]], R]
-    """Return the record that the text of a restored entry shows to readers."""
+    shown: Callable[[str, str, str], tuple[str, ClusterEntry[R]]]
+    """Return node and entry of a member's key and text in a document, with all that readers see in
+    it; raises ``DocumentError``. Other than ``take_over`` it keeps the text as it is.
+    """
     verify: Callable[[str, str, int], None]
     """Raises ``DocumentError`` where a reader would refuse a value."""
 
@@ -108,11 +110,10 @@ def _take_over_device(key: str, text: str, document: str) -> tuple[str, ClusterE
     return node, ClusterEntry(text, stamp, record, whole=False)
 
 
-def _device_as_shown(node: str, entry: ClusterEntry[DeviceRecord]) -> DeviceRecord:
-    key = device_info_name(node)
-    return cluster_info.record_as_shown(
-        cluster_info.read_device_entry(key, entry.text, key)[1], key
-    )
+def _shown_device(key: str, text: str, document: str) -> tuple[str, ClusterEntry[DeviceRecord]]:
+    node, entry = cluster_info.read_device_entry(key, text, document)
+    record = cluster_info.record_as_shown(entry, document)
+    return node, ClusterEntry(text, record.update_time, record)
 
 
 def _is_ours(key: str, text: str, document: str, verify: Callable[[str, str, int], None]) -> bool:
@@ -143,7 +144,7 @@ DEVICE = DocumentKind[DeviceRecord](
     document=cluster_info.cluster_device_name,
     index=cluster_info.cluster_device_index,
     take_over=_take_over_device,
-    as_shown=_device_as_shown,
+    shown=_shown_device,
     verify=cluster_info.verify_device_value,
 )
 
@@ -164,11 +165,16 @@ def _merge_switch(
     return ClusterEntry(text, record.update_time, record, now.steady_ms)
 
 
-def _take_over_switch(key: str, text: str, document: str) -> tuple[str, ClusterEntry[SwitchRecord]]:
+def _shown_switch(key: str, text: str, document: str) -> tuple[str, ClusterEntry[SwitchRecord]]:
     node, record = cluster_switch.read_switch_entry(key, text, document)
-    if not _is_ours(key, text, document, cluster_switch.verify_switch_value):
-        text = switch_info.render_switch_entry(node, record)
     return node, ClusterEntry(text, record.update_time, record)
+
+
+def _take_over_switch(key: str, text: str, document: str) -> tuple[str, ClusterEntry[SwitchRecord]]:
+    node, entry = _shown_switch(key, text, document)
+    if not _is_ours(key, text, document, cluster_switch.verify_switch_value):
+        text = switch_info.render_switch_entry(node, entry.record)
+    return node, msgspec.structs.replace(entry, text=text)
 
 
 SWITCH = DocumentKind[SwitchRecord](
@@ -185,7 +191,7 @@ SWITCH = DocumentKind[SwitchRecord](
     document=cluster_switch.cluster_switch_name,
     index=cluster_switch.cluster_switch_index,
     take_over=_take_over_switch,
-    as_shown=lambda _, entry: entry.record,
+    shown=_shown_switch,
     verify=cluster_switch.verify_switch_value,
 )
 
@@ -200,11 +206,16 @@ def _merge_node(
     return ClusterEntry(text, record.update_time_ms, record, now.steady_ms)
 
 
-def _take_over_node(key: str, text: str, document: str) -> tuple[str, ClusterEntry[NodeRecord]]:
+def _shown_node(key: str, text: str, document: str) -> tuple[str, ClusterEntry[NodeRecord]]:
     node, record = cluster_node.read_node_entry(key, text, document)
-    if not _is_ours(key, text, document, cluster_node.verify_node_value):
-        text = node_info.render_node_entry(node, record)
     return node, ClusterEntry(text, record.update_time_ms, record)
+
+
+def _take_over_node(key: str, text: str, document: str) -> tuple[str, ClusterEntry[NodeRecord]]:
+    node, entry = _shown_node(key, text, document)
+    if not _is_ours(key, text, document, cluster_node.verify_node_value):
+        text = node_info.render_node_entry(node, entry.record)
+    return node, msgspec.structs.replace(entry, text=text)
 
 
 NODE = DocumentKind[NodeRecord](
@@ -225,7 +236,7 @@ NODE = DocumentKind[NodeRecord](
     document=lambda _: CLUSTER_NODE_NAME,
     index=lambda name: 0 if name == CLUSTER_NODE_NAME else None,
     take_over=_take_over_node,
-    as_shown=lambda _, entry: entry.record,
+    shown=_shown_node,
     verify=cluster_node.verify_node_value,
 )
 

@@ -26,7 +26,7 @@ from aggregator.plugin import LAST
 from aggregator.publish.document_writer import compares_versions, ended
 from aggregator.publish.rate_limited_queue import WriteKind
 from contract.errors import StoreConflict, StoreError, StoreUnavailable
-from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
+from contract.names import STATE_KEY, STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
 from contract.pages.aggregator_status import PersistentStateStatus
 from pacing.backoff import Backoff
 from pacing.waiting import wait_for_event
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-KEY = "state"
 TAKEN_OVER = "npu-vigil/taken-over"
 """The annotation that fences an earlier leader off."""
 # The rest is for metadata: labels, annotations and what others add (decision 51).
@@ -128,7 +127,7 @@ class PersistentState:
             name = document.labels.get(STATE_LABEL, "")
             if name in self._plugins:
                 bucket = document.name.removeprefix(f"{STATE_PREFIX}{name}-")
-                self._found_copies[name, bucket] = document.data.get(KEY, "")
+                self._found_copies[name, bucket] = document.data.get(STATE_KEY, "")
 
     def look_for_lost(self) -> None:
         """List the store soon, and write again what it has lost."""
@@ -188,7 +187,7 @@ class PersistentState:
             self._document((name, bucket)).observe(document)
         # Copies first, documents over them: what the store has is newer.
         texts = {bucket: text for (of, bucket), text in self._found_copies.items() if of == name}
-        texts |= {bucket: document.data.get(KEY, "") for bucket, document in there.items()}
+        texts |= {bucket: document.data.get(STATE_KEY, "") for bucket, document in there.items()}
         problems = tuple(plugin.restore(texts, self._clock()))
         for problem in problems:
             _log.error("stored state %s cannot be read, and is begun anew: %s", name, problem)
@@ -432,7 +431,7 @@ class PersistentState:
         text = self._plugins[name].text(bucket)
         owned = self._document(key)
         # What is there is what is wanted: no write, and an earlier trouble is over.
-        if _data(owned.stored).get(KEY) == text:
+        if _data(owned.stored).get(STATE_KEY) == text:
             self._end_trouble(key)
             return True
         if text is None:
@@ -449,7 +448,7 @@ class PersistentState:
                 # text.
                 return True  # until it changes
             await owned.check_owners(self._store)
-            ours = Document(owned.namespace, owned.name, {KEY: text}, {STATE_LABEL: name})
+            ours = Document(owned.namespace, owned.name, {STATE_KEY: text}, {STATE_LABEL: name})
             document = owned.with_added(ours)
             # A broker cannot compare versions, and no leader is elected there (decision 10).
             expected = owned.version if self._is_conditional else None
@@ -489,7 +488,7 @@ class PersistentState:
         except StoreError as trouble:
             self._trouble.begin(key, str(trouble))
             return
-        is_wanted = _data(there).get(KEY) == self._plugins[key[0]].text(key[1])
+        is_wanted = _data(there).get(STATE_KEY) == self._plugins[key[0]].text(key[1])
         # What is there as desired is our own write, whose answer was lost.
         if differences(there, owned.stored) and not is_wanted:
             _log.warning("another program wrote our state, it is replaced: %s", error)
@@ -507,7 +506,9 @@ class PersistentState:
                 name=name,
                 documents=sum(of == name for of, _ in there),
                 bytes=sum(
-                    len(document.data.get(KEY, "").encode()) for of, document in there if of == name
+                    len(document.data.get(STATE_KEY, "").encode())
+                    for of, document in there
+                    if of == name
                 ),
                 writes=self._writes[name],
                 problems=(

@@ -136,6 +136,39 @@ class EntryTable(Generic[R]):
             entries[node] = entry
         return entries, problems
 
+    def show(self, documents: Iterable[Document], now: Instant) -> list[DocumentError]:
+        """Take over all that readers see in documents, for a reader that publishes nothing.
+
+        A node that is in none of them has the entry that its report leads to, and no document
+        (``layout.home``). Return what cannot be read.
+        """
+        problems: list[DocumentError] = []
+        for document in documents:
+            index = self.kind.index(document.name)
+            if index is None:
+                continue
+            shown: dict[str, str] = {}
+            try:
+                texts = entry_texts(document.data.get(document.name, ""), document.name)
+            except DocumentError as error:
+                problems.append(error)
+                continue
+            for key, text in texts.items():
+                try:
+                    node, self.entries[node] = self.kind.shown(key, text, document.name)
+                except DocumentError as error:
+                    problems.append(error)
+                    continue
+                shown[node] = text
+            self.layout.restore(index, shown)
+        for node in {node for cache in self.caches for node in cache.reports}:
+            report = newest(self.caches, node)
+            # Also of a node that is in a document: the chain finds what is withheld of it.
+            record = None if report is None else self._judge(node, report.record, None, now)
+            if record is not None and node not in self.entries:
+                self.entries[node] = ClusterEntry("", 0, record)
+        return problems
+
     def follow(self, document: Document, now: Instant) -> tuple[frozenset[str], frozenset[str]]:
         """Take over a document of ours that another leader wrote.
 
@@ -170,7 +203,8 @@ class EntryTable(Generic[R]):
                 entry = self.entries[node]
                 if not entry.whole:
                     # Jobs are judged by records: without its faults the node would look healthy.
-                    record = self.kind.as_shown(node, entry)
+                    key = self.kind.key(node)
+                    record = self.kind.shown(key, entry.text, key)[1].record
                     self.entries[node] = msgspec.structs.replace(entry, record=record)
 
     def is_confirmed(self, node: str) -> bool:

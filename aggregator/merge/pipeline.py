@@ -152,6 +152,18 @@ class Pipeline:
                 self.processing.lost = lost
                 self._note_lost()
 
+    def show(self, documents: Iterable[Document], now: Instant) -> None:
+        """Take over what documents show, once and without a step: for a reader of documents.
+
+        It publishes nothing, so only what the store has is published. See ``EntryTable.show``.
+        """
+        documents = tuple(documents)
+        for document in documents:
+            self.processing.lost |= lost_of(document) or frozenset()
+        self.unreadable = [
+            problem for table in self.tables for problem in table.show(documents, now)
+        ]
+
     def follow(
         self, document: Document, now: Instant, *, unconfirm: bool = False
     ) -> tuple[frozenset[str], frozenset[str]]:

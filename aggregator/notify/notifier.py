@@ -199,7 +199,8 @@ class Notifier:
         entry = device.entries.get(node)
         if entry is None or entry.whole or _NO_FAULTS in entry.text:
             return ()
-        return device.kind.as_shown(node, entry).faults
+        key = device.kind.key(node)
+        return device.kind.shown(key, entry.text, key)[1].record.faults
 
     def begin_leading(self, now: Instant) -> None:
         """Observe that this replica leads: what it computed is published from now on."""

@@ -35,7 +35,7 @@ class SavedLogPosition(msgspec.Struct, frozen=True, omit_defaults=True):
 
     boot: str
     sequence: int | None = None
-    logged_ms: dict[str, int] = msgspec.field(default_factory=dict, name="said_ms")
+    logged_ms: dict[str, int] = {}
     cpus: dict[str, list[int]] = {}
 
 

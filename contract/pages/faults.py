@@ -62,6 +62,11 @@ class FaultStatus(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[FaultRule, ...] = ()
 
 
+def key_of(fault: FaultStatus) -> tuple[str, ...]:
+    """Return what orders faults."""
+    return fault.node, fault.subject, fault.code, fault.fault_type
+
+
 class FaultsPage(msgspec.Struct, frozen=True):
     """Every fault that holds now, also those that an aggregator holds back from readers.
 

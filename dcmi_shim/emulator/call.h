@@ -47,7 +47,7 @@ int call_wait(struct call *call, uint32_t *word, int64_t wait_ms);
 /* Gives the state back, waits (a reset of the emulator ends the wait), and finishes. */
 int call_finish_after(struct call *call, int64_t wait_ms, int code);
 
-/* What the next call of this thread stands for: its twin of the second generation. */
+/* What the next call of this thread stands for: its counterpart of the second generation. */
 void call_stand_in(enum function function);
 
 /* Any call of a function that these chips do not have. */

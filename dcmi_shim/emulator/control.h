@@ -12,7 +12,7 @@ struct emulator {
     struct attachment attachment;
 };
 
-/* All answer 0 or an errno; what each errno means is said where it is not evident. */
+/* All answer 0 or an errno; a comment explains an errno that is not evident. */
 int vigil_emulator_open(const char *directory, struct emulator **emulator);
 void vigil_emulator_close(struct emulator *emulator);
 int vigil_emulator_start(struct emulator *emulator, const char *profile);

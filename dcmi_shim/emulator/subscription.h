@@ -1,4 +1,4 @@
-/* A process's place among those that are told of events, and the thread that tells it. */
+/* A process's subscription to events, and the thread that delivers them. */
 #ifndef VIGIL_EMULATOR_SUBSCRIPTION_H
 #define VIGIL_EMULATOR_SUBSCRIPTION_H
 

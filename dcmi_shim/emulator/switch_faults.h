@@ -1,4 +1,4 @@
-/* Which faults the on-board switches have, and what is told of them (docs/spec/dcmi.md#6). */
+/* Which faults the on-board switches have, and what is reported of them (docs/spec/dcmi.md#6). */
 #ifndef VIGIL_EMULATOR_SWITCH_FAULTS_H
 #define VIGIL_EMULATOR_SWITCH_FAULTS_H
 

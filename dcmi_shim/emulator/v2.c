@@ -5,18 +5,18 @@
  */
 #include "call.h"
 
-#define IS(name, parameters, twin)                                                  \
+#define IS(name, parameters, older)                                                 \
     DCMI_EXPORT int name parameters                                                 \
     {                                                                               \
         call_stand_in(F_##name);                                                    \
-        return twin;                                                                \
+        return older;                                                               \
     }
 
 #define NOT_HERE(name) UNSUPPORTED(name, NODE, void)
 
 typedef void (*event_handler)(struct dcmi_event *);
 
-/* The twins, which are defined beside what they are about. */
+/* The counterparts, which are defined beside what they are about. */
 int dcmi_init(void);
 int dcmi_get_card_list(int *, int *, int);
 int dcmi_get_device_type(int, int, int *);

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contract.pages.faults import FaultsPage, FaultStatus
+from contract.pages.faults import FaultsPage, FaultStatus, key_of
 from service.pages.operations import Operation
 from service.pages.page_rows import PAGING, PageRows
 from service.pages.parameters import Parameter
@@ -14,11 +14,6 @@ NODES = Parameter("node", "Only what is about this node", is_repeatable=True)
 OPERATION = Operation(
     "/api/v1/faults", "Every fault that holds", FaultsPage, (NODES, LEVEL, CODE, *PAGING)
 )
-
-
-def key_of(fault: FaultStatus) -> tuple[str, ...]:
-    """Return what orders faults."""
-    return fault.node, fault.subject, fault.code, fault.fault_type
 
 
 FAULT_ROWS: PageRows[FaultStatus] = PageRows(

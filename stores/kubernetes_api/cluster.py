@@ -17,7 +17,7 @@ from contract.kubernetes import KubernetesObject, Member
 from stores.cluster import Cluster, JobState, Texts
 from stores.document_names import check_names
 from stores.kubernetes_api import wire
-from stores.kubernetes_api.cluster_pods import PODS, controller
+from stores.kubernetes_api.cluster_pods import PODS, controller, pods_on
 from stores.kubernetes_api.feed import Feed, WatchedKind, follow_if_installed, kept, key_of
 from stores.kubernetes_api.nodes import NODES
 from stores.kubernetes_api.watch import ListPage, listed
@@ -115,8 +115,11 @@ class KubernetesCluster(Cluster):
         self._connection = connection
 
     @override
-    def pods(self, second: SecondReader[Any] | None = None) -> AsyncIterator[PodsEvent]:
-        return Feed(PODS, second).follow(self._connection)
+    def pods(
+        self, second: SecondReader[Any] | None = None, *, node: str | None = None
+    ) -> AsyncIterator[PodsEvent]:
+        pods = PODS if node is None else pods_on(node)
+        return Feed(pods, second).follow(self._connection)
 
     @override
     def nodes(self, second: SecondReader[Any] | None = None) -> AsyncIterator[NodeStatesEvent]:

@@ -8,6 +8,7 @@ node has several, are not kept.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from sys import intern
 from typing import TYPE_CHECKING
@@ -131,3 +132,8 @@ PODS = WatchedKind[PodState](
     key=lambda metadata: metadata.uid,
     read=_read,
 )
+
+
+def pods_on(node: str) -> WatchedKind[PodState]:
+    """Return the pods of one node, in place of ``PODS``."""
+    return replace(PODS, query={"fieldSelector": f"spec.nodeName={node}"})

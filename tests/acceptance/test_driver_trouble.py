@@ -198,7 +198,7 @@ def test_cards_that_are_more_than_listed(folder: Folder, make_agent: MakeAgent) 
     agent = make_agent(folder)
     agent.hardware.command("wrong", "dcmi_get_card_list", value=65)
     agent.start()
-    wait(lambda: "65" in agent.logged(), "it is said")
+    wait(lambda: "65" in agent.logged(), "it is reported")
     assert agent.ask("/readyz")[0] == 503
     agent.hardware.forget("wrong", "dcmi_get_card_list")
     agent.up(15)

@@ -81,7 +81,7 @@ def test_two_writers_are_a_conflict(cluster: Cluster, make_agent: MakeAgent) -> 
 
 
 def test_two_agents_of_one_name(folder: Folder, make_agent: MakeAgent) -> None:
-    one, other = make_agent(folder), make_agent(folder, "twin")
+    one, other = make_agent(folder), make_agent(folder, "other")
     one.start()
     one.up()
     other.name = one.name

@@ -57,7 +57,7 @@ def test_a_tool_that_goes_and_comes(agent: Agent) -> None:
     agent.shows(has(4, LINK_DOWN), "the driver still tells of links", 2)
     agent.hardware.recover(4, LINK_DOWN, MINOR)
     agent.shows(has(4), "also of their end", 2)
-    agent.shows(has(10, LINK_DOWN), "what the tool said last stays", 1)
+    agent.shows(has(10, LINK_DOWN), "what the tool reported last stays", 1)
 
 
 @pytest.mark.parametrize("kill_after_seconds", [0.2, 3.9])

@@ -114,7 +114,7 @@ def test_a_chip_that_is_cut_up_is_not_supported(folder: Folder, make_agent: Make
     agent.hardware.write("virtual.10", "2")
     agent.hardware.list_code(4, FAULT)
     agent.start()
-    wait(lambda: agent.status()["driver"]["virtual_chips"] == [10], "it is said")
+    wait(lambda: agent.status()["driver"]["virtual_chips"] == [10], "it is reported")
     nothing_happens_for(1, because="the first document waits FIRST_DOCUMENT_SECONDS, 1.5, at most")
     assert folder.device_info("node-1") is None
     assert agent.ask("/readyz")[0] == 503

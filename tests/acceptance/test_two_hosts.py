@@ -27,7 +27,7 @@ CHIPS = {"host-1": 4, "host-2": 5}
 """The faulty chip of each host, which shows in the document who wrote it."""
 
 
-class Twins:
+class RivalHosts:
     """Two hosts with one node name and a directory to write to."""
 
     def __init__(self, make_agent: MakeAgent, folder: Folder) -> None:
@@ -55,46 +55,46 @@ class Twins:
 
 
 @pytest.fixture
-def twins(make_agent: MakeAgent, folder: Folder) -> Twins:
-    return Twins(make_agent, folder)
+def rivals(make_agent: MakeAgent, folder: Folder) -> RivalHosts:
+    return RivalHosts(make_agent, folder)
 
 
-def test_agent_that_stood_still_and_wakes_up_leaves_no_node_silent(twins: Twins) -> None:
+def test_agent_that_stood_still_and_wakes_up_leaves_no_node_silent(rivals: RivalHosts) -> None:
     """Both claim the name then, in the second round whichever host it is."""
     owner, other = CHIPS
-    twins.agents[owner].start()
-    wait(partial(twins.shows, owner), "the first one writes")
-    twins.agents[other].start()
-    wait(lambda: twins.owners() == [owner], "it has the name")
+    rivals.agents[owner].start()
+    wait(partial(rivals.shows, owner), "the first one writes")
+    rivals.agents[other].start()
+    wait(lambda: rivals.owners() == [owner], "it has the name")
     for _ in range(2):
-        twins.signal(owner, signal.SIGSTOP)
-        wait(partial(twins.shows, other), "the other one takes over")
-        twins.signal(owner, signal.SIGCONT)
+        rivals.signal(owner, signal.SIGSTOP)
+        wait(partial(rivals.shows, other), "the other one takes over")
+        rivals.signal(owner, signal.SIGCONT)
         nothing_happens_for(
             4 * INTERVAL_SECONDS, because="four heartbeats, by which one of them notices the other"
         )
-        wait(lambda: len(twins.owners()) == 1, "one gives way")
-        owner, other = sorted(CHIPS, key=lambda host: host not in twins.owners())
-        wait(partial(twins.shows, owner), f"{owner} has the name and writes", 5)
+        wait(lambda: len(rivals.owners()) == 1, "one gives way")
+        owner, other = sorted(CHIPS, key=lambda host: host not in rivals.owners())
+        wait(partial(rivals.shows, owner), f"{owner} has the name and writes", 5)
 
 
-def test_a_heartbeat_from_the_future_silences_no_node_for_long(twins: Twins) -> None:
+def test_a_heartbeat_from_the_future_silences_no_node_for_long(rivals: RivalHosts) -> None:
     at_ms = int((time.time() + 1e6) * 1000)
     beat = {"node": NODE, "holder": "another-host_0123", "interval_seconds": 0.5}
-    beats = twins.folder.root / "beats"
+    beats = rivals.folder.root / "beats"
     beats.mkdir(parents=True)
     (beats / f"{NODE}.json").write_text(json.dumps(beat | {"beaten_at_ms": at_ms}))
-    twins.agents["host-1"].start()
-    wait(lambda: twins.shows("host-1"), "it writes")
+    rivals.agents["host-1"].start()
+    wait(lambda: rivals.shows("host-1"), "it writes")
 
 
 @pytest.mark.parametrize("content", ["{garbage", "[]", "", '{"node": "other"}'])
-def test_garbage_instead_of_a_heartbeat_is_replaced(twins: Twins, content: str) -> None:
-    beats = twins.folder.root / "beats"
+def test_garbage_instead_of_a_heartbeat_is_replaced(rivals: RivalHosts, content: str) -> None:
+    beats = rivals.folder.root / "beats"
     beats.mkdir(parents=True)
     beat = beats / f"{NODE}.json"
     beat.write_text(content)
-    twins.agents["host-1"].start()
-    wait(lambda: twins.shows("host-1"), "it writes", 5)
+    rivals.agents["host-1"].start()
+    wait(lambda: rivals.shows("host-1"), "it writes", 5)
     wait(lambda: beat.read_text() != content, "it beats")
     assert json.loads(beat.read_text())["node"] == NODE

@@ -123,7 +123,7 @@ def test_a_library_that_crashes_at_once(folder: Folder, make_agent: MakeAgent) -
     agent = make_agent(folder)
     agent.hardware.command("crash", "dcmi_init")
     agent.start()
-    wait(lambda: "SIGSEGV" in agent.logged(), "it is said")
+    wait(lambda: "SIGSEGV" in agent.logged(), "it is reported")
     status, answer = agent.ask("/readyz")
     assert status == 503
     assert "SIGSEGV" in answer["reasons"][0]
@@ -137,7 +137,7 @@ def test_a_library_that_is_being_copied(
     agent = make_agent(folder)
     _spoil(agent.hardware.library, "cut off")
     agent.start()
-    wait(lambda: str(agent.hardware.library) in agent.logged(), "it is said")
+    wait(lambda: str(agent.hardware.library) in agent.logged(), "it is reported")
     assert agent.ask("/readyz")[0] == 503
     # A new file: the half of the old one may still be mapped.
     agent.hardware.library.unlink()
@@ -268,7 +268,7 @@ def test_a_kubeconfig_that_is_none(vigil: Path, tmp_path: Path, verb: str) -> No
 
 
 def test_all_errors_of_a_scenario(vigil: Path, tmp_path: Path) -> None:
-    file = tmp_path / "story.toml"
+    file = tmp_path / "scenario.toml"
     file.write_text(
         'profile = "a2"\nunknown = 1\n'
         '[[steps]]\nat_ms = -1\ndo = "explode"\n'

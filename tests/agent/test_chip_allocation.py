@@ -105,7 +105,7 @@ async def test_no_use_is_an_answer_and_no_change(tmp_path: Path) -> None:
     followed = Followed(tmp_path)
     await followed.send(listed())
     assert followed.usage.answered
-    assert followed.changes == [T], "who waits for the answer is told"
+    assert followed.changes == [T], "who waits for the answer is reported"
     assert await followed.end(tmp_path) is None
 
 

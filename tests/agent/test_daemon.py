@@ -59,7 +59,7 @@ async def test_collector_about_chips_starts_again_with_other_ids(
     collecting = asyncio.create_task(Agent._collect(agent, make))
     await until(lambda: parts.begun == [make.name])
     parts.change_chips()
-    await stays(0.02, because="a collector that is told starts again at once")
+    await stays(0.02, because="a collector that is informed starts again at once")
     is_about_chips = make.name in {"chip-faults", "links", "hang", "network-health"}
     assert len(parts.begun) == 1 + is_about_chips
     collecting.cancel()

@@ -64,7 +64,7 @@ class Chance:
             "paused": self._pause,
             "paused as it writes": self._pause_in_a_write,
             "killed": self._kill,
-            "told to end": self._end,
+            "asked to end": self._end,
             "the store is away": self._outage,
             "the store is slow": self._slow,
             "writes are refused": self._refuse,

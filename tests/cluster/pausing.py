@@ -47,7 +47,7 @@ class Pauses:
     def go_on(self, program: Hashable) -> None:
         """Continue a paused program: schedule the callbacks that were held."""
         for one in self._held.pop(program, []):
-            assert one.handle is not None, "it was told to whoever may cancel it"
+            assert one.handle is not None, "whoever may cancel it has it"
             if not one.handle.cancelled():
                 again = partial(self._unless_cancelled, one)
                 self._call_soon(again, context=one.context)

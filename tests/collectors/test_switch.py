@@ -217,7 +217,7 @@ async def test_without_the_list_function(tmp_path: Path) -> None:
             await until(lambda: "the library has no such function" in str(recorded.words()), 5)
             emulator.switch_occur(PORT)
             emulator.switch_recover(PORT)
-            # Nothing can confirm the recovery, now or later: it is believed.
+            # Nothing can confirm the recovery, now or later: it counts.
             await until(lambda: f"{PLACE} recover {CODE}" in recorded.words(), 1)
             await stays(0.7, because="two periods of the list, 0.3 s each")
             assert [word for word in recorded.words() if "blind" not in word] == [
@@ -279,7 +279,7 @@ async def test_events_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "lie-noise").touch()
     async with collecting(tmp_path) as recorded:
         await until(lambda: "node 0 answered" in recorded.words(), 5)
-        # A list is believed, however strange what it names.
+        # A list counts, however strange the names in it.
         assert recorded.words()[1:] == [
             "switch 65535 65535/65535/65535 present [0xffffffff,na,na,na]"
         ]

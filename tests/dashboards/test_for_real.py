@@ -260,7 +260,7 @@ class Cluster:
         if cause is Cause.SWITCH:
             await store.put(with_switch(OTHER, "Separate", "UnHealthy"))
         else:
-            await store.put(document("told", fault_message(one(node=self.node.name))))
+            await store.put(document("sent", fault_message(one(node=self.node.name))))
         await store.close()
 
     def _write(self) -> None:

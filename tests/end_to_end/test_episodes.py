@@ -119,7 +119,7 @@ class Site:
         begin = time.monotonic()
         while True:
             wanted, received = self.journaled(), self.received()
-            assert max(received.values(), default=1) == 1, "told twice"
+            assert max(received.values(), default=1) == 1, "reported twice"
             if wanted == received:
                 return time.monotonic() - begin
             waited = time.monotonic() - begin

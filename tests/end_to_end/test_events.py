@@ -71,9 +71,9 @@ def test_an_occurrence_a_notice_and_a_recovery(
     before = time.time()
     node.emulator.occur(2, SEVERE)
     node.emulator.once(2, ONE_OFF)
-    node.wait(lambda: len(posted()) == 2, "occurrence and notice are told", 5)
+    node.wait(lambda: len(posted()) == 2, "occurrence and notice are reported", 5)
     node.emulator.recover(2, SEVERE)
-    node.wait(lambda: len(posted()) == 3, "the recovery is told", 5)
+    node.wait(lambda: len(posted()) == 3, "the recovery is reported", 5)
     occur, notice, recovery = posted()
     at = datetime.fromisoformat(occur["eventTime"])
     assert before - 1 < at.timestamp() < time.time()
@@ -148,10 +148,10 @@ def test_a_removed_reason_is_reported_whatever_removed_it(
     node.wait(lambda: isolated("Ascend910-2,Ascend910-5"), "both are isolated", 5)
     edit = {"data": {"ManuallySeparateNPU": "Ascend910-5"}}
     plane.request("PATCH", f"{place}/{node.document}", edit)
-    node.wait(lambda: len(released()) == 1, "the release is told", 5)
+    node.wait(lambda: len(released()) == 1, "the release is reported", 5)
     without = {"data": {"faultCustomization.json": json.dumps({"FaultFrequency": []})}}
     plane.request("PATCH", f"{place}/mindx-dl-fault-config", without)
-    node.wait(lambda: len(released()) == 2, "the end of the rule is told", 5)
+    node.wait(lambda: len(released()) == 2, "the end of the rule is reported", 5)
     for event, chip in zip(released(), (2, 5), strict=True):
         [[name, reasons]] = json.loads(event["message"]).items()
         assert name == f"Ascend910-{chip}"
@@ -183,7 +183,7 @@ def test_problems_of_the_fault_configuration_are_reported(
         found = plane.request("GET", EVENTS)["items"]
         return [event for event in found if event["involvedObject"]["kind"] == "ConfigMap"]
 
-    node.wait(lambda: len(about()) == 1, "the problem is told")
+    node.wait(lambda: len(about()) == 1, "the problem is reported")
     [event] = about()
     assert event["involvedObject"]["name"] == "mindx-dl-fault-config"
     assert event["source"] == {"component": "npu-vigil", "host": node.name}
@@ -202,7 +202,7 @@ def test_of_a_burst_all_is_reported(
     for chip in range(8):
         for code in ("80E21007", "80818C06"):
             node.emulator.recover(chip, code)
-    node.wait(lambda: counted(posted()) == 32, "all are told", 40)
+    node.wait(lambda: counted(posted()) == 32, "all are reported", 40)
     events = posted()
     assert len(events) == 14
     assert all("cardID:" in event["message"] for event in events)
@@ -225,7 +225,7 @@ def test_of_a_flood_all_is_reported_in_few_events(
     node.wait(lambda: len(node.assertions(MEMORY)) >= 3000, "most are journaled")
     nothing_happens_for(4, because="repeated events are merged for PERIOD_MS, 3000")
     reported = [word for word in node.assertions(MEMORY) if word in ("occur", "recover")]
-    node.wait(lambda: counted(posted()) >= len(reported), "all are told", 20)
+    node.wait(lambda: counted(posted()) >= len(reported), "all are reported", 20)
     events = posted()
     assert counted(events) == len(node.assertions(MEMORY))
     assert len(events) < 20
@@ -248,7 +248,7 @@ def test_faults_during_an_outage_are_reported_after_it(
     ended = time.time()
     nothing_happens_for(1.5, because="the pauses of the sender begin with 0.1 s and double")
     cluster.plane.start_apiserver()
-    node.wait(lambda: len(posted()) == 2, "both are told")
+    node.wait(lambda: len(posted()) == 2, "both are reported")
     assert reasons(posted(), SEVERE) == ["Occur", "Recovery"]
     for event in posted():
         at = datetime.fromisoformat(event["eventTime"]).timestamp()
@@ -264,7 +264,7 @@ def test_kill_9_in_the_outage(
     node.start()
     node.healthy()
     node.emulator.occur(1, MEMORY)
-    node.wait(lambda: len(posted()) == 1, "the first fault is told", 5)
+    node.wait(lambda: len(posted()) == 1, "the first fault is reported", 5)
     cluster.plane.kill_apiserver()
     node.emulator.occur(3, SEVERE)
     node.wait(lambda: "occur" in node.assertions(SEVERE), "the fault is journaled")
@@ -276,10 +276,10 @@ def test_kill_9_in_the_outage(
     node.kill()
     node.start()
     cluster.plane.start_apiserver()
-    node.wait(lambda: len(posted()) >= 3, "both are told")
+    node.wait(lambda: len(posted()) >= 3, "both are reported")
     nothing_happens_for(2, because="the pauses of the sender begin with 0.1 s and double")
     assert reasons(posted(), SEVERE) == ["Occur", "Recovery"]
-    assert reasons(posted(), MEMORY) == ["Occur"], "what was told is not told again"
+    assert reasons(posted(), MEMORY) == ["Occur"], "what was reported is not reported again"
     assert counted(posted()) == 3
 
 

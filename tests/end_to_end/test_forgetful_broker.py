@@ -57,7 +57,7 @@ def test_ten_restarts_in_a_minute_freeze_nothing(
     node.healthy()
     aggregator.start()
     node.emulator.occur(3, FAULT)
-    node.wait(lambda: FAULT in str(place.read(DOCUMENTS[0])), "the fault is told", 10)
+    node.wait(lambda: FAULT in str(place.read(DOCUMENTS[0])), "the fault is reported", 10)
     node.wait(lambda: FAULT in str(place.read(DOCUMENTS[1])), "it is merged", 10)
     for _ in range(_RESTARTS):
         let_time_pass(_APART_SECONDS)

@@ -145,11 +145,11 @@ def test_a_restart_neither_repeats_nor_loses(folder_node: Node, log: KernelLogPi
     node.wait(
         lambda: memory.exists() and b'"sequence":10' in memory.read_bytes(), "it is remembered"
     )
-    node.wait(lambda: node.assertions(OOM_KILL) == ["once"], "and told")
+    node.wait(lambda: node.assertions(OOM_KILL) == ["once"], "and reported")
     node.kill()
     log.write(*seen, line(11, HUNG, at_us=time.monotonic_ns() // 1000))
     node.start()
-    node.wait(lambda: node.assertions(HUNG_TASK) == ["occur"], "what came meanwhile is told")
+    node.wait(lambda: node.assertions(HUNG_TASK) == ["occur"], "what came meanwhile is reported")
     assert node.assertions(OOM_KILL) == ["once"]
     assert node.assertions(SOFT_LOCKUP) == ["occur"]
     faults = {one["code"] for one in node.status()["faults"]}

@@ -112,7 +112,7 @@ class Troubled:
             store = open_store(f"directory:{self._root}")
             await store.put(with_switch("other", "Separate", "UnHealthy"))
             await store.put(node_report("other", [FaultDevice("Fan", 4, ["06000025"], "x")], "x"))
-            await store.put(document("told", fault_message(one(node="other"))))
+            await store.put(document("sent", fault_message(one(node="other"))))
             # Heartbeats of this node will be of a clock that is an hour ahead.
             await store.put(report("ahead", healthy(int(time.time()))))
             await store.put(rings())

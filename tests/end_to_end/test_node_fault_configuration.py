@@ -140,7 +140,7 @@ def test_malformed_at_the_very_first_start(node: Node) -> None:
     node.place.write(NAME, {KEY: "{broken"})
     node.start()
     shows(node, 20, Fan="PreSeparate")
-    node.wait(lambda: configuration(node) == ("shipped", True, ["$"]), "it is told")
+    node.wait(lambda: configuration(node) == ("shipped", True, ["$"]), "it is reported")
     node.place.write(NAME, table(Separate=[FAN.code]))
     shows(node, Fan="Separate")
 

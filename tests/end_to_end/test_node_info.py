@@ -130,7 +130,8 @@ def test_a_deletion_outlives_an_outage(cluster_node: Node) -> None:
     place.plane.stop_apiserver()
     node.emulator.bmc.clear()
     node.wait(
-        lambda: any(one["trouble"] for one in node.status()["publications"]), "the outage is said"
+        lambda: any(one["trouble"] for one in node.status()["publications"]),
+        "the outage is reported",
     )
     place.plane.recover()
     node.wait(lambda: node.node_info() is None, "the document is deleted", 20)

@@ -105,7 +105,7 @@ def test_generation_c_from_the_bmc_to_the_cluster(
     assert abs(first[1] - time.time()) < 5
     node.wait(lambda: as_consumer_c(node.node_info()) != first, "the next beat", 3)
     missing = "label nodeDEnable=on of node node-1: it is not there"
-    node.wait(lambda: missing in str(node.status()["heartbeat"]["old"]["label"]), "it is said")
+    node.wait(lambda: missing in str(node.status()["heartbeat"]["old"]["label"]), "it is reported")
     node.waits_for_text(missing)
     assert node.logged().count(missing) == 1
     assert "npu_vigil_legacy_heartbeat_label_missing 1.0" in node.ask("/metrics")[1]

@@ -175,7 +175,9 @@ def test_a_driver_that_cannot_be_initialised_is_waited_for(folder_node: Node) ->
     node.start()
     node.up()
     why = "the driver has not answered yet: dcmi_init answered -80"
-    node.wait(lambda: node.ask("/readyz")[1]["reasons"][0].startswith(why), "it is said why", 20)
+    node.wait(
+        lambda: node.ask("/readyz")[1]["reasons"][0].startswith(why), "the reason is reported", 20
+    )
     assert node.ask("/readyz")[0] == 503
     assert node.shown() is None, "a chip that was never read is in no list"
     node.emulator.clear("dcmi_init")

@@ -63,7 +63,7 @@ def test_a_document_that_is_too_large_is_named_and_silences_nothing_else(
     logged = [line for line in node.logged().splitlines() if "cannot be published" in line]
     assert len(logged) <= 2, "it is named once, and with 3.1.1 the breaks before"
     place.broker.configure([])
-    node.wait(lambda: str(place.read(DEVICE_INFO)).count(FAULTS[-1]) >= 8, "it is told", 15)
+    node.wait(lambda: str(place.read(DEVICE_INFO)).count(FAULTS[-1]) >= 8, "it is reported", 15)
     node.wait(lambda: node.ask("/readyz")[0] == 200, "it is ready", 10)
 
 

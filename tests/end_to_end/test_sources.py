@@ -94,7 +94,7 @@ def test_documents_answer_where_no_aggregator_does(cluster: AnsweringCluster) ->
     assert lines[0].startswith("the cluster is not well: n2: mindx-dl-deviceinfo-n2")
     assert "answered by: documents of a store, without any daemon (kubernetes:)" in lines
     assert "not known:   what the scheduler reads: there is no cluster-info" in lines
-    assert "nodes:       1 reported; 1 unreadable" in lines
+    assert "nodes:       1 rejected; 1 reported" in lines
     assert "chips:       1 SeparateNPU; 7 NormalNPU" in lines
 
     status, lines, _ = cluster.ask("jobs")
@@ -103,7 +103,9 @@ def test_documents_answer_where_no_aggregator_does(cluster: AnsweringCluster) ->
     assert lines[-1].startswith("  n1  Ascend910-3  80E18402  SeparateNPU  ")
     status, lines, _ = cluster.ask("explain", "n1/3")
     assert status == 1
-    assert "reported:  SeparateNPU" in [line.strip() for line in lines]
+    shown = [line.strip() for line in lines]
+    assert "reported:  SeparateNPU" in shown
+    assert "used by:   default/train-0" in shown
     assert cluster.ask("explain", "n1/9")[0] == 2
     assert cluster.ask("status", "nobody")[0] == 2
     status, lines, errors = cluster.ask("timeline")

@@ -119,7 +119,7 @@ def test_faults_go_through_the_store(node: Node, clients: Clients) -> None:
     assert published(node, "dpc") is None
     clients.write_status(process=-1, link=0)
     began = time.time()
-    node.wait(lambda: assertions(node, "dpc") == {PROCESS: "occur"}, "the fault is told", 3)
+    node.wait(lambda: assertions(node, "dpc") == {PROCESS: "occur"}, "the fault is reported", 3)
     message = published(node, "dpc")
     assert message is not None
     assert message["version"] == "1.0"
@@ -147,13 +147,15 @@ def test_faults_go_through_the_store(node: Node, clients: Clients) -> None:
     clients.write_status(process=-1, link=-1)
     node.wait(lambda: assertions(node, "dtfs") == {LINK: "occur"}, "the other client's is, too", 3)
     clients.dtfs.unlink()
-    node.wait(lambda: "storage DTFS" in blind(node), "a file that is gone is told", 3)
+    node.wait(lambda: "storage DTFS" in blind(node), "a file that is gone is reported", 3)
     clients.write_status(process=-1, link=-1)
     node.wait(lambda: "storage DTFS" not in blind(node), "until it is back", 3)
     node.kill()
     clients.write_status(process=0, link=-1)
     node.start()
-    node.wait(lambda: assertions(node, "dpc") == {PROCESS: "recover"}, "the recovery is told", 25)
+    node.wait(
+        lambda: assertions(node, "dpc") == {PROCESS: "recover"}, "the recovery is reported", 25
+    )
     again = published(node, "dpc")
     assert again is not None
     assert again["id"] != message["id"]
@@ -167,7 +169,7 @@ def test_a_lost_state_directory_finds_its_faults_in_the_store(
 ) -> None:
     folder_clients.write_status(process=-1)
     folder_node.start()
-    folder_node.wait(lambda: assertions(folder_node, "dpc") == {PROCESS: "occur"}, "told", 20)
+    folder_node.wait(lambda: assertions(folder_node, "dpc") == {PROCESS: "occur"}, "sent", 20)
     folder_node.kill()
     for path in folder_node.state_dir.iterdir():
         if path.is_file():
@@ -179,7 +181,7 @@ def test_a_lost_state_directory_finds_its_faults_in_the_store(
     nothing_happens_for(1, because="a repeated report would come with the next second")
     assert assertions(folder_node, "dpc") == {PROCESS: "occur"}
     folder_clients.write_status(process=0)
-    folder_node.wait(lambda: assertions(folder_node, "dpc") == {PROCESS: "recover"}, "told", 25)
+    folder_node.wait(lambda: assertions(folder_node, "dpc") == {PROCESS: "recover"}, "sent", 25)
 
 
 def test_nothing_is_lost_and_nothing_repeated_over_grpc(
@@ -201,7 +203,7 @@ def test_nothing_is_lost_and_nothing_repeated_over_grpc(
     node.kill()
     server.start()
     node.start()
-    node.wait(lambda: len(server.assertions) == 3, "all is told", 20)
+    node.wait(lambda: len(server.assertions) == 3, "all is reported", 20)
     node.up()
     assert [one for one in server.assertions if one[0] == PROCESS] == [OCCUR, RECOVER]
     assert (LINK, "occur") in server.assertions
@@ -227,7 +229,7 @@ def test_answers_other_than_yes(
     folder_node.environment["VIGIL_STORAGE_CLUSTERD"] = f"127.0.0.1:{server.port}"
     folder_clients.write_status(process=-1)
     folder_node.start()
-    folder_node.wait(lambda: server.assertions == [OCCUR], "told the third time", 20)
+    folder_node.wait(lambda: server.assertions == [OCCUR], "sent the third time", 20)
     assert len(server.peers) == 3
     assert len(set(server.peers)) == 3  # no connection is kept
     folder_clients.write_status(process=0)
@@ -254,7 +256,7 @@ def test_over_tls_with_a_certificate(
     }
     folder_clients.write_status(process=-1)
     folder_node.start()
-    folder_node.wait(lambda: server.assertions == [OCCUR], "told", 20)
+    folder_node.wait(lambda: server.assertions == [OCCUR], "sent", 20)
 
 
 @pytest.mark.exec
@@ -270,7 +272,7 @@ def test_grpc_is_loaded_only_to_send(
     folder_node.healthy()
     folder_node.wait(lambda: len(shown(folder_node)) == 1, "the fault is known")
     if is_configured:
-        folder_node.wait(lambda: server.assertions == [OCCUR], "told", 20)
+        folder_node.wait(lambda: server.assertions == [OCCUR], "sent", 20)
     maps = Path(f"/proc/{folder_node.process.pid}/maps").read_text()
     assert ("cygrpc" in maps) is is_configured
     assert ("google" in maps) is is_configured

@@ -81,7 +81,7 @@ def test_switch_faults_of_a_restart_and_lost_events_are_found_by_the_list(a3: No
     a3.emulator.switch_recover(PORT)
     a3.emulator.switch_occur(OTHER)
     a3.start()
-    a3.wait(lambda: codes(a3) == ["[0x00f1fef5,155914,npu,na]"], "the list is believed")
+    a3.wait(lambda: codes(a3) == ["[0x00f1fef5,155914,npu,na]"], "the list counts")
     a3.emulator.lose_next_event()
     a3.emulator.switch_recover(OTHER)
     a3.wait(lambda: codes(a3) == [], "an audit finds the lost recovery")
@@ -124,7 +124,7 @@ def test_no_library(a3: Node, tmp_path: Path) -> None:
     a3.driver_root = tmp_path / "driver"
     a3.start()
     a3.until(lambda now: len(now.free) == 16, "chips need no switches", 20)
-    a3.wait(lambda: "no usable liblingqu-dcmi.so" in str(blind(a3)), "the reason is said")
+    a3.wait(lambda: "no usable liblingqu-dcmi.so" in str(blind(a3)), "the reason is reported")
     now = switch_info(a3)
     assert (now["FaultCode"], now["NodeStatus"]) == (None, ""), "nobody knows that it is healthy"
     status, _ = a3.stop()
@@ -157,7 +157,7 @@ def test_another_level_table_is_in_force_at_once(a3: Node) -> None:
     a3.wait(lambda: switch_info(a3)["FaultLevel"] == "PreSeparate", "a code without a level is out")
     assert levels() == ["PreSeparate"]
     give("[]")
-    a3.wait(lambda: a3.status()["fault_configuration"]["problems"] != [], "it is told")
+    a3.wait(lambda: a3.status()["fault_configuration"]["problems"] != [], "it is reported")
     assert levels() == ["PreSeparate"], "what cannot be decoded changes nothing"
     a3.place.delete("mindx-dl-fault-config")
     a3.wait(lambda: levels() == ["Separate", "RestartRequest"], "the shipped levels again")

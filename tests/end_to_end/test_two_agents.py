@@ -72,7 +72,7 @@ def test_the_newcomer_publishes_nothing_until_the_other_falls_silent(
     second.emulator.occur(6, FAULT)
     second.start()
     second.up()
-    second.wait(lambda: "conflict: another agent" in reasons(second), "the conflict is said")
+    second.wait(lambda: "conflict: another agent" in reasons(second), "the conflict is reported")
     holder = first.status()["heartbeat"]["holder"]
     assert f"conflict: another agent with the node name node-1 runs on {holder}" in reasons(second)
     assert "npu_vigil_heartbeat_conflict 1.0" in second.ask("/metrics")[1]
@@ -146,7 +146,7 @@ def test_of_two_that_both_beat_one_gives_way(another: Callable[[], Node]) -> Non
     first.healthy()
     second.start()
     second.up()
-    second.wait(lambda: "conflict: another agent" in reasons(second), "the conflict is said")
+    second.wait(lambda: "conflict: another agent" in reasons(second), "the conflict is reported")
     os.kill(first.process.pid, signal.SIGSTOP)
     second.wait(lambda: second.ask("/readyz")[0] == 200, "the second takes over")
     os.kill(first.process.pid, signal.SIGCONT)

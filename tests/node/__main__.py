@@ -4,7 +4,7 @@ Before that, file systems of this machine's kernel really fail (``failing_file_s
 
     python -m tests.node [--overlays NAME,...]
 
-Builds the image, makes a host of its own (host.sh) and runs the lane there. Nothing is left on this
+Builds the image, makes a host of its own (host.sh) and runs tests there. Nothing is left on this
 machine. Exit status: 0 all steps held, 1 one did not, 2 no root.
 """
 

@@ -57,7 +57,7 @@ _OF_OTHERS = (
     *("/var/lib/kubelet", "/var/lib/cni", "/var/log", "/usr/libexec", "/opt/containerd"),
     *("/root", "/tmp", "/run", "/var/tmp"),
 )
-"""Where Kubernetes and this lane write."""
+"""Where Kubernetes and these tests write."""
 
 
 class NodeRuns:
@@ -355,7 +355,7 @@ class NodeRuns:
     def _vigil_uninstall(self, *options: str) -> str:
         command = [sys.executable, "-m", "vigil", "uninstall", "--store", "kubernetes:", *options]
         command += ["--kubeconfig", str(self.plane.kubeconfig)]
-        # Readers of cluster-info are this lane's own; it need not wait for others.
+        # Readers of cluster-info belong to these tests; it need not wait for others.
         environment = os.environ | {"VIGIL_TOUCH_PERIOD_SECONDS": "5"}
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, check=False, cwd=ROOT
@@ -410,7 +410,7 @@ def _bmc(*arguments: str) -> None:
 
 
 def main() -> int:
-    """Run the lane in the directory and with the overlays of the command line."""
+    """Run the tests in the directory and with the overlays of the command line."""
     directory, overlays = Path(sys.argv[1]), sys.argv[2].split(",")
     logs = directory / "cluster"
     logs.mkdir()

@@ -176,12 +176,12 @@ class _Reader:
 
     def _check_unique(self, part: JsonValue, index: int, called: str, uid: str) -> None:
         # By uid first: an object that was renamed by hand is still the same one.
-        twin = self._uids.get(uid) if uid else None
+        same_uid = self._uids.get(uid) if uid else None
         again = self._names.get(called)
-        other = twin or again
+        other = same_uid or again
         if other is not None:
             where = f"{other[0].source} {_line(other[0], other[1])}".strip()
-            text = f"uid {uid} is also that of {other[2]}" if twin else "is there twice"
+            text = f"uid {uid} is also that of {other[2]}" if same_uid else "is there twice"
             self._problems.append((index, called, f"{text} ({where})"))
             return
         if uid:

@@ -179,7 +179,7 @@ def _node_health(entry: dict[str, Any]) -> HealthView:
 
 def _switch_health(entry: dict[str, Any]) -> HealthView:
     levels = entry["FaultTimeAndLevelMap"] or {}
-    # That of an A5 is always empty: it has no switch of which anything could be said.
+    # That of an A5 is always empty: it has no switch to report.
     return HealthView(
         entry["NodeStatus"] or _HEALTHY,
         {key: fault["fault_level"] for key, fault in levels.items()},

@@ -15,9 +15,9 @@ from vigil.reports.times import since
 from vigil.reports.wrapping import wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from contract.pages.aggregator_status import RankFaultDevice
+    from contract.pages.aggregator_status import HitJob, RankFaultDevice
     from vigil.daemon_client import DaemonClient
 
 _WHOLE = "-1"
@@ -87,18 +87,19 @@ def job_report(client: DaemonClient) -> JobReport:
         server=client.server,
         at_ms=result.at_ms,
         not_known=tuple(not_known),
-        jobs=tuple(
-            JobRow(
-                f"{job.namespace}/{job.name}" if job.name else job.job,
-                job.health,
-                job.since_ms,
-                tuple(
-                    _fault(node.node, fault, types) for node in job.nodes for fault in node.faults
-                ),
-            )
-            for job in result.jobs
-        ),
+        jobs=tuple(job_rows(result.jobs, types)),
     )
+
+
+def job_rows(jobs: Iterable[HitJob], types: Mapping[str, str]) -> Iterator[JobRow]:
+    """Yield the rows of jobs; ``types`` is what the names of chips begin with, by node."""
+    for job in jobs:
+        yield JobRow(
+            f"{job.namespace}/{job.name}" if job.name else job.job,
+            job.health,
+            job.since_ms,
+            tuple(_fault(node.node, fault, types) for node in job.nodes for fault in node.faults),
+        )
 
 
 def job_lines(report: JobReport, *, language: str, utc: bool, columns: int) -> Iterator[str]:

@@ -22,14 +22,15 @@ from contract.names import (
 from stores.address import open_store, shown
 from stores.base import READ_SECONDS, Selection
 from stores.interruption import Interrupted
-from vigil.sources.document_jobs import jobs_of_documents
-from vigil.sources.document_report import explanation_of_documents, report_of_documents
+from vigil.sources.document_answers import DocumentAnswers
 from vigil.sources.source import AnswerSource
 from vigil.sources.store_contents import (
     CLUSTER_INFOS,
     DEVICE_INFOS,
     NODE_INFOS,
+    read_causes,
     read_contents,
+    read_jobs,
 )
 
 if TYPE_CHECKING:
@@ -118,17 +119,18 @@ class StoreSource(AnswerSource):
 
     @override
     def report(self, node: str | None) -> StatusReport:
-        return report_of_documents(self._contents(node), self._address, node)
+        return DocumentAnswers(self._contents(node), self._address, node).report()
 
     @override
     def explanation(self, node: str, part: str) -> NodeExplanation:
-        return explanation_of_documents(self._contents(node), self._address, node, part)
+        contents = self._read(read_causes(self._store, self._contents(node), node))
+        return DocumentAnswers(contents, self._address, node).explanation(part)
 
     @override
     def jobs(self) -> JobReport:
         """See ``AnswerSource``. Only an API server has pods."""
-        result = jobs_of_documents(self._store, self._address)
-        return self._loop.run(result, 2 * READ_SECONDS, self._address)
+        contents = self._read(read_jobs(self._store, self._address))
+        return DocumentAnswers(contents, self._address).jobs()
 
     @override
     def history(self, *_: object) -> NoReturn:
@@ -147,8 +149,11 @@ class StoreSource(AnswerSource):
         self._loop.close(self._store.close(), _CLOSE_SECONDS)
 
     def _contents(self, node: str | None) -> StoreContents:
+        return self._read(read_contents(self._store, node))
+
+    def _read(self, work: Coroutine[Any, Any, StoreContents]) -> StoreContents:
         # The lists of a large cluster take their time.
-        return self._loop.run(read_contents(self._store, node), 2 * READ_SECONDS, self._address)
+        return self._loop.run(work, 2 * READ_SECONDS, self._address)
 
 
 async def _opened(url: str, kubeconfig: str | None) -> Store:

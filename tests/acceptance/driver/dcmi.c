@@ -99,7 +99,7 @@ static int number_in(FILE *file, long long *value)
     return 1;
 }
 
-static int told(const char *what, const char *function, int id, long long *value)
+static int is_set(const char *what, const char *function, int id, long long *value)
 {
     if (id != NOBODY && number_in(open_file("r", "%s.%s.%d", what, function, id), value))
         return 1;
@@ -154,13 +154,13 @@ static int enter(const char *function, int id)
         if (file)
             fclose(file);
     }
-    if (told("slow", function, id, &value))
+    if (is_set("slow", function, id, &value))
         usleep(value * 1000);
-    while (told("hang", function, id, &value))
+    while (is_set("hang", function, id, &value))
         usleep(20000);
-    if (told("crash", function, id, &value))
+    if (is_set("crash", function, id, &value))
         raise(SIGSEGV);
-    if (told("answer", function, id, &value))
+    if (is_set("answer", function, id, &value))
         return (int)value;
     return 0;
 }
@@ -181,7 +181,7 @@ static int enter(const char *function, int id)
 #define WRONG(id, target) \
     do { \
         long long wrong; \
-        if (told("wrong", __func__, id, &wrong)) \
+        if (is_set("wrong", __func__, id, &wrong)) \
             (target) = wrong; \
     } while (0)
 
@@ -201,7 +201,7 @@ int dcmi_get_dcmi_version(char *text, int size)
 {
     ENTER(NOBODY);
     long long wrong;
-    if (told("wrong", __func__, NOBODY, &wrong))
+    if (is_set("wrong", __func__, NOBODY, &wrong))
         memset(text, 0xfe, size); /* no end */
     else
         snprintf(text, size, "%s", "9.8.7.stranger");
@@ -285,7 +285,7 @@ int dcmi_get_device_chip_info(int card, int device, struct chip_info *info)
 {
     CHIP(card, device);
     long long wrong;
-    fill(info, told("wrong", __func__, chip.logic, &wrong));
+    fill(info, is_set("wrong", __func__, chip.logic, &wrong));
     return 0;
 }
 
@@ -340,7 +340,7 @@ int dcmi_get_device_chip_info_v2(int card, int device, struct chip_info_v2 *info
 {
     CHIP(card, device);
     long long wrong;
-    fill(&info->old, told("wrong", __func__, chip.logic, &wrong));
+    fill(&info->old, is_set("wrong", __func__, chip.logic, &wrong));
     memset(info->npu_name, 0, 32);
     return 0;
 }
@@ -468,7 +468,7 @@ static void *dispatch(void *unused)
         if (!fgets(line, sizeof line, events) || !strchr(line, '\n')) {
             clearerr(events);
             fseek(events, begin, SEEK_SET);
-            if (!told("slow", "events", NOBODY, &pause_ms))
+            if (!is_set("slow", "events", NOBODY, &pause_ms))
                 pause_ms = 2;
             usleep(pause_ms * 1000);
             continue;

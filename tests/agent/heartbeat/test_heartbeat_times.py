@@ -239,7 +239,7 @@ async def test_the_label_is_asked_for_and_never_set(caplog: pytest.LogCaptureFix
     assert await see(NodeObject({"nodeDEnable": "on"}, {})) is None
     assert await see(Interrupted("away")) == "node node-1 cannot be read: away"
     assert await see(NodeObject({"nodeDEnable": "on"}, {})) is None
-    assert caplog.text.count("it is not there, so readers") == 1, "said once"
+    assert caplog.text.count("it is not there, so readers") == 1, "logged once"
     assert noting.annotated == []
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

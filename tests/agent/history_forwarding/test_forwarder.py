@@ -99,7 +99,7 @@ async def test_a_journal_that_was_set_back_is_reported_as_another_one(tmp_path: 
     shutil.copytree(tmp_path / "copy", state)
     await life(state, way, 3, ["f", "g"], 9)
     assert way.episodes() == ["a", "b", "c", "d", "e", "a", "b", "f", "g"]
-    # It is another one from now on, and nothing of it is told again.
+    # It is another one from now on, and nothing of it is sent again.
     await life(state, way, 5, ["h"], 10)
     assert way.episodes()[9:] == ["h"]
     assert (state / FILE_NAME).exists()

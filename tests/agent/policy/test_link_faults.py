@@ -162,7 +162,7 @@ def test_recovery_ends_it_for_both_and_the_tool_may_bring_it_back() -> None:
 def test_blind_tool_neither_adds_nor_takes_back() -> None:
     state = after(with_tool(), [driver(OCCUR), tool(PRESENT, T + 2_000)])
     state = after(state, [driver(ABSENT, T + 2_001), SourceBlind(TOOL, LINK, T + 60_000, "hangs")])
-    assert down(after(state, [], T + 600_000)), "what it said last stays until it answers"
+    assert down(after(state, [], T + 600_000)), "what it reported last stays until it answers"
     assert not down(after(state, [driver(RECOVER, T + 70_000)]))
     answer = SourceAnswered(TOOL, LINK, T + 80_000)
     assert not down(after(state, [answer, tool(ABSENT, T + 80_000)]))

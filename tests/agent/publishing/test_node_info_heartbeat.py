@@ -108,7 +108,7 @@ def test_while_something_stalls_the_beat_stands_still_and_faults_do_not() -> Non
     assert made(this, 110).faults == (FAN,)
     stalls.clear()
     assert made(this, 115).beat == NodeBeat(115, 5)
-    # A process that begins like that leaves what the last one said.
+    # A process that begins like that leaves what the last one reported.
     stalls["links"] = 61.0
     next_life = document(healthy(), stalls=stalls)
     next_life.observe_stored(stored(encode_beating_node_info([], "Healthy", NodeBeat(115, 5))))

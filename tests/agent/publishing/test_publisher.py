@@ -363,7 +363,7 @@ async def test_a_conflict_is_named_and_a_fault_is_shown_by_the_next_try(
             assert bench.record.foreign.total == number + 1
         assert bench.record.conflict_since_ms is None
         await bench.writes_foreign("theirs")
-        await until(lambda: bench.record.conflict_since_ms is not None, "the conflict is said")
+        await until(lambda: bench.record.conflict_since_ms is not None, "the conflict is reported")
         assert f"conflict: another program writes {NAME}" in caplog.text
         bench.render("faulty")
         await stays(0.3, because="in a conflict a write waits longer")
@@ -497,7 +497,7 @@ async def test_document_that_readers_would_refuse_is_not_written(
         await until(lambda: bool(bench.acknowledged), "the first write")
         bench.refuses = "bad"
         bench.render("bad content")
-        await until(lambda: bench.record.trouble is not None, "the refusal is said")
+        await until(lambda: bench.record.trouble is not None, "the refusal is reported")
         assert (await bench.stored())["content"] == "healthy"
         assert "readers would refuse" in caplog.text
         bench.render("good content")

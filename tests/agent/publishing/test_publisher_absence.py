@@ -121,7 +121,7 @@ async def test_a_deletion_during_an_outage_is_made_when_it_is_over(tmp_path: Pat
         await bench.shows("healthy")
         bench.store.error = StoreUnavailable("no route to host")
         bench.render("")
-        await until(lambda: bench.record.trouble is not None, "the outage is said")
+        await until(lambda: bench.record.trouble is not None, "the outage is reported")
         await stays(0.6, because="the pauses between tries begin with 0.1 s and double")
         assert bench.record.waiting_since_ms is not None
         assert (await bench.stored())["content"] == "healthy"
@@ -136,7 +136,7 @@ async def test_a_deletion_that_is_overtaken_by_a_fault_is_not_made(tmp_path: Pat
         await bench.shows("healthy")
         bench.store.error = StoreUnavailable("no route to host")
         bench.render("")
-        await until(lambda: bench.record.trouble is not None, "the outage is said")
+        await until(lambda: bench.record.trouble is not None, "the outage is reported")
         bench.render("faulty")
         bench.store.error = None
         await bench.shows("faulty")

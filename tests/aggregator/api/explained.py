@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.api.explanation import Explanation, ExplanationContext, explain
-from aggregator.api.status import node_status, node_statuses
+from aggregator.api.explanation import ExplanationContext, explain
+from aggregator.api.node_status import Heartbeats, node_status, node_statuses
 from aggregator.inputs.node_context import NodeContext
 from aggregator.liveness.monitor import HeartbeatMonitor
 from aggregator.liveness.persisted import PersistedHeartbeats
@@ -15,7 +15,9 @@ from service.watchdog import Watchdog
 from tests.aggregator.nodes import instant
 
 if TYPE_CHECKING:
+    from aggregator.advising.status import AdviceAbout
     from contract.pages.aggregator_status import NodeStatus
+    from contract.pages.explanation import ExplainedNode
     from tests.aggregator.pipelines import WrittenPipeline
 
 
@@ -23,9 +25,10 @@ def status_of(bench: WrittenPipeline, node: str, heartbeat: str, age: float | No
     stalls = Watchdog(lambda: 0.0)
     memory = PersistedHeartbeats((), lambda: instant(0))
     heartbeat_monitor = HeartbeatMonitor({}, lambda _: None, lambda: instant(0), stalls, {}, memory)
-    status = node_status(bench.pipeline, heartbeat_monitor, node, instant(0))
+    heartbeats = Heartbeats.of(heartbeat_monitor)
+    status = node_status(bench.pipeline, heartbeats, node, instant(0))
     assert status is not None
-    assert status in tuple(node_statuses(bench.pipeline, heartbeat_monitor, instant(0)))
+    assert status in tuple(node_statuses(bench.pipeline, heartbeats, instant(0)))
     return msgspec.structs.replace(
         status,
         heartbeat=heartbeat,
@@ -39,7 +42,7 @@ def explained(
     node: str,
     used: frozenset[str] | None = None,
     context: ExplanationContext | None = None,
-) -> Explanation:
+) -> ExplainedNode[AdviceAbout]:
     status = status_of(bench, node, "unknown", None)
     acknowledged = dict.fromkeys(bench.pipeline.documents, True)
     return explain(

@@ -23,11 +23,11 @@ from tests.aggregator.pipelines import WrittenPipeline
 from tests.contract.documents.node_documents import config, fault
 
 if TYPE_CHECKING:
-    from aggregator.api.explanation import Explanation
-    from contract.pages.explanation import ExplainedChip
+    from aggregator.advising.status import AdviceAbout
+    from contract.pages.explanation import ExplainedChip, ExplainedNode
 
 
-def unwell(found: Explanation) -> tuple[ExplainedChip, ...]:
+def unwell(found: ExplainedNode[AdviceAbout]) -> tuple[ExplainedChip, ...]:
     """Return the chips that are not simply available."""
     well = ("available", "available")
     return tuple(one for one in found.chips if one.faults or (one.reported, one.published) != well)

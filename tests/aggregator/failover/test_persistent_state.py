@@ -10,11 +10,11 @@ import pytest
 
 from aggregator.config import AggregatorConfiguration
 from aggregator.daemon import Aggregator
-from aggregator.failover.persistent_state import KEY, MAX_DOCUMENT_BYTES, PersistentState
+from aggregator.failover.persistent_state import MAX_DOCUMENT_BYTES, PersistentState
 from aggregator.notify.history import ClusterHistory
 from aggregator.publish.document_writer import WriterContext
 from aggregator.publish.rate_limited_queue import WriteQueue
-from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
+from contract.names import STATE_KEY, STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
 from service.clock import Instant, system_clock
 from service.election.leadership import AlwaysLeader, Leadership, leadership
 from service.watchdog import Watchdog
@@ -82,13 +82,13 @@ async def test_state_is_kept_and_found_again_before_anything_is_observed(
     async with watching(store, STATE) as seen, running(root, counter):
         await seen.until(lambda seen: kept("a") in seen.documents)
         await store.put(item("a", "again"))
-        await seen.until(lambda seen: seen.documents[kept("a")].data == {KEY: "2"})
+        await seen.until(lambda seen: seen.documents[kept("a")].data == {STATE_KEY: "2"})
     assert counter.led == [True, False]
     again = Counter()
     again.seen = dict(counter.seen)
     async with running(root, again), watching(store, STATE) as seen:
         await store.put(item("a", "and again"))
-        await seen.until(lambda seen: seen.documents[kept("a")].data == {KEY: "3"})
+        await seen.until(lambda seen: seen.documents[kept("a")].data == {STATE_KEY: "3"})
     assert again.order[0] == "restore"
     assert "restore" in again.order
 
@@ -104,7 +104,7 @@ async def test_last_changes_are_stored_when_the_aggregator_ends(
             counter.count("a")
     found = await store.get(*kept("a"))
     assert found is not None
-    assert found.data == {KEY: "6"}
+    assert found.data == {STATE_KEY: "6"}
 
 
 @pytest.mark.slow
@@ -154,7 +154,7 @@ async def test_a_second_one_follows_and_takes_over_with_what_was_kept(
         assert other.led == []
         one.count("a")
         leader.wake()
-        await seen.until(lambda seen: seen.documents[kept("a")].data == {KEY: "2"})
+        await seen.until(lambda seen: seen.documents[kept("a")].data == {STATE_KEY: "2"})
         await first.aclose()
         await until(lambda: other.led == [True], seconds=10)
         assert other.counts == {"a": 2}
@@ -162,7 +162,7 @@ async def test_a_second_one_follows_and_takes_over_with_what_was_kept(
         await follower.publication.takeover.persistent_state.wait_until_stored("counts")
         found = await store.get(*kept("a"))
         assert found is not None
-        assert found.data == {KEY: "3"}
+        assert found.data == {STATE_KEY: "3"}
 
 
 class Texts:
@@ -221,7 +221,7 @@ async def test_unreadable_state_is_logged_and_begun_anew(
     store: DirectoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = f"{STATE_PREFIX}texts-a"
-    await store.put(Document(STATE_NAMESPACE, name, {KEY: "?"}, {STATE_LABEL: "texts"}))
+    await store.put(Document(STATE_NAMESPACE, name, {STATE_KEY: "?"}, {STATE_LABEL: "texts"}))
     keeper = Texts(a="good")
     keeper.problems = ("a: is nothing",)
     async with keeping(store, keeper) as one:
@@ -230,7 +230,7 @@ async def test_unreadable_state_is_logged_and_begun_anew(
         await one.wait_until_stored("texts")
     found = await store.get(STATE_NAMESPACE, name)
     assert found is not None
-    assert found.data == {KEY: "good"}
+    assert found.data == {STATE_KEY: "good"}
 
 
 @pytest.mark.slow
@@ -242,13 +242,15 @@ async def test_an_edit_by_hand_is_replaced_and_a_fenced_write_refused(
         await one.wait_until_stored("texts")
         before = await store.get(STATE_NAMESPACE, name)
         assert before is not None
-        await store.put(Document(STATE_NAMESPACE, name, {KEY: "mine"}, {STATE_LABEL: "texts"}))
+        await store.put(
+            Document(STATE_NAMESPACE, name, {STATE_KEY: "mine"}, {STATE_LABEL: "texts"})
+        )
         keeper.texts["a"] = "2"
         keeper.changed = {"a"}
         await one.wait_until_stored("texts")
         found = await store.get(STATE_NAMESPACE, name)
         assert found is not None
-        assert found.data == {KEY: "2"}
+        assert found.data == {STATE_KEY: "2"}
         await one.restore_plugins(fence=True)
         fenced = await store.get(STATE_NAMESPACE, name)
         assert fenced is not None
@@ -273,4 +275,4 @@ async def test_many_changes_are_few_writes(store: DirectoryStore) -> None:
         assert one.statuses()[0].writes <= 4
     found = await store.get(STATE_NAMESPACE, f"{STATE_PREFIX}texts-a")
     assert found is not None
-    assert found.data == {KEY: "99"}
+    assert found.data == {STATE_KEY: "99"}

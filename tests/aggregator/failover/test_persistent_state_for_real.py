@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.failover.persistent_state import KEY, PersistentState
+from aggregator.failover.persistent_state import PersistentState
 from aggregator.publish.document_writer import WriterContext
 from aggregator.publish.rate_limited_queue import WriteQueue
-from contract.names import STATE_NAMESPACE, STATE_PREFIX
+from contract.names import STATE_KEY, STATE_NAMESPACE, STATE_PREFIX
 from service.clock import system_clock
 from service.election.leadership import AlwaysLeader
 from service.watchdog import Watchdog
@@ -80,7 +80,7 @@ async def test_change_by_a_webhook_is_reported_without_another_read(
 
     def change(found: dict[str, Any]) -> None:
         if found["metadata"]["name"] == NAME:
-            found["data"][KEY] = "webhook"
+            found["data"][STATE_KEY] = "webhook"
 
     async with keeping(store, counter) as one:
         counter.count("a")
@@ -92,7 +92,7 @@ async def test_change_by_a_webhook_is_reported_without_another_read(
             await until(lambda: one.conflicts, seconds=10)
         (conflict,) = one.conflicts
         assert f"our own write of {NAME} differs" in conflict
-        assert f"key {KEY}" in conflict
+        assert f"key {STATE_KEY}" in conflict
         async with asyncio.timeout(patience(10)):
             await one.wait_until_stored(Counter.name)
         assert one.conflicts == ()
@@ -100,4 +100,4 @@ async def test_change_by_a_webhook_is_reported_without_another_read(
     assert asked == {"list", "create", "update"}
     found = await store.get(STATE_NAMESPACE, NAME)
     assert found is not None
-    assert found.data == {KEY: "2"}
+    assert found.data == {STATE_KEY: "2"}

@@ -143,7 +143,7 @@ async def test_as_long_as_it_cannot_be_read_what_is_published_stays(tmp_path: Pa
         assert site.unhealthy("n1") == "Ascend910-3"
         known = other.made.pipeline.published("n1").device
         assert known is not None
-        assert known.unhealthy == ("Ascend910-3",), "jobs are told of it too"
+        assert known.unhealthy == ("Ascend910-3",), "jobs are informed of it too"
         assert [one.code for one in known.faults] == ["80C98000"]
         site.api.refuses = lambda *_: False
         await site.device("n1", config(unhealthy=(4,)), 10)

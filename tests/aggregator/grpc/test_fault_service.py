@@ -289,7 +289,7 @@ def test_only_what_ended_unacknowledged_and_just_now_is_sent_again() -> None:
     assert list(recoveries.of(JOB, 0)) == [], "it was never ill"
     note(faulty(JOB, "80E18402"), 1)
     note(normal(JOB), 2, in_snapshot=True)
-    assert list(recoveries.of(JOB, 2)) == [], "who listened has heard it"
+    assert list(recoveries.of(JOB, 2)) == [], "who listened has it"
     note(faulty(JOB, "80E18402"), 3)
     note(normal(JOB), 4)
     assert list(recoveries.of(JOB, 4 + RECOVERIES_KEPT_MS - 1)) == [JOB]

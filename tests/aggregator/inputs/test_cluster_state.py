@@ -316,8 +316,8 @@ def test_any_order_of_events_and_lists_ends_in_the_same_facts(data: DataObject) 
         for node in NODES:
             if changed is not None and node not in changed:
                 now = reported.cluster_state.node_context(node), reported.cluster_state.node(node)
-                assert now[0] == before[node][0], f"{node} changed and was not told"
-                assert is_first or now == before[node], f"{node} changed and was not told"
+                assert now[0] == before[node][0], f"{node} changed and was not returned"
+                assert is_first or now == before[node], f"{node} changed and was not returned"
     again = Randomly()
     for (kind, source), items in data.draw(st.permutations(list(reported.last.items()))):
         order = dict(data.draw(st.permutations(list(items.items()))))

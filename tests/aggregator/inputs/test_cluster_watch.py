@@ -78,7 +78,9 @@ class Bench:
         self.advice: Advice | None = None
         self.second: SecondReader[Any] | None = None
 
-    def pods(self, second: SecondReader[Any] | None = None) -> AsyncIterator[Any]:
+    def pods(
+        self, second: SecondReader[Any] | None = None, *, node: str | None = None
+    ) -> AsyncIterator[Any]:
         self.second = second
         return self.pod_feed.events()
 

@@ -157,7 +157,7 @@ async def test_without_an_aggregator_it_reports_that_and_keeps_everything(
     assert (status.behind, status.since_ms, status.acknowledged) == (5, NOW_MS, None)
     assert "no aggregator answers" in str(status.trouble)
     parts.history()
-    await until(lambda: parts.kept() == counts(5), "it is told when one comes")
+    await until(lambda: parts.kept() == counts(5), "it is informed when one comes")
     await until(lambda: forwarder.status().trouble is None, "and says that, too")
     assert caplog.text.count("no aggregator answers") == 1
 

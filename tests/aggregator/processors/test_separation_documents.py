@@ -143,7 +143,7 @@ def test_a_good_policy_is_not_replaced_by_a_bad_one(caplog: pytest.LogCaptureFix
     assert bench.separation.policy.threshold == 5
     assert len(caplog.records) == 2
     bench.policy(None)
-    assert bench.separation.policy.threshold == 5, "who deletes it has not said that it is off"
+    assert bench.separation.policy.threshold == 5, "who deletes it has not turned it off"
 
 
 def test_the_first_store_that_has_a_policy_rules() -> None:
@@ -243,7 +243,7 @@ def test_separations_by_another_program_are_adopted_at_the_start_only() -> None:
     bench.see(CHIPS_NAME, Interrupted("away"))
     assert bench.listed({**texts, "n9": texts["n1"]}) == frozenset()
     assert set(bench.separation.chips) == {"n1"}
-    assert bench.listed() == {"n1"}, "released while nobody could be heard"
+    assert bench.listed() == {"n1"}, "released while no store answered"
 
 
 def test_in_whatever_order_policy_and_list_come() -> None:

@@ -208,5 +208,5 @@ def test_a_store_full_of_documents_is_read_some_at_a_time() -> None:
         steps += 1
     assert steps >= 5
     status = faults.status()
-    assert (status.standing, status.waiting) == (100, 1900), "in the order in which they were told"
+    assert (status.standing, status.waiting) == (100, 1900), "in the order in which they were sent"
     assert "0" in standing(faults)

@@ -32,7 +32,7 @@ static void events(void);
 /* While "events" is there, events with serials 1, 2, 3, ... every millisecond. */
 static void events(void)
 {
-    for (int serial = 1; told("events"); serial++) {
+    for (int serial = 1; is_set("events"); serial++) {
         emit(0x80E01801, 1, 2, serial);
         usleep(1000);
     }
@@ -110,7 +110,7 @@ int dcmi_get_device_chip_info(int card, int device, void *info)
 {
     memset(info, 0, 100);
     strcpy(info, "Ascend");
-    int is_other = told("other-family") || (card == 1 && told("other-family-1"));
+    int is_other = is_set("other-family") || (card == 1 && is_set("other-family-1"));
     strcpy((char *)info + 32, is_other ? "310P3" : "910B3");
     return card < CARDS && !device ? 0 : -8007;
 }
@@ -120,10 +120,10 @@ int dcmi_get_device_chip_info(int card, int device, void *info)
 int dcmi_get_device_health(int card, int device, unsigned int *health)
 {
     (void)device;
-    hang_while_told(card ? "hang-health-1" : "hang-health-0");
-    if (card && told("slow-health-1"))
+    hang_while_set(card ? "hang-health-1" : "hang-health-0");
+    if (card && is_set("slow-health-1"))
         usleep(650000);
-    if (card == 1 && told("crash-health-1"))
+    if (card == 1 && is_set("crash-health-1"))
         raise(SIGSEGV);
     *health = 0;
     return 0;
@@ -134,10 +134,10 @@ int dcmi_get_device_health(int card, int device, unsigned int *health)
 int dcmi_get_device_errorcode_v2(int card, int device, int *count, unsigned int *codes, unsigned int length)
 {
     (void)device;
-    hang_while_told(card ? "hang-codes-1" : "hang-codes-0");
+    hang_while_set(card ? "hang-codes-1" : "hang-codes-0");
     if (length < 1)
         return -8001;
-    *count = told(card ? "fault-1" : "fault-0");
+    *count = is_set(card ? "fault-1" : "fault-0");
     if (*count)
         codes[0] = 0x80E01801;
     return 0;

@@ -1,4 +1,4 @@
-/* Fault events as the DCMI interface has them (docs/spec/dcmi.md#5.2), and who is told of them. */
+/* Fault events as the DCMI interface has them (docs/spec/dcmi.md#5.2), and who receives them. */
 #ifndef FAULT_EVENTS_H
 #define FAULT_EVENTS_H
 

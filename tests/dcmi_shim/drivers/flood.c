@@ -4,11 +4,11 @@
 
 static void events(void)
 {
-    while (!told("flood"))
+    while (!is_set("flood"))
         usleep(1000);
     for (int serial = 1; serial <= 50000; serial++)
         emit(0x80E01801, 1, 2, serial);
     note("flooded");
-    while (told("flood"))
+    while (is_set("flood"))
         usleep(1000);
 }

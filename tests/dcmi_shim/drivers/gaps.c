@@ -27,7 +27,7 @@ int dcmi_get_device_num_in_card(int card, int *devices)
 
 int dcmi_get_device_logic_id(int *logic, int card, int device)
 {
-    if (card == 6 && device == 0 && told("silent-die"))
+    if (card == 6 && device == 0 && is_set("silent-die"))
         return -8012;
     *logic = card == 1 ? 2 : 5 + device;
     return 0;

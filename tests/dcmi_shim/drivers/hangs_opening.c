@@ -4,5 +4,5 @@
 __attribute__((constructor)) static void wait_for_device(void)
 {
     note("opened");
-    hang_while_told("hang-opening");
+    hang_while_set("hang-opening");
 }

@@ -11,17 +11,17 @@
 
 int dcmi_get_card_list(int *count, int *cards, int length)
 {
-    *count = told("lie-65-cards") ? 65 : told("lie-no-cards") ? 0 : told("lie-2-cards") ? 2 : 3;
+    *count = is_set("lie-65-cards") ? 65 : is_set("lie-no-cards") ? 0 : is_set("lie-2-cards") ? 2 : 3;
     for (int card = 0; card < length; card++)
         cards[card] = card < 3 ? card : -1;
-    if (told("lie-absent-card"))
+    if (is_set("lie-absent-card"))
         cards[2] = -1;
     return 0;
 }
 
 int dcmi_get_device_num_in_card(int card, int *devices)
 {
-    *devices = card == 2 && told("lie-5-devices") ? 5 : 1;
+    *devices = card == 2 && is_set("lie-5-devices") ? 5 : 1;
     return 0;
 }
 
@@ -29,24 +29,24 @@ int dcmi_get_device_logic_id(int *logic, int card, int device)
 {
     (void)device;
     if (card == 2)
-        hang_while_told("hang-identity");
-    *logic = card == 2 && told("lie-logic-id") ? 256 : card;
+        hang_while_set("hang-identity");
+    *logic = card == 2 && is_set("lie-logic-id") ? 256 : card;
     return 0;
 }
 
 int dcmi_get_device_phyid_from_logicid(unsigned int logic, unsigned int *physical)
 {
-    *physical = logic == 2 && told("lie-same-id") ? 1 : logic == 2 && told("lie-phy-id") ? 0xFFFFFFFF : logic;
+    *physical = logic == 2 && is_set("lie-same-id") ? 1 : logic == 2 && is_set("lie-phy-id") ? 0xFFFFFFFF : logic;
     return 0;
 }
 
 int dcmi_get_device_chip_info(int card, int device, void *info)
 {
     (void)device;
-    memset(info, told("lie-endless-name") ? 'x' : 0, 100);
-    if (told("lie-strange-name"))
+    memset(info, is_set("lie-endless-name") ? 'x' : 0, 100);
+    if (is_set("lie-strange-name"))
         strcpy((char *)info + 32, "\xff\xfe");
-    else if (!told("lie-endless-name") && !(card == 0 && told("lie-empty-name")))
+    else if (!is_set("lie-endless-name") && !(card == 0 && is_set("lie-empty-name")))
         strcpy((char *)info + 32, "910B3");
     return 0;
 }
@@ -65,7 +65,7 @@ int dcmi_get_device_info(int card, int device, int main_command, unsigned int su
     if (main_command != 12 || sub_command != 1 || *size != 48)
         return -8001;
     memset(data, 0xFF, 24);
-    if (told("lie-pod-size"))
+    if (is_set("lie-pod-size"))
         *size = 4096;
     return 0;
 }
@@ -73,16 +73,16 @@ int dcmi_get_device_info(int card, int device, int main_command, unsigned int su
 int dcmi_get_device_health(int card, int device, unsigned int *health)
 {
     (void)card, (void)device;
-    *health = told("lie-unknown-health") ? 0xFFFFFFFF : told("lie-health") ? 0x7FFFFFFF : 7;
+    *health = is_set("lie-unknown-health") ? 0xFFFFFFFF : is_set("lie-health") ? 0x7FFFFFFF : 7;
     return 0;
 }
 
 int dcmi_get_device_errorcode_v2(int card, int device, int *count, unsigned int *codes, unsigned int length)
 {
     (void)card, (void)device;
-    *count = told("lie-129-codes") ? 129 : told("lie-minus-codes") ? -1 : 128;
+    *count = is_set("lie-129-codes") ? 129 : is_set("lie-minus-codes") ? -1 : 128;
     /* Beyond the list: a caller that leaves no room is damaged. */
-    for (unsigned int i = 0; i < (told("lie-overflow") ? length + 200 : length); i++)
+    for (unsigned int i = 0; i < (is_set("lie-overflow") ? length + 200 : length); i++)
         codes[i] = i % 2 ? 0xFFFFFF00 + i : 0;
     return 0;
 }
@@ -90,7 +90,7 @@ int dcmi_get_device_errorcode_v2(int card, int device, int *count, unsigned int 
 static void events(void)
 {
     static struct event event;
-    while (!told("odd-events"))
+    while (!is_set("odd-events"))
         usleep(1000);
     subscriber(NULL);
     event.type = 5;
@@ -99,6 +99,6 @@ static void events(void)
     event.type = 0;
     subscriber(&event);
     emit(0x80E01801, 1, 1, 1);
-    while (told("odd-events"))
+    while (is_set("odd-events"))
         usleep(1000);
 }

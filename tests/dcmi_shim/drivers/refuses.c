@@ -6,7 +6,7 @@
 int dcmi_init(void)
 {
     note("opened");
-    return told("refuse") ? -8005 : 0;
+    return is_set("refuse") ? -8005 : 0;
 }
 
 static void *deliver(void *nothing)
@@ -20,10 +20,10 @@ int dcmi_subscribe_fault_event(int card, int device, struct event_filter filter,
 {
     pthread_t thread;
     (void)card, (void)device, (void)filter;
-    hang_while_told("hang-subscription");
-    if (told("crash-subscription"))
+    hang_while_set("hang-subscription");
+    if (is_set("crash-subscription"))
         abort();
-    if (told("occupied"))
+    if (is_set("occupied"))
         return -8020;
     subscriber = to;
     note("subscribed");

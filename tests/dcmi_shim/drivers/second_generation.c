@@ -94,13 +94,13 @@ int dcmiv2_get_dcmi_version(char *text, int size)
 
 int dcmiv2_get_device_health(int id, unsigned int *health)
 {
-    *health = told("fault-1") && id == 1 ? 2 : 0;
+    *health = is_set("fault-1") && id == 1 ? 2 : 0;
     return is_chip(id) ? 0 : -8007;
 }
 
 int dcmiv2_get_device_error_code_list(int id, int *count, unsigned int *codes, unsigned int length)
 {
-    *count = told("fault-1") && id == 1;
+    *count = is_set("fault-1") && id == 1;
     if (length < 1)
         return -8001;
     if (*count)
@@ -127,7 +127,7 @@ int dcmiv2_get_device_utilization_rate(int id, int type, unsigned int *percent)
 
 static void *deliver(void *nothing)
 {
-    while (!told("event"))
+    while (!is_set("event"))
         usleep(1000);
     static struct event event;
     event.fault = (struct fault_event){

@@ -1,12 +1,12 @@
 /*
- * A test steers a small driver by files in the directory VIGIL_TEST_DRIVER: told("hang") is true
+ * A test steers a small driver by files in the directory VIGIL_TEST_DRIVER: is_set("hang") is true
  * while a file "hang" is there.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-static inline int told(const char *what)
+static inline int is_set(const char *what)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", getenv("VIGIL_TEST_DRIVER"), what);
@@ -24,8 +24,8 @@ static inline void note(const char *what)
     }
 }
 
-static inline void hang_while_told(const char *what)
+static inline void hang_while_set(const char *what)
 {
-    while (told(what))
+    while (is_set(what))
         usleep(1000);
 }

@@ -38,9 +38,9 @@ static struct event fault(int serial, uint8_t assertion)
 int lq_dcmi_init(void)
 {
     note("opened");
-    if (told("refuse"))
+    if (is_set("refuse"))
         return -8004;
-    hang_while_told("hang-init");
+    hang_while_set("hang-init");
     return 0;
 }
 
@@ -64,25 +64,25 @@ static void emit_odd(void)
     event = fault(1, 3);
     emit(event);
     emit(fault(2, 1));
-    while (told("odd-events"))
+    while (is_set("odd-events"))
         usleep(1000);
 }
 
 static void *deliver(void *nothing)
 {
     for (;;) {
-        for (int serial = 1; told("events"); serial++) {
+        for (int serial = 1; is_set("events"); serial++) {
             emit(fault(serial, 2));
             usleep(1000);
         }
-        if (told("flood")) {
+        if (is_set("flood")) {
             for (int serial = 1; serial <= 50000; serial++)
                 emit(fault(serial, 2));
             note("flooded");
-            while (told("flood"))
+            while (is_set("flood"))
                 usleep(1000);
         }
-        if (told("odd-events"))
+        if (is_set("odd-events"))
             emit_odd();
         usleep(1000);
     }
@@ -103,25 +103,25 @@ int lq_dcmi_subscribe_fault_event(struct filter filter, handler to)
 #ifndef WITHOUT_LIST
 int lq_dcmi_get_fault_info(unsigned int length, unsigned int *count, struct event *list)
 {
-    hang_while_told("hang-list");
-    if (told("crash-list"))
+    hang_while_set("hang-list");
+    if (is_set("crash-list"))
         raise(SIGSEGV);
-    if (told("fail-list"))
+    if (is_set("fail-list"))
         return -8005;
     *count = 0;
     for (int number = 1; number <= 2; number++)
-        if (told(number == 1 ? "fault-1" : "fault-2"))
+        if (is_set(number == 1 ? "fault-1" : "fault-2"))
             list[(*count)++] = fault(number, 1);
-    if (told("lie-129"))
+    if (is_set("lie-129"))
         *count = 129;
-    if (told("lie-billions"))
+    if (is_set("lie-billions"))
         *count = 0xFFFFFFFF;
-    if (told("lie-overflow")) /* beyond the list: a caller that leaves no room is damaged */
+    if (is_set("lie-overflow")) /* beyond the list: a caller that leaves no room is damaged */
         for (unsigned int index = 0; index < 3 * length; index++)
             list[index] = fault((int)index, 1);
-    if (told("lie-overflow"))
+    if (is_set("lie-overflow"))
         *count = length;
-    if (told("lie-noise")) {
+    if (is_set("lie-noise")) {
         memset(list, 0xFF, sizeof *list);
         *count = 1;
     }

@@ -103,7 +103,7 @@ class Watcher:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            errors="replace",  # what it is told may be noise
+            errors="replace",  # its input may be noise
         )
         self._lines: SimpleQueue[str] = SimpleQueue()
         self._reader = threading.Thread(target=self._read)

@@ -114,16 +114,19 @@ def test_every_verb(a2: Server) -> None:
 
 
 def test_a_scenario_from_the_command_line(a2: Server, tmp_path: Path) -> None:
-    story = tmp_path / "story.toml"
-    story.write_text('steps = [{at_ms = 0, do = "drop", chip = 6}]')
+    scenario_file = tmp_path / "scenario.toml"
+    scenario_file.write_text('steps = [{at_ms = 0, do = "drop", chip = 6}]')
     environment = {"VIGIL_EMULATOR_DIR": a2.emulator_dir}
     a2.emulator.drop(0)
-    assert vigil_process("simulate", "play", story, **environment).returncode == 0
+    assert vigil_process("simulate", "play", scenario_file, **environment).returncode == 0
     assert [a2.driver.health(card) for card in (0, 6)] == [-8012, -8012]
-    assert vigil_process("emulator", "start", "--scenario", story, **environment).returncode == 0
+    assert (
+        vigil_process("emulator", "start", "--scenario", scenario_file, **environment).returncode
+        == 0
+    )
     assert [a2.driver.health(card) for card in (0, 6)] == [0, -8012]
     result = vigil_process(
-        "emulator", "start", "--profile", "a3", "--scenario", story, **environment
+        "emulator", "start", "--profile", "a3", "--scenario", scenario_file, **environment
     )
     assert (result.returncode, a2.driver.health(6)) == (2, -8012)
     assert "--profile" in result.stderr

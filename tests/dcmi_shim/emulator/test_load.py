@@ -150,7 +150,7 @@ def test_in_a_scenario(a2: Server) -> None:
             {at_ms = 1, do = "virtual", chip = 2, count = 1},
         ]
     """
-    play(parse_scenario(text, "story.toml"), a2.emulator)
+    play(parse_scenario(text, "scenario.toml"), a2.emulator)
     assert (_percent(a2, 2, AI_CORE), _percent(a2, 2, HBM), _processes(a2, 2)) == (9, 70, [5])
     assert _virtual(a2, 2) == [100]
 
@@ -194,6 +194,6 @@ def test_a_code_that_no_driver_reports_names_its_cause(a2: Server, code: str, ca
         with pytest.raises(ConfigurationError, match="vigil simulate") as caught:
             a2.emulator.occur(3, text)
         assert cause in str(caught.value)
-    story = f'steps = [{{at_ms = 0, do = "occur", chip = 3, code = "{code}"}}]'
+    scenario = f'steps = [{{at_ms = 0, do = "occur", chip = 3, code = "{code}"}}]'
     with pytest.raises(ConfigurationError, match="vigil simulate"):
-        parse_scenario(story, "story")
+        parse_scenario(scenario, "scenario")

@@ -43,8 +43,8 @@ steps = [
 
 def _problems(text: str) -> list[str]:
     with pytest.raises(ConfigurationError) as caught:
-        parse_scenario(text, "story.toml")
-    assert caught.value.source == "story.toml"
+        parse_scenario(text, "scenario.toml")
+    assert caught.value.source == "scenario.toml"
     return [str(problem) for problem in caught.value.problems]
 
 
@@ -52,7 +52,7 @@ def _problems(text: str) -> list[str]:
 def test_every_action_is_played_at_its_time(a3: Server, watchers: Watchers) -> None:
     watcher = watchers.start(a3)
     begin = time.monotonic()
-    play(parse_scenario(EVERYTHING, "story.toml"), a3.emulator)
+    play(parse_scenario(EVERYTHING, "scenario.toml"), a3.emulator)
     assert 0.15 <= time.monotonic() - begin < patience(3)
     events = [watcher.event() for _ in range(3)]
     assert [(e["deviceid"], e["code"], e["assertion"], e["severity"]) for e in events] == [
@@ -69,7 +69,7 @@ def test_every_action_is_played_at_its_time(a3: Server, watchers: Watchers) -> N
 
 
 def test_codes_and_functions_of_a_scenario_are_read_in_one_form() -> None:
-    scenario = parse_scenario(EVERYTHING, "story.toml")
+    scenario = parse_scenario(EVERYTHING, "scenario.toml")
     first, last = scenario.steps[0], scenario.steps[-1]
     assert isinstance(first, RaiseStep)
     assert isinstance(last, FailStep)
@@ -78,14 +78,14 @@ def test_codes_and_functions_of_a_scenario_are_read_in_one_form() -> None:
 
 def test_reset_as_a_step(a2: Server) -> None:
     a2.emulator.drop(0)
-    play(parse_scenario('steps = [{at_ms = 0, do = "reset"}]', "story.toml"), a2.emulator)
+    play(parse_scenario('steps = [{at_ms = 0, do = "reset"}]', "scenario.toml"), a2.emulator)
     assert a2.driver.health(0) == 0
 
 
 def test_a_scenario_for_other_hardware_is_refused_before_its_first_step(a2: Server) -> None:
     events = a2.emulator.status()["events"]
     with pytest.raises(ConfigurationError, match="'a3', but the emulator runs 'a2'"):
-        play(parse_scenario(EVERYTHING, "story.toml"), a2.emulator)
+        play(parse_scenario(EVERYTHING, "scenario.toml"), a2.emulator)
     assert a2.emulator.status()["events"] == events
     assert a2.driver.health(5) == 0
 
@@ -93,7 +93,7 @@ def test_a_scenario_for_other_hardware_is_refused_before_its_first_step(a2: Serv
 def test_a_step_that_cannot_be_done_ends_the_play(a2: Server) -> None:
     text = 'steps = [{at_ms = 0, do = "recover", chip = 3, code = "80E01801"}]'
     with pytest.raises(EmulatorError, match="chip 3 has no fault 80E01801"):
-        play(parse_scenario(text, "story.toml"), a2.emulator)
+        play(parse_scenario(text, "scenario.toml"), a2.emulator)
 
 
 def test_all_problems_at_once() -> None:
@@ -234,7 +234,7 @@ def _toml(value: object) -> str:
 def _steps_or_problems(text: str) -> tuple[int | None, int]:
     """Return the count of steps, or the count of problems; any other error fails."""
     try:
-        return len(parse_scenario(text, "story.toml").steps), 0
+        return len(parse_scenario(text, "scenario.toml").steps), 0
     except ConfigurationError as error:
         return None, len(error.problems)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MEMBERS = ("event_type", "sub_type", "peer", "chip", "port", "severity")
 ROOT = Path(__file__).parents[3]
-STORY = """
+SCENARIO = """
 profile = "a3"
 steps = [
     {at_ms = 0, do = "switch_occur", code = "[0x00F1FEF5,155912,cpu,na]", chip = 2, port = 3},
@@ -103,7 +103,7 @@ def test_a_server_without_switches(a2: Server) -> None:
 
 
 def test_a_scenario(a3: Server) -> None:
-    play(parse_scenario(STORY, "story.toml"), a3.emulator)
+    play(parse_scenario(SCENARIO, "scenario.toml"), a3.emulator)
     assert _faults(a3) == [(0x08520003, 0xFFFFFFFF, 2, 1, 65535, 1)]
     status: Any = a3.emulator.status()
     assert status["switch"]["events"] >= 4
@@ -120,7 +120,7 @@ steps = [
     {at_ms = 0, do = "switch_once", code = "[0x00f1fef5,155912,cpu,na]", chip = 0, port = 48},
     {at_ms = 5, do = "switch_recover", code = "[0x08520003,na,L2,na]", chip=0, severity="major"},
 ]""",
-            "story.toml",
+            "scenario.toml",
         )
     problems = "\n".join(map(str, caught.value.problems))
     assert "steps[0].code: '[0x00f1fef5,155912,cpu]' is not a switch code" in problems

@@ -124,7 +124,7 @@ def test_it_refuses_a_run_beside_another(a2: Server) -> None:
 
 
 def test_a_scenario_with_links_and_tools(a2: Server) -> None:
-    story = """
+    text = """
     steps = [
         {at_ms = 0, do = "link", chip = 1, state = "down", quietly = true},
         {at_ms = 0, do = "link", chip = 2, state = "down"},
@@ -135,7 +135,7 @@ def test_a_scenario_with_links_and_tools(a2: Server) -> None:
         {at_ms = 9, do = "tool", tool = "hccn_tool", trouble = "fail", exit_status = 3, chip = 4},
     ]
     """
-    play(parse_scenario(story, "story.toml"), a2.emulator)
+    play(parse_scenario(text, "scenario.toml"), a2.emulator)
     assert _ask(a2, 1)[1] == b"link status: DOWN\n"
     assert [_ask(a2, chip)[0] for chip in (2, 3, 4)] == [0, 0, 3]
 
@@ -165,7 +165,7 @@ def test_wrong_troubles(
 
 
 def test_wrong_steps_are_named() -> None:
-    story = """
+    text = """
     steps = [
         {at_ms = 0, do = "tool", tool = "hccn_tool", trouble = "slow"},
         {at_ms = 0, do = "tool", trouble = "hang"},
@@ -174,7 +174,7 @@ def test_wrong_steps_are_named() -> None:
     ]
     """
     with pytest.raises(ConfigurationError) as caught:
-        parse_scenario(story, "story.toml")
+        parse_scenario(text, "scenario.toml")
     assert [str(problem) for problem in caught.value.problems] == [
         "steps[0]: delay_ms: None is not between 1 and 3600000",
         "steps[1].tool: is missing",

@@ -37,14 +37,14 @@ async def main():
     while line := await asyncio.to_thread(sys.stdin.readline):
         began = time.monotonic()
         try:
-            said = [[*alarm.identity, alarm.severity, alarm.raised_at_seconds]
+            answer = [[*alarm.identity, alarm.severity, alarm.raised_at_seconds]
                     for alarm in await ipmi.alarms(None)]
         except (BmcError, ToolError) as error:
-            said = f"{type(error).__name__}: {error}"
+            answer = f"{type(error).__name__}: {error}"
         threads = [thread.name for thread in threading.enumerate() if thread.name == "ipmi"]
         files = sum("timerfd" in os.readlink(f"/proc/self/fd/{fd}")
                     for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}"))
-        print(json.dumps([said, time.monotonic() - began, len(threads), files]), flush=True)
+        print(json.dumps([answer, time.monotonic() - began, len(threads), files]), flush=True)
 
 asyncio.run(main())
 """

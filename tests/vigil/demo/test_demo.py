@@ -58,8 +58,8 @@ def test_demo_reaches_every_expected_state() -> None:
     assert [step["title"] for step in report["steps"]] == [step.title for step in DEMO_STEPS]
     assert all(
         step["cluster_info_ms"] > 0
-        for step, step_told in zip(report["steps"], DEMO_STEPS, strict=True)
-        if not step_told.unchanged
+        for step, planned in zip(report["steps"], DEMO_STEPS, strict=True)
+        if not planned.unchanged
     )
 
 
@@ -128,7 +128,7 @@ async def test_demo_notices_a_lost_event(
 async def test_demo_notices_what_goes_too_early(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    step_told = DemoStep(
+    planned = DemoStep(
         "a fault", "is shown", 0.0, (actions.occur(0, 3, "80E01801"),), {(0, 3): FAULT}
     )
     early = DemoStep(
@@ -142,7 +142,7 @@ async def test_demo_notices_what_goes_too_early(
     options = DemoOptions(
         directory=tmp_path, nodes=1, speed=4.0, json=True, keep=False, store=None, kubeconfig=None
     )
-    assert not await play(options, (DEMO_STEPS[0], step_told, early))
+    assert not await play(options, (DEMO_STEPS[0], planned, early))
     steps = json.loads(capsys.readouterr().out)["steps"]
     assert [bool(step["problems"]) for step in steps] == [False, False, True]
     assert "after 0." in steps[2]["problems"][0]

@@ -52,7 +52,7 @@ def test_cluster_info_is_read() -> None:
     assert read_cluster_info("") == {}
 
 
-# What a real NodeD told of a storage client, without its times (docs/spec/noded.md#4.3).
+# What a real NodeD reported of a storage client, without its times (docs/spec/noded.md#4.3).
 STORAGE = (
     '{"id":"cf38ca0f-c586-4f64-b4f6-a6fa73ef374b","version":"1.0","resource":"dpcStorage",'
     '"faults":[{"faultId":"2dff","faultType":"Node","faultCode":"110001020","assertion":"occur",'

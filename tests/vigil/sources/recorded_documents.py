@@ -27,6 +27,8 @@ def contents(
         for beat in beats:
             await store.beat(beat)
         found = await read_contents(store, node)
+        if node is not None:
+            found = await read_causes(store, found, node)
         await store.close()
         return found
 

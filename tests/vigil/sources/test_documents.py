@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
+from aggregator.merge.pipeline import LOST_ANNOTATION
+from aggregator.processors.frequent_fault_separation import Separated
+from aggregator.processors.state import PersistedNode, bucket_of_node, encode_bucket
+from contract.codes.reference import CodeKind
+from contract.documents.cluster_device import device_record, render_device_entry
+from contract.documents.device_info import decode as decode_device_info
 from contract.documents.isolation_request import (
     ISOLATION_ANNOTATION,
     IsolationRequest,
     encode_requests,
 )
+from contract.documents.node_info import NodeRecord, render_node_entry
 from contract.documents.vigil_key import VIGIL_KEY, BlindSource, encode_vigil_key
 from contract.errors import ConfigurationError
 from contract.names import (
@@ -21,9 +29,16 @@ from contract.names import (
     NODE_INFO_PREFIX,
     PUBLIC_FAULT_NAMESPACE,
     REPORT_LABEL,
+    STATE_KEY,
+    STATE_LABEL,
+    STATE_NAMESPACE,
+    STATE_PREFIX,
+    device_info_name,
+    node_info_name,
 )
 from stores.base import Beat, Document
 from tests.aggregator.nodes import T0, faulty, healthy, node_report, report
+from tests.aggregator.public_faults import messages
 from tests.cluster.recorded import names, recorded
 from tests.contract.documents.node_documents import config, fault
 from tests.vigil.sources.recorded_documents import (
@@ -33,11 +48,12 @@ from tests.vigil.sources.recorded_documents import (
     recorded_cluster_info,
 )
 from vigil.daemon_client import UnknownNode
-from vigil.sources.document_report import explanation_of_documents, report_of_documents
+from vigil.sources.document_answers import DocumentAnswers
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from vigil.reports.explanation import PartExplanation
     from vigil.reports.status_report import StatusReport
 
 _ADDRESS = "directory:/somewhere"
@@ -50,7 +66,7 @@ _MALFORMED = {"unsorted-lists-and-foreign-keys"}
 
 
 def reported(directory: Path, *documents: Document, **others: Any) -> StatusReport:
-    return report_of_documents(contents(directory, *documents, **others), _ADDRESS, None)
+    return DocumentAnswers(contents(directory, *documents, **others), _ADDRESS).report()
 
 
 def test_a_fault_is_shown_with_its_level_time_and_severity(tmp_path: Path) -> None:
@@ -115,10 +131,10 @@ def test_whatever_the_real_clusterd_read_and_wrote_is_shown(name: str, tmp_path:
         and one.name.startswith(prefix)
         and label <= one.labels.items()
     }
-    assert found.nodes.keys() >= expected
-    shown = report_of_documents(found, _ADDRESS, None)
-    assert sum(shown.counts["nodes"].values()) == len(found.nodes)
-    assert bool(found.problems) == (name in _MALFORMED)
+    shown = DocumentAnswers(found, _ADDRESS).report()
+    assert sum(shown.counts["nodes"].values()) >= len(expected)
+    problems = [text for text in shown.reasons if text.startswith("cluster-info")]
+    assert bool(problems) == (name in _MALFORMED)
 
 
 def test_a_fault_that_is_not_published_is_withheld(tmp_path: Path) -> None:
@@ -133,9 +149,9 @@ def test_a_fault_that_is_not_published_is_withheld(tmp_path: Path) -> None:
 def test_a_fault_that_only_cluster_info_has_is_shown(tmp_path: Path) -> None:
     published = recorded_cluster_info("every-fault-level", "cluster-info-device-0")
     found = reported(tmp_path, published)
-    assert found.counts["nodes"] == {"without device-info": 1}
+    assert found.counts["nodes"] == {"unreported": 1}
     assert found.faults
-    assert "there is no device-info: n1" in found.reasons
+    assert "device-info is unreported: n1" in found.reasons
 
 
 def test_a_broken_document_is_named_and_hides_no_other(tmp_path: Path) -> None:
@@ -147,7 +163,7 @@ def test_a_broken_document_is_named_and_hides_no_other(tmp_path: Path) -> None:
         report("n3", faulty()),
         cluster_info("cluster-info-device-0", "[]"),
     )
-    assert found.counts["nodes"] == {"reported": 1, "unreadable": 2}
+    assert found.counts["nodes"] == {"reported": 1, "rejected": 2}
     assert [row.node for row in found.faults] == ["n3"]
     assert found.reasons[0].startswith("cluster-info-device-0: ")
     assert found.reasons[1].startswith("n1: mindx-dl-deviceinfo-n1: ")
@@ -182,21 +198,21 @@ def test_one_node_is_read_by_its_names(tmp_path: Path) -> None:
         recorded_cluster_info("every-fault-level", "cluster-info-device-0"),
         node="n1",
     )
-    assert list(found.nodes) == ["n1"]
-    explained = explanation_of_documents(found, _ADDRESS, "n1", "3")
+    answers = DocumentAnswers(found, _ADDRESS, "n1")
+    explained = answers.explanation("3")
     assert explained.part == "Ascend910-3"
     (part,) = explained.parts
-    assert part.because == ("reported as unhealthy", "published as unhealthy")
+    assert part.because == ("the node reports: unhealthy",)
     assert {(one.fault.code, one.reported, one.published) for one in part.faults} == {
         ("80E18402", "RestartNPU", None),
         ("80000003", None, "RestartBusiness"),
     }
-    whole = explanation_of_documents(found, _ADDRESS, "n1", "")
+    whole = answers.explanation("")
     assert whole.documents == ("cluster-info-device-0 has other faults than the node reports",)
     with pytest.raises(UnknownNode):
-        explanation_of_documents(found, _ADDRESS, "n3", "")
+        DocumentAnswers(found, _ADDRESS, "n3")
     with pytest.raises(ConfigurationError, match="names this part"):
-        explanation_of_documents(found, _ADDRESS, "n1", "16")
+        answers.explanation("16")
 
 
 def test_other_documents_are_not_read(tmp_path: Path) -> None:
@@ -213,8 +229,96 @@ def test_documents_show_who_isolated_a_chip(tmp_path: Path) -> None:
     request = IsolationRequest("alice@laptop", T0 * 1000, "HBM is replaced")
     annotations = {ISOLATION_ANNOTATION: encode_requests({"Ascend910-3": request})}
     isolated = msgspec.structs.replace(document, annotations=annotations)
-    found = contents(tmp_path, isolated)
-    (part,) = explanation_of_documents(found, _ADDRESS, "n1", "3").parts
+    found = contents(tmp_path, isolated, node="n1")
+    (part,) = DocumentAnswers(found, _ADDRESS, "n1").explanation("3").parts
     assert [one.because for one in part.faults] == [
         ("alice@laptop (as stated) isolated it at 2025-10-09 08:53:20 UTC: HBM is replaced",)
     ]
+
+
+def state_of(plugin: str, bucket: str, text: str) -> Document:
+    """Return a document of the state that an aggregator keeps."""
+    name = f"{STATE_PREFIX}{plugin}-{bucket}"
+    return Document(STATE_NAMESPACE, name, {STATE_KEY: text}, {STATE_LABEL: plugin})
+
+
+def explained_chip(directory: Path, *documents: Document) -> PartExplanation:
+    found = contents(directory, *documents, node="n1")
+    (part,) = DocumentAnswers(found, _ADDRESS, "n1").explanation("3").parts
+    return part
+
+
+def published(node: str, data: dict[str, str]) -> Document:
+    """Return cluster-info with what this device-info leads to."""
+    info = decode_device_info(data, node)
+    entry = render_device_entry(node, device_record(info), T0)
+    return cluster_info(
+        "cluster-info-device-0", f"{{{json.dumps(device_info_name(node))}:{entry}}}"
+    )
+
+
+def test_kept_state_explains_what_an_aggregator_did(tmp_path: Path) -> None:
+    separated = config([fault(3, "ManuallySeparateNPU", "ManuallySeparateNPU")], unhealthy=(3,))
+    state = PersistedNode(separated={"Ascend910-3": Separated({"80E18402": T0 * 1000})})
+    text, _ = encode_bucket({"n1": state})
+    assert text is not None
+    part = explained_chip(
+        tmp_path,
+        report("n1", healthy()),
+        published("n1", separated),
+        state_of("processing", bucket_of_node("n1"), text),
+    )
+    (explained,) = part.faults
+    assert (explained.reported, explained.published) == (None, "ManuallySeparateNPU")
+    assert explained.because[0].startswith("in manual separation, because 3 times within 24 h came")
+    assert part.because == ("the node reports: available. The aggregator publishes: unhealthy",)
+
+
+def test_the_program_that_reports_a_public_fault_is_named(tmp_path: Path) -> None:
+    plugin = messages.begun()
+    plugin.send(messages.fault_message(messages.one(devices=(3,))), messages.at(1))
+    info = device_record(decode_device_info(healthy(), "n1"))
+    record = plugin.add_public_faults("n1", info, messages.at(1))
+    key = json.dumps(device_info_name("n1"))
+    document = cluster_info(
+        "cluster-info-device-0", f"{{{key}:{render_device_entry('n1', record, T0)}}}"
+    )
+    texts = messages.kept(plugin)
+    states = [state_of("public-faults", bucket, text) for bucket, text in texts.items()]
+    part = explained_chip(tmp_path, report("n1", healthy()), document, *states)
+    (explained,) = part.faults
+    assert explained.fault.kind is CodeKind.PUBLIC
+    assert explained.because[0].startswith("a public fault of CCAE (fault-0001)")
+    (explained,) = explained_chip(tmp_path / "other", report("n1", healthy()), document).faults
+    assert explained.because == ("a public fault of a program that is not known here",)
+
+
+def test_without_state_no_time_of_a_withheld_fault_is_made_up(tmp_path: Path) -> None:
+    part = explained_chip(tmp_path, report("n1", faulty()), published("n1", healthy()))
+    (explained,) = part.faults
+    assert explained.because == ("the node reports it; it is not published yet",)
+    assert explained.fault.withheld
+    assert explained.until_ms is None
+
+
+def test_where_nothing_is_published_nothing_is_withheld(tmp_path: Path) -> None:
+    (explained,) = explained_chip(tmp_path, report("n1", faulty())).faults
+    assert (explained.reported, explained.published) == ("RestartNPU", None)
+    assert not explained.fault.withheld
+
+
+def test_a_node_is_lost_only_where_cluster_info_has_it_so(tmp_path: Path) -> None:
+    entry = render_node_entry("n1", NodeRecord((), "UnHealthy", 0))
+    document = cluster_info(
+        "cluster-info-node-cm", f"{{{json.dumps(node_info_name('n1'))}:{entry}}}"
+    )
+    lost = msgspec.structs.replace(document, annotations={LOST_ANNOTATION: "n1"})
+    beats = tuple(Beat(name, "host", 5.0, 0, blind=False) for name in ("n1", "n2"))
+    found = reported(tmp_path, lost, report("n2", healthy()), beats=beats)
+    assert "the heartbeat is lost: n1" in found.reasons
+    assert not any("n2" in reason for reason in found.reasons)
+    whole = contents(tmp_path, node="n2")
+    because = DocumentAnswers(whole, _ADDRESS, "n2").explanation("").because
+    assert "whether it is alive is unknown: one look at its heartbeat shows no change of it" in (
+        because
+    )
