@@ -58,6 +58,7 @@ TABLE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tests/vectors/*", ("tests/agent", "tests/replay", "tests/contract", "tests/collectors")),
     ("tests/vigil/lint/cases/*", ("tests/vigil/lint",)),
     ("tests/kustomize/*", ("tests/packaging",)),
+    ("tests/helm/*", ("tests/packaging",)),
     ("tests/operator/*", ("tests/alerts",)),
     ("tests/controlplane/*", ("tests/parts/controlplane.py",)),
     ("tests/mochi/*", ("tests/parts/mochi.py",)),
