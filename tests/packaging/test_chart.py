@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import tomllib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +14,7 @@ import yaml
 from agent.config import load_agent
 from aggregator.config import load_aggregator
 from elastic.config import load_elastic
+from tests.aggregator.daemon import Daemon
 from tests.packaging.chart_files import (
     COMPONENTS,
     FULLEST,
@@ -25,10 +29,12 @@ from tests.packaging.chart_files import (
 )
 from tests.parts.helm import CHART, VERSIONS, lint, rendered, template
 from tests.parts.kustomize import MANIFESTS
+from tests.parts.processes import free_ports
 from tests.parts.tree import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from tests.packaging.chart_files import Identity
 
@@ -131,6 +137,12 @@ def test_every_component_and_overlay_has_its_value() -> None:
 def test_defaults_are_the_overlay_of_the_readme() -> None:
     assert rendered("helm4", {}) == rendered("helm4", values_of(FULLEST, ()))
     assert f"kubectl apply -k daemonset/{FULLEST}" in (ROOT / "README.md").read_text()
+
+
+def test_version_is_that_of_the_package() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert chart["version"] == chart["appVersion"] == project["version"]
 
 
 def test_generated_files_are_those_of_their_sources() -> None:
@@ -351,3 +363,51 @@ def test_another_namespace_and_an_old_cluster_are_refused(
     done = template(version, {}, option)
     assert done.returncode == 1, done.stdout
     assert text in done.stderr
+
+
+def test_helm_test_asks_what_runs() -> None:
+    (pod,) = (item for item in rendered("helm4", {}) if item["kind"] == "Pod")
+    (container,) = pod["spec"]["containers"]
+    *interpreter, script, agents, aggregators = container["command"]
+    assert interpreter == ["/opt/npu-vigil/bin/python3", "-c"]
+    assert script == (CHART / "files/ready.py").read_text(encoding="utf-8")
+    services = {
+        f"{item['metadata']['name']}.mindx-dl:{port['port']}"
+        for item in rendered("helm4", {})
+        if item["kind"] == "Service"
+        for port in item["spec"]["ports"]
+    }
+    assert {agents, aggregators} == services
+    (shadow,) = (item for item in rendered("helm4", {"profile": "shadow"}) if item["kind"] == "Pod")
+    (container,) = shadow["spec"]["containers"]
+    assert container["command"][2:] == [script, agents], "there is no aggregator"
+
+
+@pytest.mark.daemon
+def test_helm_test_names_who_is_not_ready_and_why(tmp_path: Path) -> None:
+    def ready(*services: str) -> tuple[int, str]:
+        command = [sys.executable, str(CHART / "files/ready.py"), *services]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr
+
+    (nowhere,) = free_ports(1)
+    broker = f"mqtt://127.0.0.1:{nowhere}"
+    runs = Daemon(tmp_path / "runs", "--store", f"directory:{tmp_path / 'store'}")
+    waits = Daemon(tmp_path / "waits", "--store", broker, "--publish", f"directory:{tmp_path}")
+    try:
+        runs.start()
+        waits.spawn()
+        address = runs.url.removeprefix("http://")
+        other = waits.url.removeprefix("http://")
+        assert ready(address) == (0, "")
+        status, text = ready(f"127.0.0.1:{nowhere}", other, address)
+        assert status == 1
+        silent, unready = text.splitlines()
+        assert silent.startswith(f"127.0.0.1:{nowhere} does not answer: ")
+        assert unready.startswith(f"{other} is not ready: ")
+        assert broker in unready
+    finally:
+        runs.stop()
+        waits.stop()
+    status, text = ready("no-such-service.invalid:9820")
+    assert (status, text.partition(" has no address")[0]) == (1, "no-such-service.invalid")

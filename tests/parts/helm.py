@@ -44,20 +44,21 @@ def lint(version: str, values: Mapping[str, Any]) -> subprocess.CompletedProcess
 
 
 def template(
-    version: str, values: Mapping[str, Any], *options: str
+    version: str, values: Mapping[str, Any], *options: str, chart: Path = CHART
 ) -> subprocess.CompletedProcess[str]:
     """Run ``helm template`` without a cluster; an option goes before the default."""
-    return helm(version, "template", "npu-vigil", CHART, _KUBERNETES, *options, values=values)
+    return helm(version, "template", "npu-vigil", chart, _KUBERNETES, *options, values=values)
 
 
-def rendered(version: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+def rendered(version: str, values: Mapping[str, Any], chart: Path = CHART) -> list[dict[str, Any]]:
     """Return the objects that ``helm template`` makes of values, hooks among them."""
     # Each caller may change its own.
-    return [dict(item) for item in json.loads(_rendered(version, json.dumps(values)))]
+    return [dict(item) for item in json.loads(_rendered(version, json.dumps(values), chart))]
 
 
 @cache
-def _rendered(version: str, values: str) -> str:
-    done = template(version, json.loads(values))
+def _rendered(version: str, values: str, chart: Path) -> str:
+    done = template(version, json.loads(values), chart=chart)
     assert done.returncode == 0, done.stderr
-    return json.dumps([item for item in yaml.safe_load_all(done.stdout) if item is not None])
+    items = yaml.load_all(done.stdout, yaml.CSafeLoader)
+    return json.dumps([item for item in items if item is not None])
