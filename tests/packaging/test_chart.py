@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -132,6 +133,14 @@ def test_every_component_and_overlay_has_its_value() -> None:
     overlays = {f"overlays/{folder.name}" for folder in (MANIFESTS / "overlays").iterdir()}
     assert {"base", *overlays} == OVERLAYS.keys()
     assert {name for _, components in CASES for name in components} == COMPONENTS.keys()
+
+
+def test_guide_names_the_value_of_each_component_and_overlay() -> None:
+    text = (ROOT / "docs/installation.md").read_text(encoding="utf-8")
+    components = {f"components/{name}": value for name, value in COMPONENTS.items()}
+    for name, value in (components | OVERLAYS).items():
+        setting = f"{value.key}: {yaml.safe_dump(value.value).split()[0]}"
+        assert re.search(rf"^\| `{name}` \| .*`{setting}`", text, re.MULTILINE), name
 
 
 def test_defaults_are_the_overlay_of_the_readme() -> None:
