@@ -30,7 +30,7 @@ from tests.parts.kustomize import MANIFESTS, build, build_with
 from tests.parts.tree import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 MONITORING = ROOT / "monitoring"
 SCHEMA = CHART / "values.schema.json"
@@ -66,9 +66,13 @@ COMPONENTS = {
     "mounted-driver": Value("agent.mountedDriver.enabled", True),
     "without-own-node-only": Value("ownNodeOnly.enabled", False),
 }
-"""The value for each folder of ``daemonset/components``. Beside a row here, a new component has its
-value in ``values.yaml`` and ``values.schema.json``, and in the template of a workload what it
-changes there; this program adds its other objects."""
+"""The value for each folder of ``daemonset/components``.
+
+Beside a row here, a new component needs four things: its value in ``values.yaml`` and in
+``values.schema.json`` (a switch takes a line), its conditions in the template of the workload that
+it patches, and a row in docs/installation.md. An option that it switches on with its rights belongs
+to ``OF_THE_CHART``. This program adds its other objects and the schema of its settings.
+"""
 
 NEEDS = {
     "elastic": ("advice",),
@@ -136,6 +140,21 @@ def built(folder: str, *components: str) -> dict[Identity, dict[str, Any]]:
         return {identity(item): item for item in build(folder)}
     with TemporaryDirectory() as place:
         return {identity(item): item for item in build_with(Path(place), folder, *components)}
+
+
+def values_of(overlay: str, components: Iterable[str] = ()) -> dict[str, Any]:
+    """Return what a user of the chart sets for an overlay with components, as a tree."""
+    values = [OVERLAYS[overlay], *(COMPONENTS[component] for component in components)]
+    if not any(value.key == "profile" for value in values):
+        values.insert(0, OVERLAYS["base"])
+    tree: dict[str, Any] = {}
+    for key, value in values:
+        *above, last = key.split(".")
+        table = tree
+        for part in above:
+            table = table.setdefault(part, {})
+        table[last] = value
+    return tree
 
 
 def files() -> dict[Path, str]:

@@ -23,10 +23,10 @@ from tests.packaging.chart_files import (
     NEEDS,
     OVERLAYS,
     SCHEMA,
-    Value,
     built,
     files,
     identity,
+    values_of,
 )
 from tests.parts.helm import CHART, VERSIONS, lint, rendered, template
 from tests.parts.kustomize import MANIFESTS
@@ -64,25 +64,6 @@ CASES = [
     (FULLEST, (*ALL, "dpc-storage", "dtfs-storage")),
     (FULLEST, ("without-own-node-only", "device-plugin-roles")),
 ]
-
-
-def set_values(*values: Value) -> dict[str, Any]:
-    """Return the values of the chart as a tree."""
-    tree: dict[str, Any] = {}
-    for key, value in values:
-        *above, last = key.split(".")
-        table = tree
-        for part in above:
-            table = table.setdefault(part, {})
-        table[last] = value
-    return tree
-
-
-def values_of(overlay: str, components: Iterable[str]) -> dict[str, Any]:
-    """Return what a user sets for an overlay with components."""
-    values = [OVERLAYS[overlay], *(COMPONENTS[component] for component in components)]
-    profiles = [] if any(value.key == "profile" for value in values) else [OVERLAYS["base"]]
-    return set_values(*profiles, *values)
 
 
 def comparable(items: Iterable[dict[str, Any]]) -> dict[Identity, dict[str, Any]]:
@@ -128,10 +109,10 @@ def test_chart_renders_what_kustomize_does(
 
 
 def test_every_component_and_overlay_has_its_value() -> None:
-    """The message of a missing one: what ``COMPONENTS`` of ``chart_files.py`` asks for."""
-    assert {folder.name for folder in (MANIFESTS / "components").iterdir()} == COMPONENTS.keys()
+    components = {folder.name for folder in (MANIFESTS / "components").iterdir()}
+    assert components == COMPONENTS.keys(), "COMPONENTS of chart_files.py describes what it needs"
     overlays = {f"overlays/{folder.name}" for folder in (MANIFESTS / "overlays").iterdir()}
-    assert {"base", *overlays} == OVERLAYS.keys()
+    assert {"base", *overlays} == OVERLAYS.keys(), "add a row to OVERLAYS of chart_files.py"
     assert {name for _, components in CASES for name in components} == COMPONENTS.keys()
 
 
@@ -336,6 +317,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "commonLabels",
     ),
     "a profile that is not there": ({"profile": "with-clusterd-clients"}, "profile"),
+    "hang detection without processes": ({"agent": {"hostPID": False}}, "hang.enabled must be"),
     "elastic training without advice": ({"elastic": {"enabled": True}}, "needs advice.enabled"),
     "a part of elastic training alone": ({"elastic": {"act": True}}, "need elastic.enabled"),
     "a component of the aggregator in shadow": (
