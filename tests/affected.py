@@ -58,6 +58,7 @@ TABLE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tests/vectors/*", ("tests/agent", "tests/replay", "tests/contract", "tests/collectors")),
     ("tests/vigil/lint/cases/*", ("tests/vigil/lint",)),
     ("tests/kustomize/*", ("tests/packaging",)),
+    ("tests/helm/*", ("tests/packaging",)),
     ("tests/operator/*", ("tests/alerts",)),
     ("tests/controlplane/*", ("tests/parts/controlplane.py",)),
     ("tests/mochi/*", ("tests/parts/mochi.py",)),
@@ -68,7 +69,13 @@ TABLE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tests/mutants/*", ("tests/test_mutants.py",)),
     ("daemonset/*", ("tests/packaging",)),
     ("systemd/*", ("tests/packaging",)),
-    ("monitoring/*", ("tests/alerts", "tests/dashboards", "tests/end_to_end/test_metrics.py")),
+    (
+        "monitoring/*",
+        (
+            *("tests/alerts", "tests/dashboards", "tests/end_to_end/test_metrics.py"),
+            "tests/packaging/test_chart.py",
+        ),
+    ),
     ("vigil/man/*", ("tests/vigil",)),
     ("docs/examples/*", ("tests/vigil/advise", "tests/test_documents.py")),
     (

@@ -1,9 +1,9 @@
 #!/bin/bash
 # Provides what the tests need beyond Python packages: a C compiler, openssl, etcd, prometheus with
 # promtool, alertmanager with amtool, systemd-analyze, mosquitto, bindfs, chromium, mochi, kube-apiserver,
-# kustomize, and the resource definitions of the Prometheus operator. A part that is missing is installed
-# (as root, from Debian's packages) or built once (the API server, about 4 minutes; kustomize and mochi,
-# 15 seconds each), or fetched as a Go module (the definitions). Where that may not be done, says the
+# kustomize, Helm 3 and 4, and the resource definitions of the Prometheus operator. A part that is missing is
+# installed (as root, from Debian's packages) or built once (the API server, about 4 minutes; Helm, 3 minutes;
+# kustomize and mochi, 15 seconds each), or fetched as a Go module (the definitions). Where that may not be done, says the
 # command that does it and ends with 2.
 # With the argument `node` also provides what `make test-node` needs: containerd, runc, network plug-ins,
 # buildah, debootstrap, xfsprogs; kubelet, kubectl and the rest of a cluster (6 minutes), and a base image (1 minute).
@@ -37,6 +37,7 @@ of() { # the folder of the program $1, which is built from the files behind it
 }
 apiserver=$(of kube-apiserver go.mod go.sum main.go)
 kustomize=$(of kustomize ../kustomize/go.mod ../kustomize/go.sum)
+helm=$(of helm ../helm/go.mod ../helm/go.sum)
 mochi=$(of mochi ../mochi/go.mod ../mochi/go.sum ../mochi/main.go)
 operator=$(of prometheus-operator ../operator/go.mod ../operator/go.sum)
 kubernetes=$(of kubernetes ../node/go.mod ../node/go.sum ../node/main.go)
@@ -50,6 +51,7 @@ esac
 build=()
 has kube-apiserver || [ -x "$apiserver/kube-apiserver" ] || build+=(apiserver)
 has kustomize || [ -x "$kustomize/kustomize" ] || build+=(kustomize)
+if ! has helm3 && [ ! -x "$helm/helm3" ] || ! has helm4 && [ ! -x "$helm/helm4" ]; then build+=(helm); fi
 has mochi || [ -x "$mochi/mochi" ] || build+=(mochi)
 [ -d "$operator" ] || build+=(operator)
 [ -z "$with_node" ] || [ -x "$kubernetes/kubernetes" ] || build+=(kubernetes)
@@ -165,6 +167,11 @@ definitions() ( # of the Prometheus operator, from its Go module of the module h
 for part in "${build[@]}"; do
     case $part in
     kustomize) (cd ../kustomize && build kustomize sigs.k8s.io/kustomize/kustomize/v5 "$kustomize" "") ;;
+    helm) (
+        cd ../helm
+        build helm3 helm.sh/helm/v3/cmd/helm "$helm" ""
+        build helm4 helm.sh/helm/v4/cmd/helm "$helm" ""
+    ) ;;
     operator) (cd ../operator && definitions "$operator") ;;
     mochi) (cd ../mochi && build mochi . "$mochi" "") ;;
     kubernetes) (cd ../node && of_kubernetes kubernetes "$kubernetes" 6) ;;

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.parts.helm import rendered
 from tests.parts.kustomize import build
 
 pytestmark = pytest.mark.server
@@ -46,10 +47,12 @@ def run(place: Path, command: str) -> subprocess.CompletedProcess[str]:
 
 
 def images(place: Path, folder: str) -> set[str]:
-    """Return the images of all containers of a folder."""
+    """Return the images of all containers of a folder of kustomize, or of the chart."""
+    is_chart = folder.endswith("/chart")
+    items = rendered("helm4", {}, place / folder) if is_chart else build(str(place / folder))
     pods: list[dict[str, Any]] = [
         item["spec"]["template"]["spec"]
-        for item in build(str(place / folder))
+        for item in items
         if item["kind"] in ("DaemonSet", "Deployment")
     ]
     return {container["image"] for pod in pods for container in pod["containers"]}
@@ -67,6 +70,7 @@ def test_the_image_that_is_pushed_is_deployed(document: str, tmp_path: Path) -> 
     assert asked[asked.index("-t") + 1] == name
     assert "--push" in asked
     assert images(place, apply.split()[-1]) == {name}
+    assert images(place, "daemonset/chart") == {name}
 
 
 def test_a_base_by_its_digest_reaches_the_build(tmp_path: Path) -> None:
@@ -86,3 +90,4 @@ def test_an_image_without_a_tag_is_refused(wrong: str, tmp_path: Path) -> None:
     assert "usage: daemonset/push-image" in done.stderr
     assert not (place / "asked").exists()
     assert images(place, "daemonset/base") == {"npu-vigil:0.1.0"}
+    assert images(place, "daemonset/chart") == {"npu-vigil:0.1.0"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from aggregator.config import load_aggregator
 from tests.parts.controlplane import path_of
@@ -77,6 +78,18 @@ def test_namespaces_are_applied_before_what_is_in_them(folder: str) -> None:
             item["kind"] == "Namespace"
         )
     assert there == {"kube-system", "mindx-dl", "cluster-system"}
+
+
+def test_every_object_of_a_component_has_the_label_of_an_uninstall() -> None:
+    """Except the roles of the vendor's plugin, which an uninstall leaves."""
+    without = {
+        (file.parent.name, item["kind"])
+        for file in MANIFESTS.glob("components/*/*.yaml")
+        if file.name != "kustomization.yaml"
+        for item in yaml.safe_load_all(file.read_text(encoding="utf-8"))
+        if item["metadata"].get("labels", {}).get("app.kubernetes.io/name") != "npu-vigil"
+    }
+    assert without == {("device-plugin-roles", "ClusterRole")}
 
 
 @pytest.mark.apiserver

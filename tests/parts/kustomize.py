@@ -28,7 +28,8 @@ def build(folder: str) -> list[dict[str, Any]]:
         [kustomize, "build", MANIFESTS / folder], capture_output=True, text=True, check=False
     )
     assert result.returncode == 0, result.stderr
-    return [item for item in yaml.safe_load_all(result.stdout) if item is not None]
+    items = yaml.load_all(result.stdout, yaml.CSafeLoader)
+    return [item for item in items if item is not None]
 
 
 def build_with(directory: Path, folder: str, *components: str) -> list[dict[str, Any]]:
