@@ -14,13 +14,14 @@ import time
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from contract.errors import StoreUnavailable
+from stores.base import Selection
 from stores.directory import files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from pathlib import Path
 
-    from stores.base import Selection
+    from pacing.cooperative import Work
     from stores.directory.one_thread import OneThread
 
 _log = logging.getLogger(__name__)
@@ -31,6 +32,8 @@ IDENTITY_SECONDS = 4.0
 SHOWN_SECONDS = 2.0
 """The time in which the event of a change that a listing found may still come."""
 _SHARED_SECONDS = 1.0
+_PIECE = 500
+"""Files that are looked at in one piece of work, which takes some milliseconds."""
 
 _Key: TypeAlias = tuple[str, str]
 Identity: TypeAlias = tuple[int, int]
@@ -53,17 +56,19 @@ class DirectoryListing(NamedTuple):
     stamps: Mapping[_Key, Stamp]
 
 
-def listed(root: Path, selection: Selection) -> DirectoryListing:
+def listed(root: Path, selection: Selection) -> Work[DirectoryListing]:
     """List what may be selected; of a selection by name nothing else is looked at. Blocks.
 
-    Raises ``StoreUnavailable`` where the directory is not there.
+    The work is counted in files. Raises ``StoreUnavailable`` where the directory is not there.
     """
     identity = _identity(root)
     listed = files.namespaces(root, selection.namespace)
     stamps: dict[_Key, Stamp] = {}
     for namespace in listed:
         if selection.name is None:
-            stamps.update(_stamps(root, namespace))
+            for key, stamp in _stamps(root, namespace):
+                stamps[key] = stamp
+                yield 1
         else:
             # One that cannot be looked at is found by its reader.
             with contextlib.suppress(OSError):
@@ -113,15 +118,42 @@ class Lister:
     async def list(self, selection: Selection) -> DirectoryListing:
         """Return the files there are. Raises ``StoreUnavailable``."""
         if selection.name is not None:
-            return await self._thread.run(listed, self._root, selection)
+            return await self._list(selection)
         async with self._turn:
-            began = time.monotonic()
-            shared = self._shared.get(selection.namespace)
-            if shared is not None and began - shared[0] <= _SHARED_SECONDS:
-                return shared[1]
-            listing = await self._thread.run(listed, self._root, selection)
-            self._shared[selection.namespace] = began, listing
-            return listing
+            if selection.namespace is None:
+                return await self._shared_listing(None, self._list_all)
+            return await self._list_namespace(selection.namespace)
+
+    async def _list_all(self) -> DirectoryListing:
+        """List namespace by namespace, so that watches of one of them share its listing."""
+        identity = await self._thread.run(_identity, self._root)
+        namespaces = await self._thread.run(files.namespaces, self._root)
+        stamps: dict[_Key, Stamp] = {}
+        for namespace in namespaces:
+            part = await self._list_namespace(namespace)
+            # A listing of the directory that was there before, or that came meanwhile.
+            if part.identity != identity:
+                raise StoreUnavailable(f"{self._root} was replaced while it was listed")
+            stamps.update(part.stamps)
+        return DirectoryListing(identity, namespaces, stamps)
+
+    async def _list_namespace(self, namespace: str) -> DirectoryListing:
+        selection = Selection(namespace)
+        return await self._shared_listing(namespace, lambda: self._list(selection))
+
+    async def _shared_listing(
+        self, namespace: str | None, make: Callable[[], Awaitable[DirectoryListing]]
+    ) -> DirectoryListing:
+        began = time.monotonic()
+        shared = self._shared.get(namespace)
+        if shared is not None and began - shared[0] <= _SHARED_SECONDS:
+            return shared[1]
+        listing = await make()
+        self._shared[namespace] = began, listing
+        return listing
+
+    async def _list(self, selection: Selection) -> DirectoryListing:
+        return await self._thread.run_in_pieces(listed(self._root, selection), _PIECE)
 
     async def identity(self, *, fresh: bool = False) -> Identity:
         """Return which directory there is. Raises ``StoreUnavailable``.

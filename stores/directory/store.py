@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 from typing_extensions import override
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable
     from pathlib import Path
 
+    from pacing.cooperative import Work
     from stores.base import Beat, LastWriter
     from stores.directory.listing import Identity
 
@@ -50,6 +52,10 @@ _log = logging.getLogger(__name__)
 
 _LOCK_PATIENCE_SECONDS = 5.0
 _LOCK_STEP_SECONDS = 0.01
+_PIECE = 500
+"""Files that are looked at in one piece of work, which takes some milliseconds."""
+_READ_COST = 20
+"""How many files are looked at in the time in which one is read."""
 
 _Key: TypeAlias = tuple[str, str]
 T = TypeVar("T")
@@ -77,6 +83,9 @@ class DirectoryStore(Store):
         self._complained: dict[_Key, str] = {}
         self._thread = OneThread(str(root))
         self._lister = Lister(root, self._thread)
+        self._scans = asyncio.Lock()
+        self._in_use: WeakValueDictionary[_Key, Document] = WeakValueDictionary()
+        """Documents that a watch holds, of files that had been settled when they were read."""
         self._heartbeats = DirectoryHeartbeats(root, self._owner)
         self.refusals = self._heartbeats.refusals
         self.leader_lock = DirectoryLock(root)
@@ -94,7 +103,7 @@ class DirectoryStore(Store):
 
     @override
     async def list(self, selection: Selection) -> tuple[Document, ...]:
-        documents = await self._thread.run(self._scan, selection, {})
+        documents = await self._scanned(selection, {})
         return tuple(documents.values())
 
     @override
@@ -190,7 +199,7 @@ class DirectoryStore(Store):
                     comparison = ListingComparison(
                         identity, await self._lister.list(selection), _now()
                     )
-                    current = await self._thread.run(self._scan, selection, current)
+                    current = await self._scanned(selection, current)
                     backoff.reset()
                     reason = ""
                     yield DocumentsListed(tuple(current.values()))
@@ -229,7 +238,7 @@ class DirectoryStore(Store):
             await self._thread.run(self._add_all, inotify, selection)
             # The scan below reads all of these, so the next listing must not count them as missed.
             comparison.shown(comparison.listing.stamps)
-            documents = await self._thread.run(self._scan, selection, current)
+            documents = await self._scanned(selection, current)
             gone = (Deleted(*key) for key in late if key not in documents)
             return (*_by_list(_difference(current, documents), keys), *gone)
         events = await self._updates(keys, selection, current) if keys else ()
@@ -301,12 +310,29 @@ class DirectoryStore(Store):
                 keys.append((directory.name, name))
         return tuple(keys)
 
-    def _scan(self, selection: Selection, current: dict[_Key, Document]) -> dict[_Key, Document]:
+    async def _scanned(
+        self, selection: Selection, current: dict[_Key, Document]
+    ) -> dict[_Key, Document]:
+        """Return all documents of a selection."""
+        # One after the other, so that each uses what the ones before have read. Other work of the
+        # thread is done in between: ten thousand documents take seconds.
+        async with self._scans:
+            return await self._thread.run_in_pieces(self._scan(selection, current), _PIECE)
+
+    def _scan(
+        self, selection: Selection, current: dict[_Key, Document]
+    ) -> Work[dict[_Key, Document]]:
         documents = {}
         for namespace in files.namespaces(self._root, selection.namespace):
             for name in files.names(self._root, namespace):
                 if selection.name in (None, name):
-                    document = self._read(namespace, name, current, selection)
+                    document = self._in_use.get((namespace, name))
+                    if document is not None and files.is_unchanged(self._root, document):
+                        self._complained.pop((namespace, name), None)
+                        yield 1
+                    else:
+                        document = self._read(namespace, name, current, selection)
+                        yield _READ_COST
                     if document is not None and selection.fits(document.labels):
                         documents[namespace, name] = document
         return documents
@@ -346,6 +372,8 @@ class DirectoryStore(Store):
             self._complain(namespace, name, error)
             return None if selection.owned else current.get((namespace, name))
         self._complained.pop((namespace, name), None)
+        if document is not None and files.is_settled(document):
+            self._in_use[namespace, name] = document
         return document
 
     def _read_or_complain(self, namespace: str, name: str) -> Document | None:
