@@ -31,7 +31,7 @@ from stores.directory import files
 from stores.directory import mark as directory_mark
 from stores.directory.beats import DirectoryHeartbeats
 from stores.directory.inotify import Inotify
-from stores.directory.listing import Lister, ListingComparison
+from stores.directory.listing import BackgroundListing, Lister, ListingComparison
 from stores.directory.lock import DirectoryLock
 from stores.directory.mark import DirectoryMark
 from stores.directory.one_thread import OneThread
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 
     from pacing.cooperative import Work
     from stores.base import Beat, LastWriter
-    from stores.directory.listing import Identity
+    from stores.directory.listing import DirectoryListing, Identity
 
 _log = logging.getLogger(__name__)
 
 _LOCK_PATIENCE_SECONDS = 5.0
 _LOCK_STEP_SECONDS = 0.01
-_PIECE = 500
+_PIECE = 200
 """Files that are looked at in one piece of work, which takes some milliseconds."""
 _READ_COST = 20
 """How many files are looked at in the time in which one is read."""
@@ -203,21 +203,32 @@ class DirectoryStore(Store):
                     backoff.reset()
                     reason = ""
                     yield DocumentsListed(tuple(current.values()))
-                    while True:
-                        for event in await self._changes(inotify, comparison, selection, current):
-                            _apply(current, event)
-                            comparison.reported(_key(event), _is_by_list(event))
-                            yield event
+                    with self._next_listing(inotify, comparison, selection) as listing:
+                        while True:
+                            for event in await self._changes(
+                                inotify, comparison, listing, selection, current
+                            ):
+                                _apply(current, event)
+                                comparison.reported(_key(event), _is_by_list(event))
+                                yield event
             except (OSError, StoreError) as error:
                 if str(error) != reason:
                     reason = str(error)
                     yield Interrupted(reason)
             await asyncio.sleep(backoff.next_seconds())
 
+    def _next_listing(
+        self, inotify: Inotify, comparison: ListingComparison, selection: Selection
+    ) -> BackgroundListing:
+        return BackgroundListing(
+            lambda: self._lister.compared(selection, comparison.listing), inotify.wake
+        )
+
     async def _changes(
         self,
         inotify: Inotify,
         comparison: ListingComparison,
+        next_listing: BackgroundListing,
         selection: Selection,
         current: dict[_Key, Document],
     ) -> tuple[Changed | Deleted, ...]:
@@ -252,11 +263,15 @@ class DirectoryStore(Store):
         missed = comparison.pop_missed(_now())
         if missed:
             self._lister.count_missed(len(missed), missed[0])
-        if _now() < comparison.due:
+        if _now() >= comparison.due:
+            comparison.listing_begins()
+            next_listing.begin()
+        listed = next_listing.pop()
+        if listed is None:
             return events
         for event in events:
             _apply(current, event)
-        return (*events, *await self._look(inotify, comparison, selection, current))
+        return (*events, *await self._look(inotify, comparison, selection, current, *listed))
 
     async def _look(
         self,
@@ -264,14 +279,14 @@ class DirectoryStore(Store):
         comparison: ListingComparison,
         selection: Selection,
         current: dict[_Key, Document],
+        listing: DirectoryListing,
+        different: frozenset[_Key],
     ) -> tuple[Changed | Deleted, ...]:
-        """List, and report what no event has shown."""
-        before = comparison.listing
-        listing = await self._lister.list(selection)
+        """Report what a new listing has and no event has shown."""
         self._demand_same(comparison, listing.identity)
-        if listing.namespaces != before.namespaces:
+        if listing.namespaces != comparison.listing.namespaces:
             await self._thread.run(self._add_all, inotify, selection)
-        keys = comparison.compare(listing, _now())
+        keys = comparison.compare(listing, different, _now())
         events = await self._updates(keys, selection, current) if keys else ()
         comparison.found((_key(event) for event in events), _now())
         return _by_list(events)
@@ -283,7 +298,7 @@ class DirectoryStore(Store):
     async def _updates(
         self, keys: tuple[_Key, ...], selection: Selection, current: dict[_Key, Document]
     ) -> tuple[Changed | Deleted, ...]:
-        return await self._thread.run(self._read_again, keys, selection, current)
+        return await self._thread.run_in_pieces(self._read_again(keys, selection, current), _PIECE)
 
     def _add_all(self, inotify: Inotify, selection: Selection) -> None:
         """Watch the directory and its namespaces. What is read after that is reported."""
@@ -339,7 +354,7 @@ class DirectoryStore(Store):
 
     def _read_again(
         self, keys: Iterable[_Key], selection: Selection, current: dict[_Key, Document]
-    ) -> tuple[Changed | Deleted, ...]:
+    ) -> Work[tuple[Changed | Deleted, ...]]:
         before = {key: current[key] for key in keys if key in current}
         after = {}
         malformed = []
@@ -350,6 +365,7 @@ class DirectoryStore(Store):
             elif selection.owned and key not in before and key in self._complained:
                 # It was spoilt, written anew and malformed again between two reads.
                 malformed.append(Deleted(*key))
+            yield _READ_COST
         return (*_difference(before, after), *malformed)
 
     def _read(

@@ -83,8 +83,9 @@ async def test_a_write_waits_for_a_piece_of_a_list_only(filled: Store, read: lis
     await listed
 
 
-async def test_a_comparison_of_all_files_lets_writes_go_first(
-    filled: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("selection", [Selection(), Selection("kube-system")])
+async def test_a_change_is_written_and_reported_while_all_files_are_compared(
+    filled: Store, selection: Selection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[object] = []
     stamp = listing._stamp
@@ -95,13 +96,17 @@ async def test_a_comparison_of_all_files_lets_writes_go_first(
         return stamp(status)
 
     monkeypatch.setattr(listing, "_PIECE", 1)
-    monkeypatch.setattr(listing, "_stamp", looks)
-    lister = listing.Lister(tmp_path, filled._thread)  # type: ignore[attr-defined]
-    listed = asyncio.create_task(lister.list(Selection()))
-    await until(lambda: len(looked) > 0, "the directory is listed", step_seconds=READ_SECONDS)
-    await filled.put(Document("mindx-dl", "urgent", {}, LABELS))
-    assert len(looked) < COUNT / 2
-    assert len((await listed).stamps) == COUNT
+    monkeypatch.setattr(listing, "PERIOD_SECONDS", 0.5)
+    monkeypatch.setattr(listing, "_SHARED_SECONDS", 0.0)
+    async with watching(filled, selection) as seen:
+        # The next listing is the last.
+        monkeypatch.setattr(listing, "PERIOD_SECONDS", 3600.0)
+        monkeypatch.setattr(listing, "_stamp", looks)
+        await until(lambda: len(looked) > 0, "files are compared", step_seconds=READ_SECONDS)
+        await filled.put(Document("kube-system", "urgent", {}, LABELS))
+        await seen.until(lambda seen: ("kube-system", "urgent") in seen.documents)
+        assert len(looked) < COUNT
+        await until(lambda: len(looked) >= COUNT, "all files were compared")
 
 
 async def test_a_second_watch_reads_no_file_that_the_first_has(
