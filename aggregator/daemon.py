@@ -45,7 +45,7 @@ from service.watchdog import Watchdog
 from stores.base import Changed, Document, DocumentsListed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from aggregator.config import AggregatorConfiguration
     from aggregator.inputs.node_documents import DocumentWatch
@@ -81,9 +81,14 @@ class Aggregator:
         lead: Leadership,
         clock: Clock = system_clock,
         plugins: Iterable[Plugin] = (),
+        on_begun: Callable[[], None] = lambda: None,
     ) -> None:
-        """Make all parts, those first that others are made of."""
+        """Make all parts, those first that others are made of.
+
+        ``on_begun`` is called once, when everything was read and the first step was made.
+        """
         self._clock = clock
+        self._on_begun = on_begun
         self._configuration = configuration
         self._wake = asyncio.Event()
         self._moved: set[str] = set()
@@ -367,6 +372,7 @@ class Aggregator:
 
     async def _merge(self, tasks: asyncio.TaskGroup) -> NoReturn:
         await self._begin(tasks)
+        self._on_begun()
         tasks.create_task(self.lasting.marks.run(), name="marks of directories")
         stale = StaleDocuments(self.pipeline, lambda: self.heartbeat_monitor.alive)
         tasks.create_task(stale.run(), name="stale documents")
