@@ -351,8 +351,8 @@ class Aggregator:
 
     # Steps.
 
-    def _step(self) -> frozenset[str]:
-        """Bring everything up to date; return the documents that changed.
+    def _step(self) -> None:
+        """Bring everything up to date, and wake the writers of the documents that changed.
 
         Deletions come first: a node that ends is not examined once more. Plugins come before the
         pipeline, because a chain reads what they have decided.
@@ -367,8 +367,10 @@ class Aggregator:
         self._known_nodes.update(self.pipeline.dirty | moved, now)
         self.pipeline.judge_again(self.plugins.step(now))
         changed = self.pipeline.step(now)
+        # Writers are only woken here. They write in tasks of their own, so a slow store delays no
+        # step. Before all that are informed, since tasks run in the order in which they are woken.
+        self.publication.wake(changed)
         self.notifier.inform(moved, now, leads=self.publication.takeover.leads)
-        return changed
 
     async def _merge(self, tasks: asyncio.TaskGroup) -> NoReturn:
         await self._begin(tasks)
@@ -387,9 +389,7 @@ class Aggregator:
             self._wake.clear()
             # A step does not wait, so the watchdog times the computation alone.
             with self.stalls.busy("merge"):
-                # Writers are only woken here. They write in tasks of their own, so a slow store
-                # delays no step.
-                self.publication.wake(self._step())
+                self._step()
                 views_due_ms = takeover.collect(self._clock())
             due_ms = earliest(
                 self.pipeline.next_due_ms(),
