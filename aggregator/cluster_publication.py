@@ -53,7 +53,7 @@ _CHECK_LIMIT_SECONDS = 1.0
 class ClusterPublication:
     """The cluster documents of a cluster in the stores that are published to, the first one first.
 
-    ``step`` brings everything up to date and returns the documents that changed; ``wake`` starts a
+    ``step`` brings everything up to date and wakes the writers of what changed; ``wake`` starts a
     step soon.
     """
 
@@ -70,7 +70,7 @@ class ClusterPublication:
         monitor: HeartbeatMonitor,
         lasting: LastingStores,
         *,
-        step: Callable[[], frozenset[str]],
+        step: Callable[[], None],
         wake: Callable[[], None],
     ) -> None:
         self.publishers = tuple(
@@ -212,7 +212,7 @@ class ClusterPublication:
             self._inherit(lost)
         if leads:
             # What we are about to write must be later than this.
-            self.wake(self._step())
+            self._step()
         self._wake()
 
     def on_maybe_lost(self) -> None:

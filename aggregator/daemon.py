@@ -45,7 +45,7 @@ from service.watchdog import Watchdog
 from stores.base import Changed, Document, DocumentsListed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from aggregator.config import AggregatorConfiguration
     from aggregator.inputs.node_documents import DocumentWatch
@@ -81,9 +81,14 @@ class Aggregator:
         lead: Leadership,
         clock: Clock = system_clock,
         plugins: Iterable[Plugin] = (),
+        on_begun: Callable[[], None] = lambda: None,
     ) -> None:
-        """Make all parts, those first that others are made of."""
+        """Make all parts, those first that others are made of.
+
+        ``on_begun`` is called once, when everything was read and the first step was made.
+        """
         self._clock = clock
+        self._on_begun = on_begun
         self._configuration = configuration
         self._wake = asyncio.Event()
         self._moved: set[str] = set()
@@ -346,8 +351,8 @@ class Aggregator:
 
     # Steps.
 
-    def _step(self) -> frozenset[str]:
-        """Bring everything up to date; return the documents that changed.
+    def _step(self) -> None:
+        """Bring everything up to date, and wake the writers of the documents that changed.
 
         Deletions come first: a node that ends is not examined once more. Plugins come before the
         pipeline, because a chain reads what they have decided.
@@ -362,11 +367,14 @@ class Aggregator:
         self._known_nodes.update(self.pipeline.dirty | moved, now)
         self.pipeline.judge_again(self.plugins.step(now))
         changed = self.pipeline.step(now)
+        # Writers are only woken here. They write in tasks of their own, so a slow store delays no
+        # step. Before all that are informed, since tasks run in the order in which they are woken.
+        self.publication.wake(changed)
         self.notifier.inform(moved, now, leads=self.publication.takeover.leads)
-        return changed
 
     async def _merge(self, tasks: asyncio.TaskGroup) -> NoReturn:
         await self._begin(tasks)
+        self._on_begun()
         tasks.create_task(self.lasting.marks.run(), name="marks of directories")
         stale = StaleDocuments(self.pipeline, lambda: self.heartbeat_monitor.alive)
         tasks.create_task(stale.run(), name="stale documents")
@@ -381,9 +389,7 @@ class Aggregator:
             self._wake.clear()
             # A step does not wait, so the watchdog times the computation alone.
             with self.stalls.busy("merge"):
-                # Writers are only woken here. They write in tasks of their own, so a slow store
-                # delays no step.
-                self.publication.wake(self._step())
+                self._step()
                 views_due_ms = takeover.collect(self._clock())
             due_ms = earliest(
                 self.pipeline.next_due_ms(),

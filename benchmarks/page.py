@@ -42,14 +42,16 @@ if TYPE_CHECKING:
 
 _CHIPS = 16
 _FAULTY_PART = 100
-_CHANGES = 60
+_CHANGES = 120
 _STORM_PART = 20
 _REST_SECONDS = 90.0
 """Longer than the time after which each page asks whether something changed."""
-_PUBLICATIONS = 100
+_BLOCKS = 3
+_PUBLICATIONS = 150
+"""In each block without pages, and in each with them."""
 _RESTARTS = 5
-_PUBLISHED_SECONDS = 600.0
-"""A deadline only: a machine with other work takes minutes to start an aggregator."""
+_PUBLISHED_SECONDS = 120.0
+"""A deadline only."""
 _FRAMES = """
 () => {
   window.longest = 0;
@@ -137,7 +139,7 @@ async def _changes(page: Page, store: Store) -> dict[str, float]:
     times = []
     for number in range(_CHANGES):
         # Each on a node of its own, which was healthy.
-        node = number * _FAULTY_PART + 1
+        node = number * _STORM_PART + 1
         began = time.monotonic()
         await store.put(_document(node, True, T0 + 10))
         await _shown(page, node, "RestartNPU")
@@ -165,23 +167,23 @@ class ManyPages:
         self._pages = pages
         self._nodes = nodes
         self._readers = Readers(store)
+        self._following = asyncio.create_task(self._readers.run())
 
     async def measure(self) -> dict[str, Any]:
         """Return all figures, without a page and with so many."""
-        following = asyncio.create_task(self._readers.run())
         await self._readers.listed.wait()
         try:
-            quiet_part, quiet = await self._part(), await self._publications()
+            quiet_part = await self._part()
             async with self._open():
-                part, busy = await self._part(), await self._publications()
+                part = await self._part()
             return {
                 "pages": self._pages,
                 "rest_percent": {"quiet": quiet_part, "pages": part},
-                "publication": {"quiet": quiet, "pages": busy},
+                "publication": await self._publications(),
                 "first_publication_seconds": await self._restarts(),
             }
         finally:
-            following.cancel()
+            self._following.cancel()
 
     @contextlib.asynccontextmanager
     async def _open(self) -> AsyncIterator[None]:
@@ -204,26 +206,40 @@ class ManyPages:
         await asyncio.sleep(_REST_SECONDS)
         return float(process.cpu_percent())
 
-    async def _publications(self) -> dict[str, float]:
-        times = []
+    async def _publications(self) -> dict[str, dict[str, float]]:
+        quiet: list[float] = []
+        busy: list[float] = []
+        for _ in range(_BLOCKS):
+            # In turn, so that other work on this machine meets both alike.
+            await self._publish(quiet)
+            async with self._open():
+                await self._publish(busy)
+        return {"quiet": _quantiles(quiet), "pages": _quantiles(busy)}
+
+    async def _publish(self, times: list[float]) -> None:
         for _ in range(_PUBLICATIONS):
             began = time.monotonic()
             times.append(await self._published() - began)
             await asyncio.sleep(0.2)
-        return _quantiles(times)
 
     async def _published(self) -> float:
         """Change a node; return when (monotonic) a reader of the cluster documents sees it."""
         node = next(self._nodes)
         seen = self._readers.shows(_name(node), f"Ascend910-{node % _CHIPS}")
         await self._store.put(_document(node, True, int(time.time())))
-        return await asyncio.wait_for(seen, _PUBLISHED_SECONDS)
+        waits: set[asyncio.Future[Any]] = {seen, self._following}
+        await asyncio.wait(waits, timeout=_PUBLISHED_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if self._following.done():
+            raise RuntimeError("the reader has ended") from self._following.exception()
+        if not seen.done():
+            raise TimeoutError(f"{_name(node)} is not published after {_PUBLISHED_SECONDS:g} s")
+        return seen.result()
 
     async def _restarts(self) -> dict[str, float]:
         """Return how long after its start an aggregator publishes a change, in the median."""
         quiet, busy = [], []
         for _ in range(_RESTARTS):
-            # In turn, so that other work on this machine meets both alike.
+            # In turn, too.
             quiet.append(await self._restart())
             async with self._open():
                 busy.append(await self._restart())

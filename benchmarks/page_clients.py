@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _ADDRESSES = 10
 _MAX_NODES_ASKED = 20
-_GATHER_SECONDS = 0.03
+_ROWS_SECONDS = 1.0
 _BETWEEN_SECONDS = 0.3
 _WHOLE_SECONDS = 1.0
 _REFRESH_SECONDS = 60.0
@@ -43,8 +43,13 @@ class _Change(msgspec.Struct):
     nodes: list[str] = []
 
 
+class _Rows(msgspec.Struct):
+    asked: list[str]
+
+
 _page = msgspec.json.Decoder(_Page)
 _change = msgspec.json.Decoder(_Change)
+_rows = msgspec.json.Decoder(_Rows)
 
 
 class OpenPage:
@@ -89,18 +94,25 @@ class OpenPage:
     async def _follow(self) -> None:
         headers = {"Last-Event-ID": self._last_id}
         timeout = aiohttp.ClientTimeout(total=None, sock_read=45)
-        address = f"{self._url}/api/v1/stream"
+        address = f"{self._url}/api/v1/stream?rows=true"
         async with self._session.get(address, headers=headers, timeout=timeout) as stream:
             stream.raise_for_status()
             reading = asyncio.create_task(self._read_what_changed())
             refresh = asyncio.create_task(self._refresh())
+            event = b""
             try:
                 async for line in stream.content:
                     if line.startswith(b"id: "):
                         self._last_id = line[4:].decode().strip()
-                    elif line.startswith(b"event: gap"):
+                    elif line.startswith(b"event: "):
+                        event = line[7:].strip()
+                    elif not line.startswith(b"data: "):
+                        continue
+                    elif event == b"gap":
                         break
-                    elif line.startswith(b"data: "):
+                    elif event == b"rows":
+                        self._pending.difference_update(_rows.decode(line[6:]).asked)
+                    else:
                         change = _change.decode(line[6:])
                         self._pending.update(change.nodes, {change.node} - {""})
                         self._came.set()
@@ -122,11 +134,13 @@ class OpenPage:
             if self._wants_whole or len(self._pending) > _MAX_NODES_ASKED:
                 await asyncio.sleep(_WHOLE_SECONDS * (0.5 + random.random() / 2))
             else:
-                await asyncio.sleep(_GATHER_SECONDS)
+                await asyncio.sleep(_ROWS_SECONDS)
             self._came.clear()
             nodes, self._pending = self._pending, set()
             is_whole = self._wants_whole or len(nodes) > _MAX_NODES_ASKED
             self._wants_whole = False
+            if not is_whole and not nodes:
+                continue
             await self._read([] if is_whole else [("node", node) for node in nodes])
             await asyncio.sleep(_BETWEEN_SECONDS)
 

@@ -39,7 +39,7 @@ class ObjectOwner(msgspec.Struct, frozen=True, rename="camel"):
     block_owner_deletion: bool | None = None
 
 
-class Document(msgspec.Struct, frozen=True):
+class Document(msgspec.Struct, frozen=True, weakref=True):
     """One stored document. ``version`` is opaque and empty for one not read from a store.
 
     ``immutable``: the store refuses every other content. ``finalizers`` hold a document that was

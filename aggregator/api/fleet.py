@@ -19,7 +19,7 @@ from aiohttp import hdrs, web
 
 from contract.pages.aggregator_status import NodeStatus
 from contract.pages.faults import FaultStatus
-from contract.pages.fleet import LEVEL_WEIGHTS, FleetNode, FleetPage, StoreAway, rank
+from contract.pages.fleet import LEVEL_WEIGHTS, FleetNode, FleetPage, FleetRows, StoreAway, rank
 from pacing.cooperative import all_of
 from service.http.connection import free_place
 from service.http.shared_rendering import SharedRendering
@@ -113,6 +113,10 @@ class FleetPages:
         self._shared = SharedRendering(
             "fleet", self._rendered, lambda rendering: rendering.tag == self.tag
         )
+
+    async def changed_rows(self, nodes: frozenset[str]) -> FleetRows:
+        """Return the rows of ``nodes``, for the clients of the stream."""
+        return FleetRows(tuple(sorted(nodes)), await self._page(nodes))
 
     async def show(self, request: web.Request) -> web.Response:
         """Answer with all nodes or those that are asked for; 503 before all documents are read."""

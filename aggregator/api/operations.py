@@ -31,7 +31,7 @@ from contract.pages.aggregator_status import (
 )
 from contract.pages.changes import BlindChange, FaultChange, JobChange, LeaderChange
 from contract.pages.explanation import ExplainedNode
-from contract.pages.fleet import FleetPage
+from contract.pages.fleet import FleetPage, FleetRows
 from contract.pages.history import PublishedPage
 from service.pages import event_stream, fault_page, history_page
 from service.pages.operations import Operation
@@ -234,11 +234,15 @@ OPERATIONS: tuple[Operation, ...] = (
         event_stream.PATH,
         "Changes as they happen. Events are change (of what is published), blind (sources that "
         "give agents no answer), job (jobs that are hit) and leader. Others are advice (what the "
-        "scheduler will do with a job), and gap where some are lost",
+        "scheduler will do with a job), rows (new rows of changed nodes, for clients that ask for "
+        "them), and gap where some are lost",
         FaultChange,
-        event_stream.PARAMETERS,
+        (
+            *event_stream.PARAMETERS,
+            Parameter(event_stream.ROWS, "Also the new rows of changed nodes", values=("true",)),
+        ),
         (503,),
         "text/event-stream",
-        (BlindChange, JobChange, LeaderChange, AdviceChange),
+        (BlindChange, JobChange, LeaderChange, AdviceChange, FleetRows),
     ),
 )

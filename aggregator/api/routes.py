@@ -180,7 +180,9 @@ def application(queries: StatusQueries, agent_url: str = "") -> web.Application:
     operations.serve(application, "NPU Vigil aggregator", release, OPERATIONS, browser)
     add_get = application.router.add_get
     SnapshotPages(queries).add_to(application.router)
-    add_get(FLEET_PATH, FleetPages(queries).show)
+    fleet = FleetPages(queries)
+    queries.stream.serve_rows(fleet.changed_rows)
+    add_get(FLEET_PATH, fleet.show)
     add_get("/api/v1/nodes/{node}", _one(queries.explain, "node"))
     add_get("/api/v1/jobs/{job}", _one(queries.job, "job"))
     AdvicePages(queries).add_to(application.router)

@@ -109,3 +109,10 @@ class FleetPage(msgspec.Struct, frozen=True):
     stores_away: tuple[StoreAway, ...]
     levels: tuple[LevelWeight, ...]
     nodes: tuple[FleetNode, ...]
+
+
+class FleetRows(msgspec.Struct, frozen=True):
+    """New rows of the nodes that are ``asked``; those without a row in ``page`` are gone."""
+
+    asked: tuple[str, ...]
+    page: FleetPage

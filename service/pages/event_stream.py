@@ -24,19 +24,27 @@ from pacing.waiting import wait_for_event
 from service.pages.parameters import Parameter
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Awaitable, Callable, Collection
 
 PATH = "/api/v1/stream"
 PARAMETERS = (
     Parameter("node", "Only what is about this node"),
     Parameter("Last-Event-ID", "What came behind this event", place="header"),
 )
+ROWS = "rows"
+"""The parameter, and the event, of rows that change; a page that has them as well calls
+``serve_rows``.
+"""
 EPOCH_HEADER = "Vigil-Epoch"
 PLACES = 100
 _KEPT = 10_000
 _WAITING = 1_000
 _COMMENT_SECONDS = 15.0
 _GAP = b"event: gap\ndata: {}\n\n"
+_GATHER_SECONDS = 0.03
+"""Rows of changes within this time are made together."""
+_MAX_ROWS = 100
+"""Where more nodes change at once, clients read all rows, which are made once for all of them."""
 
 
 class _Event(NamedTuple):
@@ -71,6 +79,10 @@ class Stream:
         """The oldest first."""
         self._gaps = 0
         self._displaced = 0
+        self._rows: Callable[[frozenset[str]], Awaitable[msgspec.Struct]] | None = None
+        self._changed: set[str] = set()
+        """Nodes of which rows are to be sent."""
+        self._sending_rows: asyncio.Task[None] | None = None
 
     @property
     def clients(self) -> int:
@@ -101,6 +113,35 @@ class Stream:
         self._kept.append(event)
         for client in self._clients:
             client.take(event)
+        if nodes and any(client.takes_rows for client in self._clients):
+            self._changed.update(nodes)
+            if self._sending_rows is None or self._sending_rows.done():
+                self._sending_rows = asyncio.create_task(self._send_rows(), name="send rows")
+
+    def serve_rows(self, rows: Callable[[frozenset[str]], Awaitable[msgspec.Struct]]) -> None:
+        """Send what ``rows`` returns of nodes that changed, to clients that ask for it.
+
+        Each client would ask for the same rows otherwise, and its requests would cost as much as
+        all that is published. Such an event has no id and is not sent again.
+        """
+        self._rows = rows
+
+    async def _send_rows(self) -> None:
+        clock = asyncio.get_running_loop().time
+        while self._changed and self._rows is not None:
+            await asyncio.sleep(_GATHER_SECONDS)
+            nodes, self._changed = frozenset(self._changed), set()
+            if len(nodes) > _MAX_ROWS:
+                continue
+            began = clock()
+            body = msgspec.json.encode(await self._rows(nodes))
+            text = b"event: %s\ndata: %s\n\n" % (ROWS.encode(), body)
+            event = _Event(self._number, nodes, text)
+            for client in self._clients:
+                if client.takes_rows:
+                    client.take(event)
+            # A storm of changes must not keep the loop busy with rows.
+            await asyncio.sleep(2 * (clock() - began))
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Answer a client until it leaves; see ``PARAMETERS``."""
@@ -115,7 +156,8 @@ class Stream:
         response = web.StreamResponse(headers=headers)
         # A client that loses its place is to connect again.
         response.force_close()
-        client = _Client(request.query.get("node"), request.remote or "")
+        takes_rows = request.query.get(ROWS) == "true"
+        client = _Client(request.query.get("node"), request.remote or "", takes_rows)
         if len(self._clients) >= self._places:
             self._displace_for(client)
         self._clients[client] = None
@@ -165,8 +207,9 @@ class Stream:
 class _Client:
     """The events that wait for one client."""
 
-    def __init__(self, node: str | None, address: str) -> None:
+    def __init__(self, node: str | None, address: str, takes_rows: bool) -> None:
         self.address = address
+        self.takes_rows = takes_rows
         self._is_displaced = False
         self._node = node
         self._waiting: deque[bytes] = deque()

@@ -44,6 +44,8 @@ _LOCK_STEP_SECONDS = 0.002
 # As on a broker (``stores/mqtt/documents.py``), so that every document fits into both.
 _MAX_BYTES = 16 * 1024 * 1024
 
+_SETTLED_NS = 2_000_000_000
+
 # A failure of this process or of the disk is not a fault of the document.
 _PROVES_NOTHING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
 
@@ -113,6 +115,24 @@ def read(root: Path, namespace: str, name: str) -> Document | None:
         return json_documents.decode((namespace, name), content, _version(content, status))
     except ValueError as error:
         raise MalformedFile(str(error), json_documents.digest(content)) from None
+
+
+def is_settled(document: Document) -> bool:
+    """Return whether the file of ``document`` was last changed so long before now that each later
+    change gives it another time. File systems count in steps of some milliseconds.
+    """
+    modified_ns = int(document.version.rpartition("-")[2], 16)
+    return time.time_ns() - modified_ns > _SETTLED_NS
+
+
+def is_unchanged(root: Path, document: Document) -> bool:
+    """Return whether the file of ``document``, which was settled when it was read, is the same."""
+    try:
+        status = document_path(root, document.namespace, document.name).stat()
+    # Whoever reads it learns why.
+    except OSError:
+        return False
+    return document.version.endswith(_file_version(status))
 
 
 def content(path: Path, *, follow: bool = True) -> bytes | None:
@@ -314,7 +334,11 @@ def _version(content: bytes, status: os.stat_result) -> str:
     """Return a digest of content and file: old content that is put back is a change, which a watch
     must report.
     """
-    return f"{json_documents.digest(content)}-{status.st_ino:x}-{status.st_mtime_ns:x}"
+    return f"{json_documents.digest(content)}{_file_version(status)}"
+
+
+def _file_version(status: os.stat_result) -> str:
+    return f"-{status.st_ino:x}-{status.st_mtime_ns:x}"
 
 
 def storage_error(error: OSError, action: str) -> StoreRefused | StoreUnavailable:

@@ -45,6 +45,7 @@ class Inotify:
         if self._descriptor < 0:
             raise _os_error("inotify_init1")
         self._directories: dict[int, Path] = {}
+        self._wake = asyncio.Event()
 
     def add(self, directory: Path) -> None:
         """Watch ``directory`` too. Raises ``OSError``."""
@@ -55,9 +56,13 @@ class Inotify:
         self._directories[watch] = directory
 
     async def changes(self) -> tuple[set[tuple[Path, str]], bool]:
-        """Wait for changes and take them."""
+        """Wait for changes, or for ``wake``, and take them."""
         await self._wait()
         return self.taken()
+
+    def wake(self) -> None:
+        """End the wait for changes, now or when it begins next."""
+        self._wake.set()
 
     def taken(self) -> tuple[set[tuple[Path, str]], bool]:
         """Take the changes that the kernel has reported: ``(directory, file name)`` pairs.
@@ -100,12 +105,12 @@ class Inotify:
     async def _wait(self) -> None:
         # Only for as long as a task waits: a reader left in place would keep the loop busy.
         loop = asyncio.get_running_loop()
-        readable = asyncio.Event()
-        loop.add_reader(self._descriptor, readable.set)
+        loop.add_reader(self._descriptor, self._wake.set)
         try:
-            await readable.wait()
+            await self._wake.wait()
         finally:
             loop.remove_reader(self._descriptor)
+            self._wake.clear()
 
 
 def _os_error(action: str) -> OSError:

@@ -9,18 +9,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import time
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from contract.errors import StoreUnavailable
+from stores.base import Selection
 from stores.directory import files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
     from pathlib import Path
+    from typing import Self
 
-    from stores.base import Selection
+    from pacing.cooperative import Work
     from stores.directory.one_thread import OneThread
 
 _log = logging.getLogger(__name__)
@@ -31,6 +34,8 @@ IDENTITY_SECONDS = 4.0
 SHOWN_SECONDS = 2.0
 """The time in which the event of a change that a listing found may still come."""
 _SHARED_SECONDS = 1.0
+_PIECE = 200
+"""Files that are looked at in one piece of work, which takes some milliseconds."""
 
 _Key: TypeAlias = tuple[str, str]
 Identity: TypeAlias = tuple[int, int]
@@ -53,17 +58,19 @@ class DirectoryListing(NamedTuple):
     stamps: Mapping[_Key, Stamp]
 
 
-def listed(root: Path, selection: Selection) -> DirectoryListing:
+def listed(root: Path, selection: Selection) -> Work[DirectoryListing]:
     """List what may be selected; of a selection by name nothing else is looked at. Blocks.
 
-    Raises ``StoreUnavailable`` where the directory is not there.
+    The work is counted in files. Raises ``StoreUnavailable`` where the directory is not there.
     """
     identity = _identity(root)
     listed = files.namespaces(root, selection.namespace)
     stamps: dict[_Key, Stamp] = {}
     for namespace in listed:
         if selection.name is None:
-            stamps.update(_stamps(root, namespace))
+            for key, stamp in _stamps(root, namespace):
+                stamps[key] = stamp
+                yield 1
         else:
             # One that cannot be looked at is found by its reader.
             with contextlib.suppress(OSError):
@@ -106,6 +113,7 @@ class Lister:
         self._thread = thread
         self._shared: dict[str | None, tuple[float, DirectoryListing]] = {}
         self._turn = asyncio.Lock()
+        self._identity_turn = asyncio.Lock()
         self._seen: tuple[float, Identity] | None = None
         self.missed = 0
         """Changes that no event showed."""
@@ -113,22 +121,60 @@ class Lister:
     async def list(self, selection: Selection) -> DirectoryListing:
         """Return the files there are. Raises ``StoreUnavailable``."""
         if selection.name is not None:
-            return await self._thread.run(listed, self._root, selection)
+            return await self._list(selection)
         async with self._turn:
-            began = time.monotonic()
-            shared = self._shared.get(selection.namespace)
-            if shared is not None and began - shared[0] <= _SHARED_SECONDS:
-                return shared[1]
-            listing = await self._thread.run(listed, self._root, selection)
-            self._shared[selection.namespace] = began, listing
-            return listing
+            if selection.namespace is None:
+                return await self._shared_listing(None, self._list_all)
+            return await self._list_namespace(selection.namespace)
+
+    async def compared(
+        self, selection: Selection, before: DirectoryListing
+    ) -> tuple[DirectoryListing, frozenset[_Key]]:
+        """Return the files there are, and the documents whose files are other ones than ``before``.
+
+        Raises ``StoreUnavailable``.
+        """
+        listing = await self.list(selection)
+        work = _different(before.stamps, listing.stamps)
+        return listing, await self._thread.run_in_pieces(work, _PIECE)
+
+    async def _list_all(self) -> DirectoryListing:
+        """List namespace by namespace, so that watches of one of them share its listing."""
+        identity = await self._thread.run(_identity, self._root)
+        namespaces = await self._thread.run(files.namespaces, self._root)
+        stamps: dict[_Key, Stamp] = {}
+        for namespace in namespaces:
+            part = await self._list_namespace(namespace)
+            # A listing of the directory that was there before, or that came meanwhile.
+            if part.identity != identity:
+                raise StoreUnavailable(f"{self._root} is another directory than before")
+            stamps.update(part.stamps)
+        return DirectoryListing(identity, namespaces, stamps)
+
+    async def _list_namespace(self, namespace: str) -> DirectoryListing:
+        selection = Selection(namespace)
+        return await self._shared_listing(namespace, lambda: self._list(selection))
+
+    async def _shared_listing(
+        self, namespace: str | None, make: Callable[[], Awaitable[DirectoryListing]]
+    ) -> DirectoryListing:
+        began = time.monotonic()
+        shared = self._shared.get(namespace)
+        if shared is not None and began - shared[0] <= _SHARED_SECONDS:
+            return shared[1]
+        listing = await make()
+        self._shared[namespace] = began, listing
+        return listing
+
+    async def _list(self, selection: Selection) -> DirectoryListing:
+        return await self._thread.run_in_pieces(listed(self._root, selection), _PIECE)
 
     async def identity(self, *, fresh: bool = False) -> Identity:
         """Return which directory there is. Raises ``StoreUnavailable``.
 
         Unless it is to be ``fresh``, the answer may be a second old.
         """
-        async with self._turn:
+        async with self._identity_turn:
             began = time.monotonic()
             if fresh or self._seen is None or began - self._seen[0] > _SHARED_SECONDS:
                 self._seen = began, await self._thread.run(_identity, self._root)
@@ -162,6 +208,7 @@ class ListingComparison:
         self._gone: set[_Key] = set()
         """Documents that a list lacked before the kernel reported that they were deleted."""
         self.due = _next_turn(now, PERIOD_SECONDS)
+        """When the next listing begins; never while it is made."""
 
     def wakes_at(self) -> float:
         """Return when something is to be done next."""
@@ -186,15 +233,19 @@ class ListingComparison:
         """Return those of ``keys`` that a list lacked before the kernel reported their change."""
         return tuple(key for key in keys if key in self._gone)
 
-    def compare(self, listing: DirectoryListing, now: float) -> tuple[_Key, ...]:
-        """Return the documents that have changed and that no event showed so far."""
-        before, after = self.listing.stamps, listing.stamps
-        others: set[_Key] = set()
-        if before != after:
-            others = {
-                key for key in before.keys() | after.keys() if before.get(key) != after.get(key)
-            }
-        unseen = tuple(sorted(others - self._shown))
+    def listing_begins(self) -> None:
+        """Record that the next listing is being made."""
+        self.due = math.inf
+
+    def compare(
+        self, listing: DirectoryListing, different: frozenset[_Key], now: float
+    ) -> tuple[_Key, ...]:
+        """Take the next listing, with the documents whose files are ``different``.
+
+        Return those of them that no event showed so far. A change that was made, and shown, while
+        the listing was made may be in the next one: to read it again then gives nothing new.
+        """
+        unseen = tuple(sorted(different - self._shown))
         self.listing = listing
         self._shown.clear()
         self.due = _next_turn(now, PERIOD_SECONDS)
@@ -211,6 +262,52 @@ class ListingComparison:
         for key in missed:
             del self._unshown[key]
         return missed
+
+
+class BackgroundListing:
+    """The next listing of a watch, which reports events of the kernel meanwhile.
+
+    ``make`` lists; ``done`` is called when that has ended.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Coroutine[None, None, tuple[DirectoryListing, frozenset[_Key]]]],
+        done: Callable[[], None],
+    ) -> None:
+        self._make = make
+        self._done = done
+        self._task: asyncio.Task[tuple[DirectoryListing, frozenset[_Key]]] | None = None
+
+    def begin(self) -> None:
+        """List; one listing at a time."""
+        self._task = asyncio.create_task(self._make(), name="list a directory")
+        self._task.add_done_callback(lambda _: self._done())
+
+    def pop(self) -> tuple[DirectoryListing, frozenset[_Key]] | None:
+        """Return what ``make`` returned, once; ``None`` before. Raises its error."""
+        if self._task is None or not self._task.done():
+            return None
+        task, self._task = self._task, None
+        return task.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._task is not None and not self._task.cancel() and not self._task.cancelled():
+            # The watch ended for another reason; asyncio logs an error that nobody looks at.
+            self._task.exception()
+
+
+def _different(before: Mapping[_Key, Stamp], after: Mapping[_Key, Stamp]) -> Work[frozenset[_Key]]:
+    """Return the keys whose stamps differ; the work is counted in keys."""
+    different = set(before.keys() - after.keys())
+    for key, stamp in after.items():
+        if before.get(key) != stamp:
+            different.add(key)
+        yield 1
+    return frozenset(different)
 
 
 def _next_turn(now: float, period: float) -> float:

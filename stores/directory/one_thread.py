@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from contract.errors import StoreUnavailable
 from pacing.abandonable_thread import finish
+from pacing.cooperative import WorkBacklog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pacing.cooperative import Work
 
 PATIENCE_SECONDS = 10.0
 """For one piece of work."""
@@ -59,6 +62,22 @@ class OneThread:
             result.cancel()
             waiting.cancel()
         return waiting.result()
+
+    async def run_in_pieces(self, work: Work[T], size: int) -> T:
+        """Return the result of ``work``; other work is done after each piece of ``size``.
+
+        Raises what ``work`` raises, and ``StoreUnavailable`` as ``run`` does, for each piece.
+        """
+        results: list[T] = []
+
+        def collecting() -> Work[None]:
+            results.append((yield from work))
+
+        pieces = WorkBacklog(size)
+        pieces.add(collecting())
+        while pieces:
+            await self.run(pieces.do_piece)
+        return results[0]
 
     def close(self) -> None:
         """Let the thread end when everything that was handed over is done."""

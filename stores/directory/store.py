@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 from typing_extensions import override
@@ -30,7 +31,7 @@ from stores.directory import files
 from stores.directory import mark as directory_mark
 from stores.directory.beats import DirectoryHeartbeats
 from stores.directory.inotify import Inotify
-from stores.directory.listing import Lister, ListingComparison
+from stores.directory.listing import BackgroundListing, Lister, ListingComparison
 from stores.directory.lock import DirectoryLock
 from stores.directory.mark import DirectoryMark
 from stores.directory.one_thread import OneThread
@@ -43,13 +44,18 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable
     from pathlib import Path
 
+    from pacing.cooperative import Work
     from stores.base import Beat, LastWriter
-    from stores.directory.listing import Identity
+    from stores.directory.listing import DirectoryListing, Identity
 
 _log = logging.getLogger(__name__)
 
 _LOCK_PATIENCE_SECONDS = 5.0
 _LOCK_STEP_SECONDS = 0.01
+_PIECE = 200
+"""Files that are looked at in one piece of work, which takes some milliseconds."""
+_READ_COST = 20
+"""How many files are looked at in the time in which one is read."""
 
 _Key: TypeAlias = tuple[str, str]
 T = TypeVar("T")
@@ -77,6 +83,9 @@ class DirectoryStore(Store):
         self._complained: dict[_Key, str] = {}
         self._thread = OneThread(str(root))
         self._lister = Lister(root, self._thread)
+        self._scans = asyncio.Lock()
+        self._in_use: WeakValueDictionary[_Key, Document] = WeakValueDictionary()
+        """Documents that a watch holds, of files that had been settled when they were read."""
         self._heartbeats = DirectoryHeartbeats(root, self._owner)
         self.refusals = self._heartbeats.refusals
         self.leader_lock = DirectoryLock(root)
@@ -94,7 +103,7 @@ class DirectoryStore(Store):
 
     @override
     async def list(self, selection: Selection) -> tuple[Document, ...]:
-        documents = await self._thread.run(self._scan, selection, {})
+        documents = await self._scanned(selection, {})
         return tuple(documents.values())
 
     @override
@@ -190,25 +199,36 @@ class DirectoryStore(Store):
                     comparison = ListingComparison(
                         identity, await self._lister.list(selection), _now()
                     )
-                    current = await self._thread.run(self._scan, selection, current)
+                    current = await self._scanned(selection, current)
                     backoff.reset()
                     reason = ""
                     yield DocumentsListed(tuple(current.values()))
-                    while True:
-                        for event in await self._changes(inotify, comparison, selection, current):
-                            _apply(current, event)
-                            comparison.reported(_key(event), _is_by_list(event))
-                            yield event
+                    with self._next_listing(inotify, comparison, selection) as listing:
+                        while True:
+                            for event in await self._changes(
+                                inotify, comparison, listing, selection, current
+                            ):
+                                _apply(current, event)
+                                comparison.reported(_key(event), _is_by_list(event))
+                                yield event
             except (OSError, StoreError) as error:
                 if str(error) != reason:
                     reason = str(error)
                     yield Interrupted(reason)
             await asyncio.sleep(backoff.next_seconds())
 
+    def _next_listing(
+        self, inotify: Inotify, comparison: ListingComparison, selection: Selection
+    ) -> BackgroundListing:
+        return BackgroundListing(
+            lambda: self._lister.compared(selection, comparison.listing), inotify.wake
+        )
+
     async def _changes(
         self,
         inotify: Inotify,
         comparison: ListingComparison,
+        next_listing: BackgroundListing,
         selection: Selection,
         current: dict[_Key, Document],
     ) -> tuple[Changed | Deleted, ...]:
@@ -229,7 +249,7 @@ class DirectoryStore(Store):
             await self._thread.run(self._add_all, inotify, selection)
             # The scan below reads all of these, so the next listing must not count them as missed.
             comparison.shown(comparison.listing.stamps)
-            documents = await self._thread.run(self._scan, selection, current)
+            documents = await self._scanned(selection, current)
             gone = (Deleted(*key) for key in late if key not in documents)
             return (*_by_list(_difference(current, documents), keys), *gone)
         events = await self._updates(keys, selection, current) if keys else ()
@@ -243,11 +263,15 @@ class DirectoryStore(Store):
         missed = comparison.pop_missed(_now())
         if missed:
             self._lister.count_missed(len(missed), missed[0])
-        if _now() < comparison.due:
+        if _now() >= comparison.due:
+            comparison.listing_begins()
+            next_listing.begin()
+        listed = next_listing.pop()
+        if listed is None:
             return events
         for event in events:
             _apply(current, event)
-        return (*events, *await self._look(inotify, comparison, selection, current))
+        return (*events, *await self._look(inotify, comparison, selection, current, *listed))
 
     async def _look(
         self,
@@ -255,14 +279,14 @@ class DirectoryStore(Store):
         comparison: ListingComparison,
         selection: Selection,
         current: dict[_Key, Document],
+        listing: DirectoryListing,
+        different: frozenset[_Key],
     ) -> tuple[Changed | Deleted, ...]:
-        """List, and report what no event has shown."""
-        before = comparison.listing
-        listing = await self._lister.list(selection)
+        """Report what a new listing has and no event has shown."""
         self._demand_same(comparison, listing.identity)
-        if listing.namespaces != before.namespaces:
+        if listing.namespaces != comparison.listing.namespaces:
             await self._thread.run(self._add_all, inotify, selection)
-        keys = comparison.compare(listing, _now())
+        keys = comparison.compare(listing, different, _now())
         events = await self._updates(keys, selection, current) if keys else ()
         comparison.found((_key(event) for event in events), _now())
         return _by_list(events)
@@ -274,7 +298,7 @@ class DirectoryStore(Store):
     async def _updates(
         self, keys: tuple[_Key, ...], selection: Selection, current: dict[_Key, Document]
     ) -> tuple[Changed | Deleted, ...]:
-        return await self._thread.run(self._read_again, keys, selection, current)
+        return await self._thread.run_in_pieces(self._read_again(keys, selection, current), _PIECE)
 
     def _add_all(self, inotify: Inotify, selection: Selection) -> None:
         """Watch the directory and its namespaces. What is read after that is reported."""
@@ -301,19 +325,36 @@ class DirectoryStore(Store):
                 keys.append((directory.name, name))
         return tuple(keys)
 
-    def _scan(self, selection: Selection, current: dict[_Key, Document]) -> dict[_Key, Document]:
+    async def _scanned(
+        self, selection: Selection, current: dict[_Key, Document]
+    ) -> dict[_Key, Document]:
+        """Return all documents of a selection."""
+        # One after the other, so that each uses what the ones before have read. Other work of the
+        # thread is done in between: ten thousand documents take seconds.
+        async with self._scans:
+            return await self._thread.run_in_pieces(self._scan(selection, current), _PIECE)
+
+    def _scan(
+        self, selection: Selection, current: dict[_Key, Document]
+    ) -> Work[dict[_Key, Document]]:
         documents = {}
         for namespace in files.namespaces(self._root, selection.namespace):
             for name in files.names(self._root, namespace):
                 if selection.name in (None, name):
-                    document = self._read(namespace, name, current, selection)
+                    document = self._in_use.get((namespace, name))
+                    if document is not None and files.is_unchanged(self._root, document):
+                        self._complained.pop((namespace, name), None)
+                        yield 1
+                    else:
+                        document = self._read(namespace, name, current, selection)
+                        yield _READ_COST
                     if document is not None and selection.fits(document.labels):
                         documents[namespace, name] = document
         return documents
 
     def _read_again(
         self, keys: Iterable[_Key], selection: Selection, current: dict[_Key, Document]
-    ) -> tuple[Changed | Deleted, ...]:
+    ) -> Work[tuple[Changed | Deleted, ...]]:
         before = {key: current[key] for key in keys if key in current}
         after = {}
         malformed = []
@@ -324,6 +365,7 @@ class DirectoryStore(Store):
             elif selection.owned and key not in before and key in self._complained:
                 # It was spoilt, written anew and malformed again between two reads.
                 malformed.append(Deleted(*key))
+            yield _READ_COST
         return (*_difference(before, after), *malformed)
 
     def _read(
@@ -346,6 +388,8 @@ class DirectoryStore(Store):
             self._complain(namespace, name, error)
             return None if selection.owned else current.get((namespace, name))
         self._complained.pop((namespace, name), None)
+        if document is not None and files.is_settled(document):
+            self._in_use[namespace, name] = document
         return document
 
     def _read_or_complain(self, namespace: str, name: str) -> Document | None:

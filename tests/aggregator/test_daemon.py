@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import signal
 import time
 from typing import TYPE_CHECKING
 
+from aggregator.config import AggregatorConfiguration
+from aggregator.daemon import Aggregator
+from aggregator.notify.history import ClusterHistory
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
+from service.clock import system_clock
+from service.election.leadership import AlwaysLeader
 from stores.base import Beat, Changed, Document
 from stores.directory.beats import DirectoryHeartbeats
 from stores.directory.owner import OwnerCheck
@@ -387,3 +394,26 @@ def test_of_many_nodes_only_the_oldest_heartbeats_and_wrong_clocks_have_series(
     assert [line.partition(" ")[0] for line in skews] == [
         'npu_vigil_node_clock_skew_seconds{node="n07"}'
     ]
+
+
+async def test_a_start_ends_once_with_everything_read(store: Store, tmp_path: Path) -> None:
+    begun: list[frozenset[str]] = []
+    await store.put(report("n1", faulty()))
+    configuration = AggregatorConfiguration(store=(store.url,), state_dir=tmp_path / "state")
+    aggregator = Aggregator(
+        configuration,
+        {store.url: store},
+        ClusterHistory(configuration.state_dir, {}, system_clock),
+        AlwaysLeader("me"),
+        on_begun=lambda: begun.append(frozenset(aggregator.pipeline.device.entries)),
+    )
+    task = asyncio.create_task(aggregator.run())
+    try:
+        await store.put(report("n2", faulty()))
+        await until(lambda: "n2" in aggregator.pipeline.device.entries)
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    assert len(begun) == 1
+    assert "n1" in begun[0]

@@ -76,6 +76,7 @@ class PageSite:
         page = BrowserPage("aggregator", VERSION, self.stream.epoch, self.agent_url)
         serve(pages, "Site", VERSION, (), page)
         fleet = FleetPages(self.fleet.queries)
+        self.stream.serve_rows(fleet.changed_rows)
 
         async def rows(request: web.Request) -> web.StreamResponse:
             fleet._version = self.version

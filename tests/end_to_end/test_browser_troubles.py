@@ -103,17 +103,48 @@ async def names_of_groups(page: Page) -> list[str]:
     return await page.locator("#map h3").all_inner_texts()
 
 
+async def test_a_change_is_shown_without_a_request(
+    chromium: Chromium, site: PageSite, tmp_path: Path
+) -> None:
+    async with site.serving(tmp_path), chromium.page() as page:
+        await page.add_init_script(WITHOUT_WORKER)
+        await page.goto(site.url)
+        await expect(cells(page)).to_have_count(2)
+        await until(lambda: site.stream.clients == 1)
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        for level in ("SeparateNPU", "RestartNPU"):
+            site.set_faults("n1", level)
+            await expect(
+                page.get_by_role("option", name=f"n1, out of use, {level}")
+            ).to_be_visible()
+        assert asked == []
+
+
+async def test_without_rows_in_the_stream_a_page_asks_for_them(
+    chromium: Chromium, site: PageSite, tmp_path: Path
+) -> None:
+    async with site.serving(tmp_path), chromium.page() as page:
+        await page.goto(site.url)
+        await expect(cells(page)).to_have_count(2)
+        await until(lambda: site.stream.clients == 1)
+        (client,) = site.stream._clients
+        client.takes_rows = False
+        site.set_faults("n1", "SeparateNPU")
+        await expect(page.get_by_role("option", name="n1, out of use")).to_be_visible()
+
+
 async def test_of_many_changes_at_once_only_the_changed_nodes_are_drawn_and_announced(
     chromium: Chromium, tmp_path: Path
 ) -> None:
-    names = [f"n{number:03}" for number in range(60)]
+    names = [f"n{number:03}" for number in range(240)]
     site = PageSite(nodes_named(*names))
     async with site.serving(tmp_path), chromium.page() as page:
         await page.clock.install()
         await page.goto(site.url)
         await expect(cells(page)).to_have_count(len(names))
         await until(lambda: site.stream.clients == 1)
-        # More than a page asks for by name: it reads all rows.
+        # More than the stream has rows of: the page reads all rows.
         hit = names[::2]
         for name in hit:
             site.set_faults(name, "SeparateNPU")

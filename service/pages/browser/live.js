@@ -11,7 +11,8 @@
 const BASE = new URL("../../", import.meta.url);
 const MAX_OTHER_EPOCHS = 5;
 const MAX_NODES_ASKED = 20;
-const GATHER_MS = 30;
+// Rows come by the stream within this time; it sends none where too many nodes change at once.
+const ROWS_MS = 1000;
 const BETWEEN_MS = 300;
 const WHOLE_MS = 1000;
 const POLL_MS = 10_000;
@@ -178,7 +179,7 @@ class Live {
     const refresh = setInterval(() => this.#want(), REFRESH_MS * (1 + Math.random() / 2));
     let outcome = "ended";
     try {
-      const response = await fetch(new URL("api/v1/stream", BASE), {
+      const response = await fetch(new URL("api/v1/stream?rows=true", BASE), {
         headers: { Accept: "text/event-stream", "Last-Event-ID": this.#lastId },
         cache: "no-store",
         signal: abort.signal,
@@ -254,6 +255,11 @@ class Live {
     if (!fields.event) return "";
     if (fields.event === "gap") return "gap";
     const change = JSON.parse(fields.data);
+    if (fields.event === "rows") {
+      for (const name of change.asked) this.#pending.delete(name);
+      this.#take(change.page, change.asked);
+      return "";
+    }
     this.#send({ ...this.status(), event: fields.event, change });
     if (fields.event === "leader") this.#wantsWhole = true;
     for (const name of change.node ? [change.node] : (change.nodes ?? [])) this.#pending.add(name);
@@ -270,7 +276,7 @@ class Live {
     if (this.#flush || (!this.#pending.size && !this.#wantsWhole)) return;
     const isWhole = this.#wantsWhole || this.#pending.size > MAX_NODES_ASKED;
     const rested = Math.max(0, this.#readAt + BETWEEN_MS - performance.now());
-    const waitMs = isWhole ? WHOLE_MS * (0.5 + Math.random() / 2) : GATHER_MS + rested;
+    const waitMs = isWhole ? WHOLE_MS * (0.5 + Math.random() / 2) : ROWS_MS + rested;
     this.#flush = setTimeout(() => this.#read(), waitMs);
   }
 
@@ -282,6 +288,7 @@ class Live {
     this.#pending.clear();
     this.#wantsWhole = false;
     try {
+      if (!isWhole && !names.length) return;
       const query = new URLSearchParams(names.map((name) => ["node", name])).toString();
       const tag = isWhole && this.#tag ? { "If-None-Match": this.#tag } : {};
       const response = await this.#ask(isWhole ? "api/v1/fleet" : `api/v1/fleet?${query}`, tag);

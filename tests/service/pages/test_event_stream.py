@@ -6,12 +6,13 @@ import asyncio
 import json
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
+from unittest.mock import AsyncMock
 
 import pytest
 from aiohttp import ClientSession, TCPConnector, web
 from aiohttp.test_utils import TestClient, TestServer
 
-from contract.pages.changes import FaultChange
+from contract.pages.changes import FaultChange, JobChange
 from service.pages.event_stream import PATH, Stream
 from tests.parts.deadlines import patience, until
 
@@ -187,3 +188,42 @@ async def test_client_that_leaves_frees_its_place(
         return stream.clients == 0
 
     await until(is_free, "its place is free")
+
+
+async def test_rows_of_changes_are_made_once_for_all_clients_that_ask_for_them(
+    client: TestClient[web.Request, web.Application], stream: Stream
+) -> None:
+    made: list[frozenset[str]] = []
+
+    async def rows(nodes: frozenset[str]) -> JobChange:
+        made.append(nodes)
+        return JobChange(1, "j", "default", "one", "Healthy", tuple(sorted(nodes)))
+
+    stream.serve_rows(rows)
+    asking = [await listening(client, stream, rows="true") for _ in range(3)]
+    other = await listening(client, stream)
+    send(stream, change(1), change(2, "n2"))
+    for page in asking:
+        assert [(await page.event())[1] for _ in range(2)] == ["change", "change"]
+        number, name, data = await page.event()
+        assert (number, name, data["nodes"]) == ("", "rows", ["n1", "n2"])
+    assert made == [{"n1", "n2"}]
+    # More than are worth single rows: clients read all of them.
+    send(stream, *(change(number, f"n{number}") for number in range(101)))
+    await until(lambda: not stream._changed, "they are gathered")
+    send(stream, change(3))
+    for page in asking:
+        assert [(await page.event())[1] for _ in range(102)] == ["change"] * 102
+        assert (await page.event())[2]["nodes"] == ["n1"]
+    assert [(await other.event())[0] for _ in range(104)][-1] == "run-104"
+    assert made == [{"n1", "n2"}, {"n1"}]
+
+
+async def test_no_rows_are_made_without_a_client_that_asks_for_them(
+    client: TestClient[web.Request, web.Application], stream: Stream
+) -> None:
+    stream.serve_rows(AsyncMock(side_effect=AssertionError))
+    await listening(client, stream)
+    send(stream, change(1))
+    assert not stream._changed
+    assert stream._sending_rows is None

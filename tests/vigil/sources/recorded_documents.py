@@ -9,7 +9,7 @@ from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
 from stores.address import open_store
 from stores.base import Beat, Document
 from tests.cluster.recorded import recorded
-from vigil.sources.store_contents import StoreContents, read_contents
+from vigil.sources.store_contents import StoreContents, read_causes, read_contents
 
 if TYPE_CHECKING:
     from pathlib import Path
