@@ -92,13 +92,12 @@ class Times:
         end: Callable[[], object],
         *,
         product: Product = _AT_ONCE,
-        inhibited: frozenset[str] = frozenset(),
     ) -> None:
         """Make a cause and end it: the alerts of ``expected`` fire, no others, and resolve.
 
         ``expected`` has labels of each alert. Fails when another alert is pending or fires with
         them, when one goes to another receiver than its severity and component demand, and when
-        one is late. Alertmanager sends no end of the ``inhibited``: theirs is that of Prometheus.
+        one is late.
         """
         watcher.resolve()
         begun = time.monotonic()
@@ -107,13 +106,8 @@ class Times:
         at_the_same_time = watcher.alerts("firing", "pending")
         ended = time.monotonic()
         end()
-        over: dict[str, float] = {}
-        for name in inhibited:
-            wait_until(lambda name=name: name not in watcher.alerts("firing"), name, _FIRST_SECONDS)  # type: ignore[misc]
-            over[name] = time.monotonic()
-        sent = {name: expected[name] for name in expected.keys() - inhibited}
-        resolved = _notices(watcher, ended, "resolved", sent)
-        over |= {name: notice.at for name, notice in resolved.items()}
+        resolved = _notices(watcher, ended, "resolved", expected)
+        over = {name: notice.at for name, notice in resolved.items()}
         watcher.resolve()
         others = at_the_same_time.keys() ^ expected.keys()
         assert not others, f"not as expected: {sorted(others)}"

@@ -11,12 +11,14 @@ import json
 import re
 import threading
 import time
+import urllib.request
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
 from tests.alerts.files import MONITORING, RULES
-from tests.parts.deadlines import wait_until
+from tests.parts.deadlines import patience, wait_until
 from tests.parts.processes import Running, free_ports
 from tests.parts.prometheus import Prometheus, configuration_of
 
@@ -125,6 +127,27 @@ class Alertmanager:
             ],
             directory / "alertmanager.log",
         )
+
+    def is_ready(self) -> bool:
+        """Return whether it takes alerts."""
+        try:
+            urllib.request.urlopen(f"http://{self.address}/-/ready", timeout=patience(5)).close()
+        except OSError:
+            return False
+        return True
+
+    def post(self, labels: Mapping[str, str], *, is_over: bool = False) -> None:
+        """Post an alert with ``labels`` as Prometheus does, or its end."""
+        at = datetime.now(UTC)
+        times = {"startsAt": at.isoformat()} | ({"endsAt": at.isoformat()} if is_over else {})
+        urllib.request.urlopen(
+            urllib.request.Request(
+                f"http://{self.address}/api/v2/alerts",
+                json.dumps([{"labels": labels, **times}]).encode(),
+                {"Content-Type": "application/json"},
+            ),
+            timeout=patience(5),
+        ).close()
 
     def stop(self) -> None:
         """End it."""
