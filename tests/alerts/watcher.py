@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import math
 import re
 import threading
 import time
@@ -23,7 +24,7 @@ from tests.parts.processes import Running, free_ports
 from tests.parts.prometheus import Prometheus, configuration_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
 SCRAPE_SECONDS = 0.5
@@ -155,10 +156,11 @@ class Alertmanager:
 
 
 class Targets(NamedTuple):
-    """Addresses of agents, by the names of their nodes, and of aggregators."""
+    """Addresses of agents, by the names of their nodes, and of the other daemons."""
 
     agents: Mapping[str, str]
     aggregators: tuple[str, ...]
+    elastic: tuple[str, ...] = ()
 
 
 class Watcher:
@@ -182,13 +184,13 @@ class Watcher:
         self._receiver = Receiver()
         self._alertmanager = Alertmanager(directory, self._receiver.url)
         self._prometheus = Prometheus(directory, json.dumps(self._configuration()))
-        number = len(targets.agents) + len(targets.aggregators)
+        number = sum(map(len, targets))
         wait_until(lambda: len(self.ask("up == 1")) == number, "Prometheus scrapes all", 60, 0.2)
 
     def _configuration(self) -> dict[str, Any]:
         every_ms = round(self.scrape_seconds * 1000)
         return {
-            **configuration_of(*self._targets, every_ms, every_ms),
+            **configuration_of(*self._targets, every_ms=every_ms, timeout_ms=every_ms),
             "alerting": {
                 "alertmanagers": [{"static_configs": [{"targets": [self._alertmanager.address]}]}]
             },
@@ -225,13 +227,12 @@ class Watcher:
             0.2,
         )
 
-    def notices(self, since: float, status: str, names: Iterable[str]) -> dict[str, Notice]:
-        """Return the first notice after ``since`` with a status of each alert in ``names``."""
-        wanted = {*names}
+    def notices(self, since: Mapping[str, float], status: str) -> dict[str, Notice]:
+        """Return the first notice with ``status`` of each alert after its time in ``since``."""
         first: dict[str, Notice] = {}
         for notice in [*self._receiver.notices]:
             name = notice.labels["alertname"]
-            if notice.at >= since and notice.status == status and name in wanted:
+            if notice.status == status and notice.at >= since.get(name, math.inf):
                 first.setdefault(name, notice)
         return first
 

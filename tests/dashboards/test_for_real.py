@@ -145,7 +145,9 @@ class Cluster:
             url.strip().removeprefix("http://")
             for url in (agent_url.read_text(), self.aggregator.url)
         )
-        configuration = configuration_of({self.node.name: agent}, [aggregator], 500, 400)
+        configuration = configuration_of(
+            {self.node.name: agent}, [aggregator], every_ms=500, timeout_ms=400
+        )
         self._prometheus = Prometheus(self._directory, json.dumps(configuration))
         wait_until(self._is_scraped, "Prometheus scrapes both", 30, _STEP_SECONDS)
         self.node.healthy()
