@@ -177,15 +177,25 @@ class Watcher:
         scrape_seconds: float = SCRAPE_SECONDS,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
         self._targets = targets
         self.scrape_seconds = scrape_seconds
         rules = RULES.read_text(encoding="utf-8")
         (directory / "rules.yml").write_text(rules if factor == 1 else divided(rules, factor))
         self._receiver = Receiver()
         self._alertmanager = Alertmanager(directory, self._receiver.url)
-        self._prometheus = Prometheus(directory, json.dumps(self._configuration()))
+        self._start_prometheus()
         number = sum(map(len, targets))
         wait_until(lambda: len(self.ask("up == 1")) == number, "Prometheus scrapes all", 60, 0.2)
+
+    def _start_prometheus(self) -> None:
+        self._prometheus = Prometheus(self._directory, json.dumps(self._configuration()))
+
+    def restart_prometheus(self) -> None:
+        """End Prometheus and start it on its data; wait until it answers."""
+        self._prometheus.stop()
+        self._start_prometheus()
+        wait_until(lambda: self._prometheus.ask("alerts") is not None, "it answers", 60, 0.1)
 
     def _configuration(self) -> dict[str, Any]:
         every_ms = round(self.scrape_seconds * 1000)

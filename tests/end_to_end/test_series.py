@@ -40,7 +40,12 @@ if TYPE_CHECKING:
 MAX_OF_AGENT, MAX_OF_AGGREGATOR = 130, 140
 CHIPS = 16
 REPLICAS = 2
-OF_FAULTS = frozenset(("npu_vigil_fault_info", "npu_vigil_cluster_faults", "npu_vigil_node_lost"))
+OF_FAULTS = frozenset(
+    (
+        *("npu_vigil_fault_info", "npu_vigil_node_lost"),
+        *("npu_vigil_cluster_server_faults", "npu_vigil_cluster_switch_faults"),
+    )
+)
 """Metrics of the faults that the nodes of the test have."""
 
 
