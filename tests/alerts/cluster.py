@@ -10,7 +10,7 @@ from contract.codes.chip_codes import LINK_DOWN, NETWORK_FAULT_CODES
 from contract.codes.levels import ChipLevel
 from stores.address import open_store
 from tests.aggregator.daemon import Daemon
-from tests.alerts.watcher import Targets, Watcher
+from tests.alerts.watcher import SCRAPE_SECONDS, Targets, Watcher
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
 from tests.parts.processes import free_ports
@@ -96,7 +96,7 @@ class Cluster:
         assert self._watcher is not None
         return self._watcher
 
-    def start(self, factor: float, scrape_seconds: float = 0.5) -> None:
+    def start(self, factor: float, scrape_seconds: float = SCRAPE_SECONDS) -> None:
         """Start all, and Prometheus last."""
         for node in self.nodes:
             node.start()

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-SCRAPE_SECONDS = 0.5
+SCRAPE_SECONDS = 1.0
+"""A scrape that takes longer ends alerts, as if their causes had ended."""
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 _DURATIONS = re.compile(
     r"""(?P<before>
