@@ -222,16 +222,25 @@ def _dpu_faults(status: AggregatorStatus) -> Iterator[Metric]:
 def _separation(separation: SeparationStatus) -> Iterator[Metric]:
     for name, about, value in (
         ("enabled", "1 while a policy separates chips.", float(separation.policy.enabled)),
-        ("chips", "Chips in manual separation.", len(separation.chips)),
-        ("waiting", "New faults that wait until it is known if they count.", separation.waiting),
         ("left_out_nodes", "Nodes not in what the next leader finds.", separation.left_out),
         ("problems", "Documents that cannot be read.", len(separation.problems)),
     ):
         yield single_gauge(f"npu_vigil_separation_{name}", about, value)
+    counts = len(separation.chips), separation.waiting, separation.lost
+    # Most clusters have no policy; a scrape at rest may have 140 series.
+    if not separation.policy.enabled and not any(counts):
+        return
+    chips, waiting, lost = counts
+    yield single_gauge("npu_vigil_separation_chips", "Chips in manual separation.", chips)
+    yield single_gauge(
+        "npu_vigil_separation_waiting",
+        "New faults that wait until it is known if they count.",
+        waiting,
+    )
     yield single_counter(
         "npu_vigil_separation_dropped",
         "New faults that did not count because too many waited.",
-        separation.lost,
+        lost,
     )
 
 

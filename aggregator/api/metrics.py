@@ -192,11 +192,11 @@ def _blind(status: AggregatorStatus) -> Iterator[Metric]:
         labels,
         ((values, ms / 1000) for values, ms in blind[:MAX_BLIND] if ms is not None),
     )
-    yield single_gauge(
-        "npu_vigil_cluster_blind_sources",
-        "How many such sources there are.",
-        len(blind) + sum(node.blind_left_out for node in status.nodes),
-    )
+    number = len(blind) + sum(node.blind_left_out for node in status.nodes)
+    if number:
+        yield single_gauge(
+            "npu_vigil_cluster_blind_sources", "How many such sources there are.", number
+        )
 
 
 def _stores(status: AggregatorStatus) -> Iterator[Metric]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from contract.codes.catalogue import shipped
 from contract.codes.chip_codes import LINK_DOWN, NETWORK_FAULT_CODES
 from contract.codes.levels import ChipLevel
+from stores.address import open_store
 from tests.aggregator.daemon import Daemon
-from tests.alerts.watcher import Targets, Watcher
+from tests.alerts.watcher import SCRAPE_SECONDS, Targets, Watcher
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
 from tests.parts.processes import free_ports
@@ -16,6 +18,7 @@ from tests.parts.processes import free_ports
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from stores.base import Document
     from tests.end_to_end.places import Place
 
 
@@ -93,7 +96,7 @@ class Cluster:
         assert self._watcher is not None
         return self._watcher
 
-    def start(self, factor: float, scrape_seconds: float = 0.5) -> None:
+    def start(self, factor: float, scrape_seconds: float = SCRAPE_SECONDS) -> None:
         """Start all, and Prometheus last."""
         for node in self.nodes:
             node.start()
@@ -105,6 +108,19 @@ class Cluster:
             aggregator.spawn()
         targets = Targets(self.agent_addresses, self.aggregator_addresses)
         self._watcher = Watcher(self.directory / "watcher", targets, factor, scrape_seconds)
+
+    def put(self, *documents: Document) -> None:
+        """Write documents into the store of the cluster, as other programs do."""
+
+        async def write() -> None:
+            store = open_store(*self.place.options[1::2])
+            try:
+                for document in documents:
+                    await store.put(document)
+            finally:
+                await store.close()
+
+        asyncio.run(write())
 
     def close(self) -> None:
         """End all."""

@@ -25,6 +25,7 @@ _NODE = "node {{ $labels.node }}"
 _NOT_AWAY = f"unless on () {STORE_AWAY}"
 _STUCK = "npu_vigil_driver_stuck_calls == 1"
 _OWN_FAILING = "npu_vigil_heartbeat_failing == 1"
+_STALLED = f"npu_vigil_stalled_seconds{{{AGENT}}} > 0"
 # A refusal that is over does not count: an API server that starts may know no rights yet.
 _REFUSED = (
     f"(npu_vigil_publication_failing{{{AGENT}}} == 1\n"
@@ -79,9 +80,11 @@ def _nodes() -> list[Rule]:
             "agent",
             CRITICAL,
             "1m",
-            f"{NODE_LOST}\nunless on () {MANY_SILENT}\n{_NOT_AWAY}",
+            # Where its agent names the reason, that alert covers the lost node.
+            f"{NODE_LOST}\nunless on () {MANY_SILENT}\n{_NOT_AWAY}\n"
+            f"unless on (node) {_OWN_FAILING}\nunless on (node) {_STALLED}",
             f"{_NODE.capitalize()} is lost: no heartbeat for more than 3 intervals",
-            "The aggregator publishes the node as lost.",
+            "The aggregator publishes the node as lost, and its agent does not show why.",
             (*_STATUS, "kubectl get node NODE"),
             "Pods on the node are rescheduled, and no new pod is placed on it.",
             "Check whether the node runs and reaches the store. If it does, look at its agent.",
@@ -245,7 +248,7 @@ def _agents() -> list[Rule]:
             "agent",
             CRITICAL,
             "1m",
-            single_or_many(f"max by (node, task) (npu_vigil_stalled_seconds{{{AGENT}}} > 0)")
+            single_or_many(f"max by (node, task) ({_STALLED})")
             + f"\nor max by (instance, task) (npu_vigil_stalled_seconds{{{AGGREGATOR}}} > 0)",
             "{{ if $labels.node }}The task {{ $labels.task }} of the agent of "
             f"{_NODE} makes no progress{{{{ else if $labels.task }}}}The task "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 from typing import TYPE_CHECKING
@@ -14,18 +13,16 @@ from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.install import install
 from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault
 from dcmi_shim.emulator.switch_faults import code_of as switch_code
-from stores.address import open_store
 from tests.aggregator.public_faults.messages import document, fault_message
 from tests.aggregator.public_faults.messages import one as public_fault
 from tests.alerts.cluster import CHIP_ALERTS, Cluster, code_of
-from tests.alerts.times import FACTOR
+from tests.alerts.times import FACTOR, Cause
 from tests.parts.deadlines import let_time_pass, wait_until
 from tests.parts.verbs import run_vigil
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stores.base import Document
     from tests.alerts.times import Times
 
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(600)]
@@ -51,44 +48,39 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-def put(cluster: Cluster, document: Document) -> None:
-    """Write a document into the store of the cluster, as another program does."""
-
-    async def write() -> None:
-        store = open_store(cluster.place.options[1])
-        try:
-            await store.put(document)
-        finally:
-            await store.close()
-
-    asyncio.run(write())
-
-
 @pytest.mark.parametrize("turn", range(ROUNDS))
 def test_faults_of_chips_links_hosts_and_switches(
     cluster: Cluster, times: Times, turn: int
 ) -> None:
     emulator, name = cluster.node.emulator, cluster.node.name
-    expected = {
-        alert: {"node": name, "chip": str(chip), "code": code}
-        for alert, (chip, code) in CHIP_ALERTS.items()
-    }
-    expected["NpuVigilHostFault"] = {"node": name, "code": FAN.code}
-    expected["NpuVigilSwitchFault"] = {"node": name}
 
-    def begin() -> None:
-        for chip, code in CHIP_ALERTS.values():
-            emulator.occur(chip, code)
-        emulator.switch_occur(SWITCH)
-        emulator.bmc.occur(FAN)
+    def of_chip(alert: str, chip: int, code: str) -> Cause:
+        return Cause(
+            alert,
+            {"node": name, "chip": str(chip), "code": code},
+            EMULATOR,
+            lambda: emulator.occur(chip, code),
+            lambda: emulator.recover(chip, code),
+        )
 
-    def end() -> None:
-        for chip, code in CHIP_ALERTS.values():
-            emulator.recover(chip, code)
-        emulator.switch_recover(SWITCH)
-        emulator.bmc.clear()
-
-    times.measure(cluster.watcher, EMULATOR, expected, begin, end)
+    times.measure(
+        cluster.watcher,
+        *(of_chip(alert, chip, code) for alert, (chip, code) in CHIP_ALERTS.items()),
+        Cause(
+            "NpuVigilHostFault",
+            {"node": name, "code": FAN.code},
+            "an alarm of the emulated BMC",
+            lambda: emulator.bmc.occur(FAN),
+            emulator.bmc.clear,
+        ),
+        Cause(
+            "NpuVigilSwitchFault",
+            {"node": name},
+            EMULATOR,
+            lambda: emulator.switch_occur(SWITCH),
+            lambda: emulator.switch_recover(SWITCH),
+        ),
+    )
 
 
 @pytest.mark.parametrize("turn", range(ROUNDS))
@@ -106,45 +98,41 @@ def test_a_short_fault(cluster: Cluster, times: Times, turn: int) -> None:
         let_time_pass(0.3)
         emulator.recover(5, code)
 
+    labels = {"node": cluster.node.name, "level": "PreSeparateNPU"}
     times.measure(
         cluster.watcher,
-        "a fault of 0.3 s",
-        {"NpuVigilShortFault": {"node": cluster.node.name, "level": "PreSeparateNPU"}},
-        begin,
-        lambda: None,
+        Cause("NpuVigilShortFault", labels, "a fault of 0.3 s", begin, lambda: None),
     )
 
 
 @pytest.mark.parametrize("turn", range(ROUNDS))
-def test_a_chip_that_an_operator_isolates(cluster: Cluster, times: Times, turn: int) -> None:
+def test_an_isolated_chip_and_a_public_fault(cluster: Cluster, times: Times, turn: int) -> None:
+    name = cluster.node.name
+
     def change(*arguments: str) -> None:
         status, _, errors = run_vigil(*arguments, "--yes", *cluster.place.options)
         assert status == 0, errors
 
-    name = cluster.node.name
-    times.measure(
-        cluster.watcher,
-        "`vigil isolate`, then `vigil release`",
-        {"NpuVigilChipIsolated": {"node": name, "chip": "6"}},
-        lambda: change("isolate", name, "6", "--reason", "its memory is replaced"),
-        lambda: change("release", name, "6"),
-    )
-
-
-@pytest.mark.parametrize("turn", range(ROUNDS))
-def test_a_public_fault(cluster: Cluster, times: Times, turn: int) -> None:
-    node = cluster.node.name
-
     def send(assertion: str) -> None:
         now = int(time.time() * 1000)
-        entry = public_fault(f"fault-{turn:04}", assertion, node=node, devices=[7], time_ms=now)
+        entry = public_fault(f"fault-{turn:04}", assertion, node=name, devices=[7], time_ms=now)
         message = fault_message(entry, at_ms=now, name=f"message-{turn}-{assertion}")
-        put(cluster, document("ccae", message))
+        cluster.put(document("ccae", message))
 
     times.measure(
         cluster.watcher,
-        "a message of another program in its document",
-        {"NpuVigilPublicFault": {"code": "220001001", "level": "SeparateNPU"}},
-        lambda: send("occur"),
-        lambda: send("recover"),
+        Cause(
+            "NpuVigilChipIsolated",
+            {"node": name, "chip": "6"},
+            "`vigil isolate`, then `vigil release`",
+            lambda: change("isolate", name, "6", "--reason", "its memory is replaced"),
+            lambda: change("release", name, "6"),
+        ),
+        Cause(
+            "NpuVigilPublicFault",
+            {"code": "220001001", "level": "SeparateNPU"},
+            "a message of another program in its document",
+            lambda: send("occur"),
+            lambda: send("recover"),
+        ),
     )

@@ -5,28 +5,43 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
+import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from contract.codes.levels import ChipLevel
+from contract.documents.node_info import FaultDevice
+from tests.aggregator.nodes import node_report
 from tests.alerts.cluster import Cluster, code_of
-from tests.alerts.times import FACTOR, Product
+from tests.alerts.times import FACTOR, Cause, Product
 from tests.parts.relay import Relay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
-    from pathlib import Path
+    from collections.abc import Coroutine, Iterator
 
     from tests.alerts.times import Times
+    from tests.end_to_end.places import Place
 
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(600)]
 
 CALL = "dcmi_get_device_errorcode_v2"
-HEALTH_INTERVALS = Product(begin=5, end=5)
-"""A node is lost after three heartbeats of a second, and the aggregator lists them each second."""
+CHIP = 3
+CLUSTER_DOCUMENT = "cluster-info-device-0"
+FAULT_CONFIGURATION = "mindx-dl-fault-config"
+LARGE_NODES = 20
+LARGE_DEVICES = 1000
+"""The parts in 20 documents of nodes take more than the 800 KiB of a document of the cluster."""
+FOREIGN_WRITES = Product(
+    end=60, why="a conflict ends a minute after the last write of the other program."
+)
+PROBES = Product(
+    end=25, why="the agent repeats a call that hung after pauses of up to half a minute."
+)
+_SOURCE = Path(__file__).with_name("clock_preload.c")
 
 
 class Way:
@@ -59,6 +74,25 @@ class Way:
         self._loop.close()
 
 
+class OtherWriter:
+    """Another program, which writes a document every 0.3 s."""
+
+    def __init__(self, place: Place, name: str, data: dict[str, str]) -> None:
+        self._ends = threading.Event()
+
+        def write() -> None:
+            while not self._ends.wait(0.3):
+                place.write(name, data)
+
+        self._thread = threading.Thread(target=write, daemon=True)
+        self.start = self._thread.start
+
+    def stop(self) -> None:
+        """End it."""
+        self._ends.set()
+        self._thread.join()
+
+
 @pytest.fixture(scope="module")
 def way() -> Iterator[list[Way]]:
     """Yield a list with the way to the second agent, once there is one."""
@@ -72,12 +106,20 @@ def way() -> Iterator[list[Way]]:
 def cluster(
     tmp_path_factory: pytest.TempPathFactory, built: Path, way: list[Way]
 ) -> Iterator[Cluster]:
-    """Yield five nodes: as few as can be many that are silent at once."""
+    """Yield seven nodes, each of which may have another trouble."""
     directory = tmp_path_factory.mktemp("own")
-    cluster = Cluster(directory, built, nodes=5)
+    cluster = Cluster(directory, built, nodes=7)
     node = cluster.node
     node.environment["VIGIL_BMC_ENABLED"] = "true"
     node.give_bmc(directory)
+    cluster.nodes[4].environment["VIGIL_LINKS_PERIOD_SECONDS"] = "1"
+    library = directory / "clock_preload.so"
+    flags = ("-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared")
+    subprocess.run(["cc", *flags, "-o", library, _SOURCE, "-ldl"], check=True)
+    cluster.nodes[6].environment |= {
+        "LD_PRELOAD": str(library),
+        "CLOCK_IS_AHEAD_WHILE_THERE_IS": str(directory / "ahead"),
+    }
     address = cluster.agent_addresses["node-2"]
     way.append(Way(address))
     cluster.agent_addresses["node-2"] = f"127.0.0.1:{way[0].relay.port}"
@@ -86,93 +128,55 @@ def cluster(
         yield cluster
 
 
-def test_a_node_that_is_killed(cluster: Cluster, times: Times) -> None:
-    node = cluster.nodes[1]
+def test_single_agents_in_trouble(cluster: Cluster, times: Times, way: list[Way]) -> None:
+    bmc, relay = cluster.node.emulator.bmc, way[0]
+    links, calls = cluster.nodes[4].emulator, cluster.nodes[5].emulator
+    ahead = cluster.directory / "ahead"
     times.measure(
         cluster.watcher,
-        "an agent that is killed",
-        {"NpuVigilNodeLost": {"node": node.name}},
-        node.kill,
-        node.start,
-        product=HEALTH_INTERVALS,
+        Cause(
+            "NpuVigilNodeBlind",
+            {"node": "node-1"},
+            "a BMC that refuses each command",
+            lambda: bmc.fail(0xC1),
+            bmc.ok,
+        ),
+        Cause(
+            "NpuVigilAgentDown",
+            {"node": "node-2"},
+            "each scrape is refused",
+            lambda: relay.do(relay.relay.cut()),
+            lambda: relay.do(relay.restore()),
+        ),
+        _full_disk(cluster),
+        _task_that_stands_still(cluster),
+        Cause(
+            "NpuVigilChipBlind",
+            {"node": "node-5", "chip": str(CHIP)},
+            "`hccn_tool` fails for one chip",
+            lambda: links.tool("hccn_tool", "fail", CHIP, exit_status=1, text="no answer"),
+            lambda: links.tool("hccn_tool", "ok", CHIP),
+        ),
+        Cause(
+            "NpuVigilDriverCallStuck",
+            {"node": "node-6"},
+            "a driver call that hangs",
+            lambda: calls.hang(CALL, 5),
+            lambda: calls.clear(CALL, 5),
+            PROBES,
+        ),
+        Cause(
+            "NpuVigilClockOff",
+            {"node": "node-7"},
+            "a clock that is a minute ahead",
+            ahead.touch,
+            ahead.unlink,
+        ),
     )
 
 
-@pytest.mark.parametrize("cause", ["refused", "times out"])
-def test_a_scrape_that_fails(cluster: Cluster, times: Times, way: list[Way], cause: str) -> None:
-    relay = way[0]
-    times.measure(
-        cluster.watcher,
-        f"each scrape of the agent {cause}" if cause == "times out" else "each scrape is refused",
-        {"NpuVigilAgentDown": {"node": "node-2"}},
-        lambda: relay.do(relay.relay.cut() if cause == "refused" else relay.freeze()),
-        lambda: relay.do(relay.restore()),
-    )
-
-
-def test_four_of_five_nodes_that_are_killed(cluster: Cluster, times: Times) -> None:
-    def each(act: Callable[[int], None]) -> None:
-        for number in range(1, 5):
-            act(number)
-
-    times.measure(
-        cluster.watcher,
-        "four of five agents are killed",
-        {"NpuVigilManyNodesSilent": {}},
-        lambda: each(lambda number: cluster.nodes[number].kill()),
-        lambda: each(lambda number: cluster.nodes[number].start()),
-        product=HEALTH_INTERVALS,
-    )
-
-
-def test_an_aggregator_that_is_killed(cluster: Cluster, times: Times) -> None:
-    times.measure(
-        cluster.watcher,
-        "the only aggregator is killed",
-        {"NpuVigilNoLeader": {}},
-        cluster.aggregator.kill,
-        cluster.aggregator.spawn,
-    )
-
-
-def test_a_bmc_that_fails(cluster: Cluster, times: Times) -> None:
-    bmc = cluster.node.emulator.bmc
-    times.measure(
-        cluster.watcher,
-        "a BMC that refuses each command",
-        {"NpuVigilNodeBlind": {"node": cluster.node.name}},
-        lambda: bmc.fail(0xC1),
-        bmc.ok,
-    )
-
-
-def test_a_driver_call_that_hangs(cluster: Cluster, times: Times) -> None:
-    emulator = cluster.node.emulator
-    times.measure(
-        cluster.watcher,
-        "a driver call that hangs",
-        {"NpuVigilDriverCallStuck": {"node": cluster.node.name}},
-        lambda: emulator.hang(CALL, 5),
-        lambda: emulator.clear(CALL, 5),
-        # The agent asks again after pauses that grow to half a minute.
-        product=Product(begin=10, end=35),
-    )
-
-
-def test_a_fault_configuration_that_is_malformed(cluster: Cluster, times: Times) -> None:
-    place = cluster.place
-    name = "mindx-dl-fault-config"
-    times.measure(
-        cluster.watcher,
-        "a malformed document of the fault configuration",
-        {"NpuVigilFaultConfigurationRefused": {"document": "faultCode.json"}},
-        lambda: place.write(name, {"faultCode.json": "{"}),
-        lambda: place.delete(name),
-    )
-
-
-def test_a_disk_that_is_full(cluster: Cluster, times: Times) -> None:
-    """The kernel refuses each write behind the limit, as on a full disk."""
+def _full_disk(cluster: Cluster) -> Cause:
+    """Return that the kernel refuses each write behind a limit, as on a full disk."""
     node, code = cluster.nodes[2], code_of(ChipLevel.NOT_HANDLE_FAULT)
     before = resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE)
 
@@ -184,17 +188,20 @@ def test_a_disk_that_is_full(cluster: Cluster, times: Times) -> None:
         resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, before)
         node.emulator.recover(0, code)
 
-    times.measure(
-        cluster.watcher,
+    return Cause(
+        "NpuVigilJournalFailing",
+        {"node": node.name},
         "the kernel refuses longer files, as on a full disk",
-        {"NpuVigilJournalFailing": {"node": node.name}},
         begin,
         end,
     )
 
 
-def test_a_task_that_stands_still(cluster: Cluster, times: Times) -> None:
-    """A collector of the test hangs: no real one does, because driver calls have processes."""
+def _task_that_stands_still(cluster: Cluster) -> Cause:
+    """Return that a collector of the test hangs: no real one does, as driver calls have processes.
+
+    An agent with such a task sends no heartbeat. Its alert covers that the node is lost, too.
+    """
     node = cluster.nodes[3]
     hangs = cluster.directory / "hangs"
     node.environment["HANGS_WHILE_THERE_IS"] = str(hangs)
@@ -202,66 +209,111 @@ def test_a_task_that_stands_still(cluster: Cluster, times: Times) -> None:
     node.start((sys.executable, "-m", "tests.end_to_end.hanging_agent"))
     node.up()
     node.ready()
+    labels = {"node": node.name, "task": "hangs"}
+    text = "a collector of the test that hangs"
+    return Cause("NpuVigilTaskStalled", labels, text, hangs.touch, hangs.unlink)
+
+
+def test_documents_in_trouble(cluster: Cluster, times: Times) -> None:
+    place = cluster.place
+    of_agent = OtherWriter(place, "mindx-dl-deviceinfo-node-5", {"DeviceInfoCfg": "{}"})
+    of_cluster = OtherWriter(place, CLUSTER_DOCUMENT, {CLUSTER_DOCUMENT: "{}"})
+    other = "another program writes the document every 0.3 s"
+
     times.measure(
         cluster.watcher,
-        "a collector of the test that hangs",
-        {
-            "NpuVigilTaskStalled": {"node": node.name, "task": "hangs"},
-            # An agent with such a task sends no heartbeat.
-            "NpuVigilNodeLost": {"node": node.name},
-        },
-        hangs.touch,
-        hangs.unlink,
-        # A task stands still after 5 s without progress.
-        product=Product(begin=10, end=5),
-        # The shipped rule of inhibition: a lost node explains what else its agent has.
-        inhibited=frozenset({"NpuVigilTaskStalled"}),
+        Cause(
+            "NpuVigilFaultConfigurationRefused",
+            {"document": "faultCode.json"},
+            "a malformed document of the fault configuration",
+            lambda: place.write(FAULT_CONFIGURATION, {"faultCode.json": "{"}),
+            lambda: place.delete(FAULT_CONFIGURATION),
+        ),
+        Cause(
+            "NpuVigilTwoWriters",
+            {"node": "node-5", "document": "device-info"},
+            other,
+            of_agent.start,
+            of_agent.stop,
+            FOREIGN_WRITES,
+        ),
+        Cause(
+            "NpuVigilAggregatorTwoWriters",
+            {"document": "cluster-info-device"},
+            other,
+            of_cluster.start,
+            of_cluster.stop,
+            FOREIGN_WRITES,
+        ),
     )
 
 
-CLUSTER_DOCUMENT = "cluster-info-device-0"
-
-
-@pytest.mark.parametrize(
-    ("alert", "name", "data", "document"),
-    [
-        (
-            "NpuVigilTwoWriters",
-            "mindx-dl-deviceinfo-node-5",
-            {"DeviceInfoCfg": "{}"},
-            "device-info",
-        ),
-        (
-            "NpuVigilAggregatorTwoWriters",
-            CLUSTER_DOCUMENT,
-            {CLUSTER_DOCUMENT: "{}"},
-            CLUSTER_DOCUMENT,
-        ),
-    ],
-)
-def test_another_program_that_writes_a_document(
-    cluster: Cluster, times: Times, alert: str, name: str, data: dict[str, str], document: str
+def test_a_lost_node_scrapes_that_time_out_and_a_document_that_is_full(
+    cluster: Cluster, times: Times, way: list[Way]
 ) -> None:
-    ends = threading.Event()
+    node, relay = cluster.nodes[2], way[0]
 
-    def write() -> None:
-        while not ends.wait(0.3):
-            cluster.place.write(name, data)
+    def put(devices: int) -> None:
+        parts = [FaultDevice("Fan", n, ["28000009"], "NotHandleFault") for n in range(devices)]
+        cluster.put(*(node_report(f"large-{n}", parts, "Healthy") for n in range(LARGE_NODES)))
 
-    writer = threading.Thread(target=write)
+    times.measure(
+        cluster.watcher,
+        Cause(
+            "NpuVigilNodeLost",
+            {"node": node.name},
+            "an agent that is killed",
+            node.kill,
+            node.start,
+        ),
+        Cause(
+            "NpuVigilAgentDown",
+            {"node": "node-2"},
+            "each scrape of the agent times out",
+            lambda: relay.do(relay.freeze()),
+            lambda: relay.do(relay.restore()),
+        ),
+        Cause(
+            "NpuVigilNodesLeftOut",
+            {"document": "cluster-info-node-cm"},
+            "nodes have more faulty parts than the document has room for",
+            lambda: put(LARGE_DEVICES),
+            lambda: put(0),
+        ),
+    )
 
-    def end() -> None:
-        ends.set()
-        writer.join()
 
-    try:
-        times.measure(
-            cluster.watcher,
-            "another program writes the document every 0.3 s",
-            {alert: {"document": document}},
-            writer.start,
-            end,
-            product=Product(end=60),
-        )
-    finally:
-        ends.set()
+def test_four_of_seven_nodes_that_are_killed(cluster: Cluster, times: Times) -> None:
+    nodes = [cluster.nodes[number] for number in (2, 4, 5, 6)]
+
+    def kill() -> None:
+        for node in nodes:
+            node.kill()
+
+    def start() -> None:
+        for node in nodes:
+            node.start()
+
+    times.measure(
+        cluster.watcher,
+        Cause(
+            "NpuVigilManyNodesSilent",
+            {},
+            "four of seven agents are killed",
+            kill,
+            start,
+        ),
+    )
+
+
+def test_an_aggregator_that_is_killed(cluster: Cluster, times: Times) -> None:
+    times.measure(
+        cluster.watcher,
+        Cause(
+            "NpuVigilNoLeader",
+            {},
+            "the only aggregator is killed",
+            cluster.aggregator.kill,
+            cluster.aggregator.spawn,
+        ),
+    )

@@ -13,6 +13,7 @@ import yaml
 from tests.alerts.files import MONITORING, PROMETHEUS_RULE
 from tests.parts.controlplane import path_of
 from tests.parts.deadlines import wait_until
+from tests.parts.kustomize import build_with
 from tests.parts.processes import built_folder
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def test_the_operators_resources_accept_the_objects(plane: ControlPlane) -> None
         for file in (PROMETHEUS_RULE, POD_MONITORS)
         for item in yaml.safe_load_all(file.read_text())
     ]
-    assert [item["kind"] for item in objects] == ["PrometheusRule", "PodMonitor", "PodMonitor"]
+    assert [item["kind"] for item in objects] == ["PrometheusRule", *["PodMonitor"] * 3]
     for item in objects:
         sent = applied(item)
         assert len(sent["metadata"]["annotations"][LAST_APPLIED].encode()) <= MAX_BYTES
@@ -89,6 +90,29 @@ def test_the_operators_resources_accept_the_objects(plane: ControlPlane) -> None
             content_type="application/merge-patch+json",
         )
         assert status == 200, answer
+
+
+@pytest.mark.server
+def test_each_daemon_of_the_manifests_is_scraped(tmp_path: Path) -> None:
+    pods = [
+        item["spec"]["template"]
+        for item in build_with(tmp_path, "base", "elastic", "advice")
+        if item["kind"] in ("DaemonSet", "Deployment")
+    ]
+    monitors = {
+        item["metadata"]["name"]: item["spec"]
+        for item in yaml.safe_load_all(POD_MONITORS.read_text())
+    }
+    for pod in pods:
+        labels = pod["metadata"]["labels"]
+        monitor = monitors.pop(f"npu-vigil-{labels['app.kubernetes.io/component']}")
+        assert monitor["selector"]["matchLabels"].items() <= labels.items()
+        ports = {port["name"] for port in pod["spec"]["containers"][0]["ports"]}
+        assert {end["port"] for end in monitor["podMetricsEndpoints"]} <= ports
+    assert monitors == {}
+    example = yaml.safe_load((MONITORING / "prometheus.yml").read_text())
+    jobs = {job["job_name"] for job in example["scrape_configs"]}
+    assert jobs == {f"npu-vigil-{name}" for name in ("agent", "aggregator", "elastic")}
 
 
 @pytest.mark.apiserver

@@ -99,6 +99,23 @@ def test_a_node_that_is_off_raises_one_alert(tmp_path: Path) -> None:
 
 
 @pytest.mark.server
+@pytest.mark.parametrize(
+    ("alert", "metric"),
+    [
+        ("NpuVigilAgentStoreAway", "npu_vigil_heartbeat_failing"),
+        ("NpuVigilTaskStalled", "npu_vigil_stalled_seconds"),
+    ],
+)
+def test_a_lost_node_whose_agent_names_the_reason_raises_one_alert(
+    tmp_path: Path, alert: str, metric: str
+) -> None:
+    series = {_LEADER % "a": "1", _NODES % "a": "10", **_agents(metric, "1", 1)}
+    series |= {'npu_vigil_node_lost{node="n0",instance="a:9821"}': "1"}
+    status, output = promtool(tmp_path, scenario(series, {alert: 1}))
+    assert status == 0, output
+
+
+@pytest.mark.server
 def test_many_lost_nodes_raise_one_alert(tmp_path: Path) -> None:
     number = 40
     series = {_LEADER % "a": "1", _NODES % "a": f"{number}"}

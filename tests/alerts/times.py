@@ -6,12 +6,15 @@ the program that a person reads.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import statistics
 import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+from contract.plural import plural
 from tests.alerts.files import all_rules
 from tests.alerts.watcher import SCRAPE_SECONDS, seconds_of, windows
 from tests.parts.deadlines import patience, wait_until
@@ -30,32 +33,6 @@ _SLACK_SECONDS = 10
 _FIRST_SECONDS = 120.0
 """How long a test waits for an alert; how soon it must come is judged afterwards."""
 _RULES = {rule.name: rule for rule in all_rules()}
-NOT_MEASURED = {
-    # It needs a source that is silent about a chip without a driver call that hangs.
-    "NpuVigilChipBlind",
-    # It needs a full journal.
-    "NpuVigilRowsDropped",
-    # It needs a clock that is off, so a library that changes the time of a process.
-    "NpuVigilClockOff",
-    # It needs a policy of the aggregator and frequent faults.
-    "NpuVigilChipsIsolatedByAggregator",
-    # They need an API server that refuses, an agent that loses it, and documents that are full.
-    "NpuVigilNotPublished",
-    "NpuVigilPublicationRefused",
-    "NpuVigilStoreAway",
-    "NpuVigilAgentStoreAway",
-    "NpuVigilDpuFault",
-    "NpuVigilAggregatorNotPublishing",
-    "NpuVigilNodesLeftOut",
-    # It needs a broker.
-    "NpuVigilHistoryNotAcknowledged",
-    # It needs a certificate that ends soon.
-    "NpuVigilCertificateEnds",
-    # They need `vigil elastic`.
-    "NpuVigilElasticStandingStill",
-    "NpuVigilElasticCauseNotKnown",
-}
-"""Alerts that no part of ``make test-alerts`` causes yet; promtool raises them in ``make test``."""
 _PLATFORM = {"agent", "aggregator", "elastic"}
 
 
@@ -67,70 +44,88 @@ class Time(NamedTuple):
 
 
 class Product(NamedTuple):
-    """What the product itself needs to notice that a cause begins or ends, in seconds."""
+    """What the product needs beyond 10 s to notice that a cause begins or ends, and why.
+
+    In seconds; ``why`` is a sentence of the document.
+    """
 
     begin: float = 0
     end: float = 0
+    why: str = ""
 
 
 _AT_ONCE = Product()
 
 
+class Cause(NamedTuple):
+    """What raises ``alert`` with ``labels`` and no other alert; ``text`` is in the document."""
+
+    alert: str
+    labels: Mapping[str, str]
+    text: str
+    begin: Callable[[], object]
+    end: Callable[[], object]
+    product: Product = _AT_ONCE
+
+
 class Times:
-    """The times of all alerts, by rule and cause."""
+    """The times of all alerts, by rule and cause, and the load of the machine meanwhile."""
 
     def __init__(self) -> None:
         self._measured: defaultdict[tuple[str, str], list[Time]] = defaultdict(list)
         self._limits: dict[tuple[str, str], Time] = {}
+        self._reasons: dict[tuple[str, str], str] = {}
+        self._loads: list[float] = []
+        self._began = time.monotonic()
 
-    def measure(
-        self,
-        watcher: Watcher,
-        cause: str,
-        expected: Mapping[str, Mapping[str, str]],
-        begin: Callable[[], object],
-        end: Callable[[], object],
-        *,
-        product: Product = _AT_ONCE,
-        inhibited: frozenset[str] = frozenset(),
-    ) -> None:
-        """Make a cause and end it: the alerts of ``expected`` fire, no others, and resolve.
+    def measure(self, watcher: Watcher, *causes: Cause) -> None:
+        """Make all causes and end them: their alerts fire, no others, and resolve.
 
-        ``expected`` has labels of each alert. Fails when another alert is pending or fires with
-        them, when one goes to another receiver than its severity and component demand, and when
-        one is late. Alertmanager sends no end of the ``inhibited``: theirs is that of Prometheus.
+        Fails when another alert is pending or fires with them, when one goes to another receiver
+        than its severity and component demand, and when one is late.
         """
+        expected = {cause.alert: cause for cause in causes}
         watcher.resolve()
-        begun = time.monotonic()
-        begin()
-        fired = _notices(watcher, begun, "firing", expected)
-        at_the_same_time = watcher.alerts("firing", "pending")
-        ended = time.monotonic()
-        end()
-        over: dict[str, float] = {}
-        for name in inhibited:
-            wait_until(lambda name=name: name not in watcher.alerts("firing"), name, _FIRST_SECONDS)  # type: ignore[misc]
-            over[name] = time.monotonic()
-        sent = {name: expected[name] for name in expected.keys() - inhibited}
-        resolved = _notices(watcher, ended, "resolved", sent)
-        over |= {name: notice.at for name, notice in resolved.items()}
+        begun: dict[str, float] = {}
+        with contextlib.ExitStack() as left:
+            for cause in causes:
+                begun[cause.alert] = time.monotonic()
+                cause.begin()
+                left.callback(cause.end)
+            fired = _notices(watcher, begun, "firing")
+            # One that a late scrape has ended meanwhile would never be resolved by its end.
+            watcher.fire(*expected, seconds=_FIRST_SECONDS)
+            at_the_same_time = watcher.alerts("firing", "pending")
+            left.pop_all()
+        ends: dict[str, float] = {}
+        ended: dict[str, float] = {}
+        for cause in causes:
+            ends[cause.alert] = time.monotonic()
+            cause.end()
+            # A server that starts again takes a while, and the cause lasts until it answers.
+            ended[cause.alert] = time.monotonic()
+        resolved = _notices(watcher, ends, "resolved")
         watcher.resolve()
+        self._loads.append(os.getloadavg()[0])
         others = at_the_same_time.keys() ^ expected.keys()
         assert not others, f"not as expected: {sorted(others)}"
         late: list[str] = []
-        for name, labels in expected.items():
-            assert labels.items() <= fired[name].labels.items(), fired[name]
+        for name, cause in expected.items():
+            assert cause.labels.items() <= fired[name].labels.items(), fired[name]
             assert fired[name].receiver == _receiver(fired[name]), fired[name]
-            taken = Time(fired[name].at - begun, over[name] - ended)
-            self._measured[name, cause].append(taken)
-            limit = self._limits[name, cause] = _limit(name, product)
+            taken = Time(fired[name].at - begun[name], max(0, resolved[name].at - ended[name]))
+            key = name, cause.text
+            self._measured[key].append(taken)
+            limit = self._limits[key] = _limit(name, cause.product)
+            if cause.product.why:
+                self._reasons[key] = cause.product.why
             if taken.fires > patience(limit.fires) or taken.resolves > patience(limit.resolves):
                 late.append(f"{name}: {taken}, {limit}")
         assert not late, "\n".join(late)
 
     def is_complete(self) -> bool:
-        """Return whether each rule was measured but for those that are named as not measured."""
-        return {name for name, _ in self._measured} == _RULES.keys() - NOT_MEASURED
+        """Return whether each rule was measured."""
+        return {name for name, _ in self._measured} == _RULES.keys()
 
     def table(self) -> str:
         """Return the table, in the order of the rules."""
@@ -147,8 +142,18 @@ class Times:
                 f"| {_shown(fires)} | {limit.fires:.1f} s "
                 f"| {_shown(resolves)} | {limit.resolves:.1f} s |"
             )
-        without = ", ".join(f"`{name}`" for name in _RULES if name in NOT_MEASURED)
-        return "\n".join([*lines, "", f"Not measured yet: {without}.", ""])
+        minutes = round((time.monotonic() - self._began) / 60)
+        loads = f"{statistics.median(self._loads):.1f}, at most {max(self._loads):.1f}"
+        lines += [
+            "",
+            f"The run took {plural(minutes, 'minute')} on "
+            f"{plural(os.cpu_count() or 1, 'processor')}. "
+            f"The median of the load average was {loads}.",
+            "",
+        ]
+        for (name, cause), why in sorted(self._reasons.items(), key=lambda x: order[x[0][0]]):
+            lines += [f"- `{name}`, {cause}: {why}"]
+        return "\n".join([*lines, ""])
 
     def publish(self) -> None:
         """Replace the table in the document."""
@@ -175,22 +180,22 @@ def _limit(name: str, product: Product) -> Time:
     )
 
 
-def _notices(
-    watcher: Watcher, since: float, status: str, expected: Mapping[str, object]
-) -> dict[str, Notice]:
+def _notices(watcher: Watcher, since: Mapping[str, float], status: str) -> dict[str, Notice]:
+    """Return the first message with ``status`` about each alert since its time in ``since``."""
+
     def missing() -> str:
-        there = watcher.notices(since, status, expected).keys()
+        there = watcher.notices(since, status).keys()
         alerts = watcher.alerts("firing", "pending")
         states = {name: alert["state"] for name, alert in alerts.items()}
-        return f"{status} is sent for {sorted(expected.keys() - there)}; now there are {states}"
+        return f"{status} is sent for {sorted(since.keys() - there)}; now there are {states}"
 
     wait_until(
-        lambda: watcher.notices(since, status, expected).keys() == expected.keys(),
+        lambda: watcher.notices(since, status).keys() == since.keys(),
         missing,
         _FIRST_SECONDS,
         0.05,
     )
-    return watcher.notices(since, status, expected)
+    return watcher.notices(since, status)
 
 
 def _receiver(notice: Notice) -> str:

@@ -8,23 +8,27 @@ from __future__ import annotations
 
 import http.server
 import json
+import math
 import re
 import threading
 import time
+import urllib.request
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
 from tests.alerts.files import MONITORING, RULES
-from tests.parts.deadlines import wait_until
+from tests.parts.deadlines import patience, wait_until
 from tests.parts.processes import Running, free_ports
 from tests.parts.prometheus import Prometheus, configuration_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
-SCRAPE_SECONDS = 0.5
+SCRAPE_SECONDS = 1.0
+"""A scrape that takes longer ends alerts, as if their causes had ended."""
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 _DURATIONS = re.compile(
     r"""(?P<before>
@@ -126,16 +130,38 @@ class Alertmanager:
             directory / "alertmanager.log",
         )
 
+    def is_ready(self) -> bool:
+        """Return whether it takes alerts."""
+        try:
+            urllib.request.urlopen(f"http://{self.address}/-/ready", timeout=patience(5)).close()
+        except OSError:
+            return False
+        return True
+
+    def post(self, labels: Mapping[str, str], *, is_over: bool = False) -> None:
+        """Post an alert with ``labels`` as Prometheus does, or its end."""
+        at = datetime.now(UTC)
+        times = {"startsAt": at.isoformat()} | ({"endsAt": at.isoformat()} if is_over else {})
+        urllib.request.urlopen(
+            urllib.request.Request(
+                f"http://{self.address}/api/v2/alerts",
+                json.dumps([{"labels": labels, **times}]).encode(),
+                {"Content-Type": "application/json"},
+            ),
+            timeout=patience(5),
+        ).close()
+
     def stop(self) -> None:
         """End it."""
         self._running.stop()
 
 
 class Targets(NamedTuple):
-    """Addresses of agents, by the names of their nodes, and of aggregators."""
+    """Addresses of agents, by the names of their nodes, and of the other daemons."""
 
     agents: Mapping[str, str]
     aggregators: tuple[str, ...]
+    elastic: tuple[str, ...] = ()
 
 
 class Watcher:
@@ -152,20 +178,30 @@ class Watcher:
         scrape_seconds: float = SCRAPE_SECONDS,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
         self._targets = targets
         self.scrape_seconds = scrape_seconds
         rules = RULES.read_text(encoding="utf-8")
         (directory / "rules.yml").write_text(rules if factor == 1 else divided(rules, factor))
         self._receiver = Receiver()
         self._alertmanager = Alertmanager(directory, self._receiver.url)
-        self._prometheus = Prometheus(directory, json.dumps(self._configuration()))
-        number = len(targets.agents) + len(targets.aggregators)
+        self._start_prometheus()
+        number = sum(map(len, targets))
         wait_until(lambda: len(self.ask("up == 1")) == number, "Prometheus scrapes all", 60, 0.2)
+
+    def _start_prometheus(self) -> None:
+        self._prometheus = Prometheus(self._directory, json.dumps(self._configuration()))
+
+    def restart_prometheus(self) -> None:
+        """End Prometheus and start it on its data; wait until it answers."""
+        self._prometheus.stop()
+        self._start_prometheus()
+        wait_until(lambda: self._prometheus.ask("alerts") is not None, "it answers", 60, 0.1)
 
     def _configuration(self) -> dict[str, Any]:
         every_ms = round(self.scrape_seconds * 1000)
         return {
-            **configuration_of(*self._targets, every_ms, every_ms),
+            **configuration_of(*self._targets, every_ms=every_ms, timeout_ms=every_ms),
             "alerting": {
                 "alertmanagers": [{"static_configs": [{"targets": [self._alertmanager.address]}]}]
             },
@@ -202,13 +238,12 @@ class Watcher:
             0.2,
         )
 
-    def notices(self, since: float, status: str, names: Iterable[str]) -> dict[str, Notice]:
-        """Return the first notice after ``since`` with a status of each alert in ``names``."""
-        wanted = {*names}
+    def notices(self, since: Mapping[str, float], status: str) -> dict[str, Notice]:
+        """Return the first notice with ``status`` of each alert after its time in ``since``."""
         first: dict[str, Notice] = {}
         for notice in [*self._receiver.notices]:
             name = notice.labels["alertname"]
-            if notice.at >= since and notice.status == status and name in wanted:
+            if notice.status == status and notice.at >= since.get(name, math.inf):
                 first.setdefault(name, notice)
         return first
 

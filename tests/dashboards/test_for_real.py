@@ -12,6 +12,7 @@ import re
 import resource
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -21,11 +22,10 @@ from contract.codes.reference import describe_code
 from dcmi_shim.emulator.bmc import BmcAlarm
 from stores.address import open_store
 from stores.base import Beat
-from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import with_switch
 from tests.aggregator.public_faults.messages import document, fault_message, one
 from tests.alerts.cases import promtool
-from tests.alerts.files import RULES
+from tests.alerts.cluster import Cluster as WatchedCluster
 from tests.dashboards.cases import (
     AHEAD,
     CALL,
@@ -41,13 +41,12 @@ from tests.dashboards.cases import (
 )
 from tests.dashboards.files import CONFIG_MAPS, FOLDER, all_dashboards
 from tests.dashboards.grafana import LANGUAGES, TITLE
-from tests.end_to_end.node import Node
 from tests.end_to_end.places import Proxied
 from tests.parts import pods
 from tests.parts.api_proxy import ApiProxy, Rule
 from tests.parts.deadlines import time_passes, wait_until
 from tests.parts.fault_config import link_rule
-from tests.parts.prometheus import Prometheus, configuration_of, with_short_for
+from tests.parts.prometheus import Prometheus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,6 +65,8 @@ _FILE_BYTES = 8192
 _HOUR_MS = 3_600_000
 _UNAVAILABLE = 500
 _LATE_SECONDS = 3
+_FACTOR = 60
+"""Divides the durations of the rules."""
 _STEP_SECONDS = 0.2
 _WRITE_SECONDS = 0.5
 _FANS = BmcAlarm("06000025", "Fan", 1), BmcAlarm("06000025", "Fan", 2)
@@ -110,59 +111,33 @@ def queries(*languages: str) -> list[Asked]:
 
 
 class Cluster:
-    """A node with an agent, an aggregator, an API server behind a proxy, and a Prometheus."""
+    """The cluster of the alerts on an API server behind a proxy, and what each cause does to it."""
 
     def __init__(self, directory: Path, built: Path, plane: ControlPlane, proxy: ApiProxy) -> None:
-        self._directory = directory
         self.plane = plane
         self.proxy = proxy
-        self.node = Node(directory / "node", built, Proxied(plane, proxy))
-        self.node.options = ["--listen", "127.0.0.1:0", "--heartbeat-interval-seconds", "1"]
+        self._watched = WatchedCluster(directory, built, Proxied(plane, proxy))
+        self.node, self.aggregator = self._watched.node, self._watched.aggregator
         self.node.give_bmc(directory)
+        self.node.environment["VIGIL_BMC_ENABLED"] = "true"
         for period in ("LINKS_PERIOD", "DRIVER_PROBE_PERIOD", "CHIP_FAULTS_AUDIT_PERIOD"):
             self.node.environment[f"VIGIL_{period}_SECONDS"] = "1"
         self.node.environment |= link_rule(directory / "fault-config", 0, 60)
-        self.aggregator = Daemon(
-            directory / "aggregator",
-            *("--store", "kubernetes:", "--kubeconfig", str(proxy.kubeconfig)),
-        )
         self.aggregator.program = "tests.end_to_end.impatient"
         self._ended = threading.Event()
         self._others = threading.Thread(target=self._write, daemon=True)
         self._clock_is_off = threading.Event()
         self._stranger_writes = threading.Event()
-        self._prometheus: Prometheus | None = None
 
     def start(self) -> None:
-        """Start the agent, the aggregator and Prometheus, and wait until both are scraped."""
-        self.node.start()
-        self.aggregator.spawn()
-        agent_url = self.node.state_dir / "listen"
-        self.node.wait(agent_url.exists, "the agent listens")
-        # It takes 5 s to its first scrape, so it starts before both are ready.
-        (self._directory / "rules.yml").write_text(with_short_for(RULES.read_text()))
-        agent, aggregator = (
-            url.strip().removeprefix("http://")
-            for url in (agent_url.read_text(), self.aggregator.url)
-        )
-        configuration = configuration_of({self.node.name: agent}, [aggregator], 500, 400)
-        self._prometheus = Prometheus(self._directory, json.dumps(configuration))
-        wait_until(self._is_scraped, "Prometheus scrapes both", 30, _STEP_SECONDS)
+        """Start all, and wait until Prometheus scrapes both daemons."""
+        self._watched.start(_FACTOR)
         self.node.healthy()
         self._others.start()
 
-    def _is_scraped(self) -> bool:
-        assert self._prometheus is not None
-        data = self._prometheus.ask("query", query="up == 1")
-        return data is not None and len(data["result"]) == 2
-
     def answer(self, expression: str) -> list[Any]:
         """Return the samples of an expression now."""
-        assert self._prometheus is not None
-        data = self._prometheus.ask("query", query=expression)
-        assert data is not None, f"no answer, or not a valid query: {expression}"
-        samples: list[Any] = data["result"]
-        return samples
+        return self._watched.watcher.ask(expression)
 
     def shows(self, asked: Asked) -> bool:
         """Return whether a query has the sample that its cause makes."""
@@ -172,6 +147,10 @@ class Cluster:
             and case.low <= float(sample["value"][1]) <= case.high
             for sample in self.answer(asked.expression)
         )
+
+    def shows_label(self, asked: Asked, label: str, value: str) -> bool:
+        """Return whether a sample of a query has a label with this value."""
+        return any(s["metric"].get(label) == value for s in self.answer(asked.expression))
 
     def show_all_of(self, watched: list[Asked]) -> None:
         """Wait until each query has had the sample that its cause makes."""
@@ -283,10 +262,7 @@ class Cluster:
         self._ended.set()
         if self._others.ident is not None:
             self._others.join()
-        if self._prometheus is not None:
-            self._prometheus.stop()
-        self.aggregator.stop()
-        self.node.close()
+        self._watched.close()
 
 
 @pytest.fixture
@@ -330,8 +306,9 @@ def assert_names_and_variables(cluster: Cluster) -> None:
     assert reference is not None
     for language in LANGUAGES:
         (query,) = (q for q in queries(language) if q[:2] == ("fleet", "faults"))
-        names = {s["metric"].get(f"name_{language}") for s in cluster.answer(query.expression)}
-        assert reference.name(language) in names
+        shows_name = partial(cluster.shows_label, query, f"name_{language}")
+        # A scrape that times out ends all samples until the next one.
+        wait_until(partial(shows_name, reference.name(language)), f"the name in {language}")
     lists = {
         variable["query"]: variable["name"]
         for file in FOLDER.glob("*.json")

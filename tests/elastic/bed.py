@@ -69,10 +69,14 @@ class Elastic:
         if self._process is not None:
             self._process.stop()
 
+    @property
+    def url(self) -> str:
+        """Return the URL of its pages."""
+        return self._listen.read_text().strip()
+
     def ask(self, path: str) -> str:
         """Return a page."""
-        url = self._listen.read_text().strip() + path
-        with urllib.request.urlopen(url, timeout=patience(10)) as response:
+        with urllib.request.urlopen(self.url + path, timeout=patience(10)) as response:
             text: str = response.read().decode()
         return text
 

@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from aggregator.processors import separation_documents
+from aggregator.processors.separation_documents import POLICY_KEY, POLICY_NAME
 from contract.documents.node_info import FaultDevice
 from contract.names import CLUSTER_NAMESPACE
 from service.http.counts import ExpositionFormat
 from stores.address import open_store
-from stores.base import Beat
+from stores.base import Beat, Document
 from stores.directory.beats import DirectoryHeartbeats
 from stores.directory.owner import OwnerCheck
 from tests.aggregator.daemon import Daemon
@@ -62,6 +64,12 @@ CODES = (
 _INTERVAL_SECONDS = 0.5
 _MAX_INCOMPLETE = 16
 IMPATIENT = "tests.end_to_end.impatient"
+POLICY = {
+    POLICY_KEY: "enabled: true\n"
+    "separate: {fault_window_hours: 24, fault_threshold: 3}\n"
+    "release: {fault_free_hours: 48}\n"
+}
+"""The policy that upstream ships."""
 
 
 class Troubled:
@@ -116,6 +124,7 @@ class Troubled:
             # Heartbeats of this node will be of a clock that is an hour ahead.
             await store.put(report("ahead", healthy(int(time.time()))))
             await store.put(rings())
+            await store.put(Document(separation_documents.NAMESPACE, POLICY_NAME, POLICY))
             await store.close()
 
         asyncio.run(put())

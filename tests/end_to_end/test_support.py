@@ -10,6 +10,7 @@ import io
 import json
 import os
 import re
+import socket
 import sqlite3
 import subprocess
 import tarfile
@@ -21,15 +22,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from collectors.kernel_log.device import OpenLog
 from contract.names import AGGREGATOR_NAMESPACE
 from stores.base import Document
-from tests.aggregator.daemon import AnsweringCluster, put_documents
+from tests.aggregator.daemon import AnsweringCluster, Daemon, put_documents
 from tests.aggregator.nodes import report
 from tests.contract.documents.node_documents import config, fault
 from tests.parts import pods
 from tests.parts.controlplane import CHIEF_TOKEN
 from tests.parts.service_proxy import endpoint, make_service, remove_service
 from tests.parts.verbs import run_verb
+from vigil.support import host_parts
 from vigil.support.place import place_of
 from vigil.support.run import write_archive
 
@@ -47,6 +50,8 @@ _PARTS = {
 }
 _CODE = "80E18402"
 _URL = f"mqtts://agent:{_SECRET}@broker:8883"
+_GRPC_LINE = "MHcCAQEEIGrpcPlantedGrpcPlanted01oAoGCCqGSM49"
+"""A line of the key of the gRPC service, which has no form of a secret by itself."""
 _PEM = f"-----BEGIN PRIVATE KEY-----\n{_SECRET * 3}\n-----END PRIVATE KEY-----\n"
 
 
@@ -91,7 +96,7 @@ def check_manifest(files: dict[str, bytes]) -> None:
 
 def has_no_secret(files: dict[str, bytes]) -> None:
     """Check that no file has the secret, in any usual coding, and none is itself compressed."""
-    coded = {_SECRET.encode(), base64.b64encode(_SECRET.encode())[:-4]}
+    coded = {_SECRET.encode(), base64.b64encode(_SECRET.encode())[:-4], _GRPC_LINE.encode()}
     for name, content in files.items():
         for form in coded:
             assert form not in content, name
@@ -166,13 +171,16 @@ def _plant(made: _Made, directory: Path) -> dict[str, str]:
         ("password", f"{_SECRET}\n"),
         ("tls.key", _PEM),
         ("tls.crt", "not a secret"),
+        ("grpc.key", f"-----BEGIN PRIVATE KEY-----\n{_GRPC_LINE}\n-----END PRIVATE KEY-----\n"),
         ("token", _SECRET),
     ):
         (directory / name).write_text(content)
         (directory / name).chmod(0o600)
     (directory / "agent.toml").write_text(f'password = "{_SECRET}"\nstore = "{_URL}"\n')
     data = {
-        "DeviceInfoCfg": json.dumps({"reason": f"dial {_URL}", "token": _SECRET}),
+        "DeviceInfoCfg": json.dumps(
+            {"reason": f"dial {_URL}", "token": _SECRET, "line": f"read {_GRPC_LINE} of a file"}
+        ),
         "UpdateTime": f"key {_PEM}",
     }
     label = {"mx-consumer-cim": "true"}
@@ -184,7 +192,8 @@ def _plant(made: _Made, directory: Path) -> dict[str, str]:
         "VIGIL_MQTT_PASSWORD_FILE": str(directory / "password"),
         "VIGIL_MQTT_CERTIFICATE_FILE": str(directory / "tls.crt"),
         "VIGIL_MQTT_KEY_FILE": str(directory / "tls.key"),
-        "VIGIL_GRPC_KEY_FILE": str(directory / "tls.key"),
+        "VIGIL_GRPC_CERTIFICATE_FILE": str(directory / "tls.crt"),
+        "VIGIL_GRPC_KEY_FILE": str(directory / "grpc.key"),
         "AWS_SECRET_ACCESS_KEY": _SECRET,
         "HTTPS_PROXY": f"http://me:{_SECRET}@proxy:3128",
         "DATABASE_PASSWORD": _SECRET,
@@ -203,14 +212,28 @@ def _spoil_tool(made: _Made, text: str) -> None:
     made.environment["VIGIL_DRIVER_ROOT"] = str(root)
 
 
+def _spoil_bmc(made: _Made) -> None:
+    """Have ``ipmitool`` print secrets, in an answer and as an error."""
+    tool = made.path.parents[1] / "bin" / "ipmitool"
+    tool.write_text(
+        "#!/bin/sh\n"
+        f"echo 'open {_URL}: key {_GRPC_LINE}' >&2\n"
+        f"echo 'Authorization: Bearer {_SECRET}' >&2\n"
+        f"echo ' 20 4d {_SECRET}'\n"
+        "exit 1\n"
+    )
+
+
 @pytest.mark.daemon
 @pytest.mark.parametrize("redact", [False, True])
 def test_no_planted_secret_is_in_the_archive(made: _Made, tmp_path: Path, *, redact: bool) -> None:
     environment = _plant(made, tmp_path)
     _spoil_tool(made, f"cat <<'E'\nlink status: UP\nAuthorization: Bearer {_SECRET}\n{_PEM}E")
+    _spoil_bmc(made)
     options = ("--redact",) if redact else ()
     _, files, _, _ = made.make(*options, **environment)
     has_no_secret(files)
+    assert "open mqtts://(removed)@broker" in problem(files, "bmc")
     assert b"link status: UP" in files["hccn_tool.jsonl"]
     made.node.kill()
     with closing(sqlite3.connect(made.node.state_dir / "journal.sqlite")) as journal, journal:
@@ -226,11 +249,73 @@ def test_no_planted_secret_is_in_the_archive(made: _Made, tmp_path: Path, *, red
     # They were there: what is beside each of them still is.
     assert b"dial mqtts://(removed)@broker" in files["journal.jsonl"]
     assert b"dial mqtts://(removed)@broker" in files["documents.jsonl"]
+    assert b"read (removed) of a file" in files["documents.jsonl"]
     assert b"url=mqtts://(removed)@" in files["versions.json"]
     if redact:
         for name, content in files.items():
             # A pseudonym may begin with the same digit.
             assert not re.search(rb"node-1(?![0-9a-f]{9})", content), name
+
+
+@pytest.mark.daemon
+def test_no_planted_secret_is_in_lines_of_the_kernel(
+    made: _Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in gives a record for each read, as ``/dev/kmsg`` does: that of a host is not ours
+    to write.
+    """
+    for name, value in (made.environment | _plant(made, tmp_path)).items():
+        monkeypatch.setenv(name, value)
+    kernel, log = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with closing(kernel), closing(log):
+        log.setblocking(False)
+        for text in (f"dial {_URL}", f"key {_GRPC_LINE}", f"password={_SECRET}", "the last line"):
+            kernel.send(f"3,1,0,-;[ascend] davinci: {text}\n".encode())
+
+        @contextmanager
+        def opened(_: str) -> Iterator[OpenLog]:
+            yield OpenLog(log.fileno(), is_pipe=False)
+
+        monkeypatch.setattr(host_parts, "opened", opened)
+        place = place_of(None, made.node.state_dir, None, made.node.place.options[1], None)
+        write_archive(place, made.path, redact=False)
+    files = read(made.path)
+    has_no_secret(files)
+    lines = files["kernel.txt"].decode()
+    assert "davinci: dial mqtts://(removed)@broker" in lines
+    assert "davinci: the last line" in lines
+
+
+@pytest.mark.daemon
+def test_a_dead_aggregator_leaves_its_history(tmp_path: Path) -> None:
+    store = f"directory:{tmp_path / 'store'}"
+    daemon = Daemon(tmp_path / "state", "--store", store)
+    put_documents(store, report("n1", config([fault(3, "SeparateNPU", _CODE)])))
+    path = tmp_path / "support.tar.gz"
+
+    def archive() -> dict[str, bytes]:
+        local = ("--state-dir", str(tmp_path / "state"), "--store", store)
+        run_verb("support", "--output", str(path), *local)
+        return read(path)
+
+    try:
+        daemon.start()
+        daemon.process.wait_until(lambda: _CODE in str(daemon.ask("/api/v1/history")[1]), 20)
+        assert "history/timeline.jsonl" not in archive()
+    finally:
+        daemon.kill()
+    files = archive()
+    assert states(files)["timeline"] == "complete", problem(files, "timeline")
+    rows = [json.loads(line) for line in files["history/timeline.jsonl"].splitlines()]
+    assert [(row["node"], row["level"]) for row in rows if row["code"] == _CODE] == [
+        ("n1", "SeparateNPU")
+    ]
+    for file in (tmp_path / "state").glob("history.sqlite-*"):
+        file.unlink()
+    (tmp_path / "state" / "history.sqlite").write_bytes(b"not a database" * 1000)
+    files = archive()
+    assert "history.sqlite: file is not a database" in problem(files, "timeline")
+    assert states(files)["documents"] == "complete"
 
 
 @pytest.mark.daemon

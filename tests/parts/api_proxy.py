@@ -355,7 +355,11 @@ class _Pair:
         tls = ssl.create_default_context(cafile=str(plane.directory / "ca.crt"))
         async with asyncio.TaskGroup() as parts:
             taking = parts.create_task(self._take())
-            reader, writer = await asyncio.open_connection("127.0.0.1", plane.port, ssl=tls)
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", plane.port, ssl=tls)
+            except OSError:
+                taking.cancel()
+                return  # the server is away, so the client loses its connection, too
             answering = parts.create_task(self._answer(reader))
             try:
                 await self._ask(writer)

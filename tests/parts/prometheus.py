@@ -52,7 +52,12 @@ def with_short_for(rules: str) -> str:
 
 
 def configuration_of(
-    agents: Mapping[str, str], aggregators: Sequence[str], every_ms: int, timeout_ms: int
+    agents: Mapping[str, str],
+    aggregators: Sequence[str],
+    elastic: Sequence[str] = (),
+    *,
+    every_ms: int,
+    timeout_ms: int,
 ) -> dict[str, Any]:
     """Return the configuration with ``rules.yml`` and addresses of daemons, agents by node."""
     targets: dict[str, list[dict[str, object]]] = {
@@ -60,6 +65,7 @@ def configuration_of(
             {"targets": [address], "labels": {"node": node}} for node, address in agents.items()
         ],
         "npu-vigil-aggregator": [{"targets": [*aggregators]}],
+        "npu-vigil-elastic": [{"targets": [*elastic]}],
     }
     return {
         "global": {

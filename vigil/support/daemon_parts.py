@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sqlite3
 import time
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ import msgspec
 
 from agent.journal.file import FILE_NAME
 from agent.journal.reader import read_rows
+from aggregator.notify.history_file import FILE_NAME as HISTORY_NAME
+from aggregator.notify.history_file import read_page
 from contract.errors import StoreError, VigilError
 from contract.names import (
     DEVICE_INFO_NAMESPACE,
@@ -18,8 +21,11 @@ from contract.names import (
     device_info_name,
     node_info_name,
 )
+from contract.pages.history import HistoryRange
+from contract.validation_texts import decode_text
 from stores.address import open_store
 from vigil.daemon_client import OK
+from vigil.reports.fault_history import timeline_row
 from vigil.sources.daemon import DaemonSource
 from vigil.sources.journal import JournalSource, has_journal
 from vigil.sources.store_contents import CLUSTER_INFOS, DEVICE_INFOS, NODE_INFOS
@@ -27,6 +33,7 @@ from vigil.support.part import MAX_PART_BYTES, NotApplicable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from stores.base import Document
     from vigil.daemon_client import DaemonClient
@@ -121,7 +128,7 @@ def _text(client: DaemonClient, metrics: tuple[int, bytes]) -> str:
 
 
 def collect_timeline(place: SupportPlace, now_ms: int, into: PartContents) -> None:
-    """Add what happened to faults in the last day; of the journal where no daemon answers."""
+    """Add what happened to faults in the last day; of the files of daemons that do not run."""
 
     def add(label: str, source: DaemonSource | JournalSource) -> None:
         history = source.history(None, "", now_ms - DAY_MS)
@@ -129,10 +136,32 @@ def collect_timeline(place: SupportPlace, now_ms: int, into: PartContents) -> No
         into.json(f"{label}/timeline-source", msgspec.to_builtins(history.about()))
         into.lines(f"{label}/timeline", rows)
 
+    has_history = place.has_history_file()
+    if has_history:
+        _add_history_file(place.aggregator_state_dir / HISTORY_NAME, now_ms - DAY_MS, into)
     if has_journal(place.agent_state_dir):
         add("journal", JournalSource(place.agent_state_dir))
         return
-    of_each_daemon(place, lambda label, client: add(label, DaemonSource(client)), into)
+    try:
+        of_each_daemon(place, lambda label, client: add(label, DaemonSource(client)), into)
+    except StoreError:
+        if not has_history:
+            raise
+
+
+def _add_history_file(path: Path, since_ms: int, into: PartContents) -> None:
+    """Add the rows of an aggregator's history; of one that is damaged those before the damage."""
+    rows: list[object] = []
+    into.lines("history/timeline", rows)
+    after: int | None = None
+    more = True
+    try:
+        while more:
+            page = read_page(path, HistoryRange(since_ms=since_ms, after=after))
+            rows += [msgspec.to_builtins(timeline_row(entry)) for entry in page.events]
+            after, more = page.next, page.more
+    except (sqlite3.Error, msgspec.MsgspecError, OSError) as error:
+        into.problems.append(f"{path}: {decode_text(error)}")
 
 
 def collect_journal(place: SupportPlace, now_ms: int, into: PartContents) -> None:

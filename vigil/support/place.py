@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from agent.config import load_agent
 from aggregator.config import load_aggregator
+from aggregator.notify.history_file import FILE_NAME as HISTORY_NAME
 from contract.errors import ConfigurationError, StoreError
 from vigil.daemon_client import NOT_FOUND, DaemonClient, is_listening
 from vigil.sources.sources import AGENT_PLACE, AGGREGATOR_PLACE, kubeconfig_of
@@ -76,6 +77,20 @@ class SupportPlace:
         if self.state_dir is not None:
             return self.state_dir
         return AGENT_PLACE[0] if self.agent is None else self.agent.state_dir
+
+    @property
+    def aggregator_state_dir(self) -> Path:
+        """Return where the history of an aggregator is."""
+        if self.state_dir is not None:
+            return self.state_dir
+        return AGGREGATOR_PLACE[0] if self.aggregator is None else self.aggregator.state_dir
+
+    def has_history_file(self) -> bool:
+        """Return whether there is the history of an aggregator that does not run now."""
+        directory = self.aggregator_state_dir
+        return (directory / HISTORY_NAME).is_file() and not is_listening(
+            directory / AGGREGATOR_PLACE[1]
+        )
 
     @property
     def is_node(self) -> bool:

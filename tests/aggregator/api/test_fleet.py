@@ -170,7 +170,7 @@ async def test_single_rows_are_made_for_a_page_that_saw_a_change(
     assert fleet.made == 0
 
 
-async def test_rows_for_the_stream_name_the_nodes_that_are_gone(fleet: Fleet) -> None:
+async def test_rows_for_the_stream_name_the_nodes_that_are_gone(fleet: GivenQueries) -> None:
     rows = await FleetPages(fleet.queries).changed_rows(frozenset({"node-00001", "gone"}))
     assert rows.asked == ("gone", "node-00001")
     assert [row.node for row in rows.page.nodes] == ["node-00001"]
