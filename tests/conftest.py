@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import os
 import signal
@@ -51,6 +52,21 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = str(temporary_folder())
     os.environ["TMPDIR"] = folder
     tempfile.tempdir = folder
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Read all tests without garbage collection, and leave them out of each collection after it.
+
+    They are 770,000 objects that stay until the end. To look at them again and again takes more
+    than a quarter of the time in which they are read.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
     from tests.alerts.rule import Rule
 
 _STEP_SECONDS = 15
-_AFTER_SECONDS = 1200
-"""The longest window of a rule is 15 minutes."""
-_ON_SECONDS = 300
+_ON_SECONDS = 120
+_MARGIN_SECONDS = 60
+_WINDOW = re.compile(r"\[(\d+[smh])\]")
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 _LEADS = {
     'npu_vigil_aggregator_leader{instance="a:9821"}': "1",
@@ -341,13 +342,16 @@ def promtool_test(case: Case) -> dict[str, Any]:
     rule = rules[case.alert]
     lasts = seconds(rule.lasts)
     steps = (lasts + _ON_SECONDS) // _STEP_SECONDS
-    end = lasts + _ON_SECONDS + _AFTER_SECONDS
+    # An expression with a window stays true until what raised it has left the window. promtool
+    # evaluates all rules at each step until the end, so a test is no longer than it must be.
+    window = max(map(seconds, _WINDOW.findall(rule.expression)), default=0)
+    end = lasts + _ON_SECONDS + window + _MARGIN_SECONDS
     series = [(name, f"{value}x{steps} {case.after}") for name, value in case.series.items()]
     series += [
         (name, f"{value}x{end // _STEP_SECONDS}")
         for name, value in {**_LEADS, **case.quiet}.items()
     ]
-    fires = lasts + 60
+    fires = lasts + _MARGIN_SECONDS
     expected = {"exp_labels": _labels(case, rule), "exp_annotations": _annotations(case, rule)}
     checks: list[dict[str, Any]] = [_check(fires, case.alert, expected), _check(end, case.alert)]
     if lasts:

@@ -70,14 +70,14 @@ def test_an_api_server_that_restarts_raises_one_alert(tmp_path: Path) -> None:
     assert status == 0, output
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(240)
 def scraped(prometheus: Prometheus, nodes: int) -> bool:
     """Return whether ``up`` of so many agents is stored."""
     answer = prometheus.ask("query", query="count(up == 0)")
     return answer is not None and [row["value"][1] for row in answer["result"]] == [str(nodes)]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(240)
 def test_16000_nodes_that_are_lost_raise_one_alert(tmp_path: Path) -> None:
     """On a real Prometheus: ``promtool`` reads at most 10,000 samples in a query."""
     nodes = 16_000

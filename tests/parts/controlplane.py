@@ -164,6 +164,9 @@ class ControlPlane:
                 *(self._audit_options() if self._audited else ()),
             ],
             here / "kube-apiserver.log",
+            # It lives for minutes at most: fewer garbage collections take a sixth off its start,
+            # and 70 MB more memory.
+            {**os.environ, "GOGC": "400"},
         )
         self._apiserver.wait_until(self._apiserver_is_up, _UP_SECONDS)
 

@@ -15,7 +15,7 @@ from rich.live import Live
 from stores.address import open_store
 from vigil.demo import show
 from vigil.demo.cluster_operator import Operator
-from vigil.demo.fleet import Fleet
+from vigil.demo.fleet import Fleet, node_names
 from vigil.demo.reader import DemoReader
 from vigil.demo.run import check_store_is_ours, remove_documents, run
 from vigil.demo.steps import DEMO_STEPS, steps_of_profile
@@ -54,13 +54,15 @@ async def play(options: DemoOptions, steps: Sequence[DemoStep] = DEMO_STEPS) -> 
     async with AsyncExitStack() as stack:
         store = open_store(url, kubeconfig=kubeconfig)
         stack.push_async_callback(store.close)
+        names = node_names(options.nodes)
+        # A fleet compiles the emulator, which takes seconds: a store is refused before that.
+        await check_store_is_ours(store, names)
         operator = Operator(store, options.speed)
         fleet = Fleet(
             options.directory, options.nodes, url, kubeconfig, options.speed, options.profile
         )
         operator.write_rules(fleet.fault_config)
-        await check_store_is_ours(store, [node.name for node in fleet.nodes])
-        stack.push_async_callback(remove_documents, store, [node.name for node in fleet.nodes])
+        stack.push_async_callback(remove_documents, store, names)
         stack.push_async_callback(fleet.close)
         reader = DemoReader(store)
         screen = await stack.enter_async_context(_screen(options, fleet, reader))

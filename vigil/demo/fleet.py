@@ -153,6 +153,11 @@ class DemoNode:
         return self.directory / "agent.log"
 
 
+def node_names(count: int) -> list[str]:
+    """Return the names of the nodes of a fleet of ``count``."""
+    return [f"vigil-demo-{number}" for number in range(1, count + 1)]
+
+
 class Fleet:
     """All processes of one demo. Nothing is left behind by ``close``.
 
@@ -184,11 +189,11 @@ class Fleet:
         self.fault_config = self._made("fault-config")
         self.nodes = tuple(
             DemoNode(
-                f"vigil-demo-{number + 1}",
+                name,
                 self._made(f"node-{number + 1}"),
                 profile or ("a3" if number == _A3_ROLE % nodes else "a2"),
             )
-            for number in range(nodes)
+            for number, name in enumerate(node_names(nodes))
         )
         install_servers([node.server for node in self.nodes])
         for node in self.nodes:
