@@ -125,12 +125,12 @@ class ObjectKind(Generic[Value]):
 
 
 @dataclass(frozen=True)
-class SecondReader(Generic[Value]):
+class SharedReader(Generic[Value]):
     """Another reader of the objects that a watch follows, so that each kind is watched once.
 
-    ``kind`` is what it makes of them; its query becomes that of the watch. ``observe`` gets each
-    event before the first reader gets its own. Interruptions concern both readers: only the first
-    one gets them.
+    ``kind`` is what it makes of them. The query of the watch is the widest of all readers.
+    ``observe`` gets each event before the first reader gets its own. Interruptions concern all
+    readers: only the first one gets them.
     """
 
     kind: ObjectKind[Value]
@@ -144,16 +144,16 @@ class Cluster(Protocol):
     interruption it comes back by itself. An object that cannot be read is named in the log and
     changes nothing of what is known of it and of others. ``StoreRefused`` ends a feed.
 
-    ``second`` reads the same objects, too.
+    ``others`` read the same objects, too.
     """
 
-    def pods(self, second: SecondReader[Any] | None = None) -> AsyncIterator[PodsEvent]:
+    def pods(self, *others: SharedReader[Any]) -> AsyncIterator[PodsEvent]:
         """Yield the pods of all nodes that have chips or belong to a job."""
 
-    def nodes(self, second: SecondReader[Any] | None = None) -> AsyncIterator[NodeStatesEvent]:
+    def nodes(self, *others: SharedReader[Any]) -> AsyncIterator[NodeStatesEvent]:
         """Yield all Nodes. Most updates are heartbeats of kubelets without a change."""
 
-    def jobs(self, second: SecondReader[Any] | None = None) -> AsyncIterator[JobsEvent]:
+    def jobs(self, *others: SharedReader[Any]) -> AsyncIterator[JobsEvent]:
         """Yield the PodGroups that have a controlling owner.
 
         ``KindUnavailable`` while Volcano is not installed; it is found within a minute when it is.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         NodeStatesEvent,
         ObjectKind,
         PodsEvent,
-        SecondReader,
+        SharedReader,
         Snapshot,
         Update,
         Value,
@@ -115,17 +115,17 @@ class KubernetesCluster(Cluster):
         self._connection = connection
 
     @override
-    def pods(self, second: SecondReader[Any] | None = None) -> AsyncIterator[PodsEvent]:
-        return Feed(PODS, second).follow(self._connection)
+    def pods(self, *others: SharedReader[Any]) -> AsyncIterator[PodsEvent]:
+        return Feed(PODS, *others).follow(self._connection)
 
     @override
-    def nodes(self, second: SecondReader[Any] | None = None) -> AsyncIterator[NodeStatesEvent]:
-        return Feed(NODES, second).follow(self._connection)
+    def nodes(self, *others: SharedReader[Any]) -> AsyncIterator[NodeStatesEvent]:
+        return Feed(NODES, *others).follow(self._connection)
 
     @override
-    def jobs(self, second: SecondReader[Any] | None = None) -> AsyncIterator[JobsEvent]:
+    def jobs(self, *others: SharedReader[Any]) -> AsyncIterator[JobsEvent]:
         """See ``Cluster``. Until Volcano is installed, jobs are known by their pods."""
-        return follow_if_installed(self._connection, Feed(POD_GROUPS, second))
+        return follow_if_installed(self._connection, Feed(POD_GROUPS, *others))
 
     @override
     def objects(
