@@ -147,8 +147,15 @@ class Aggregator:
             configuration, self.stores, history, self.notifier, clock, self.wake
         )
         self._signals = scheduler_signals(
-            configuration, self.stores, self.pipeline, self.heartbeat_monitor, lead, clock
+            configuration,
+            self.stores,
+            self.pipeline,
+            self.heartbeat_monitor,
+            lead,
+            clock,
+            self.wake,
         )
+        signals = self._signals
         self.plugins = PluginHost(
             (
                 memory,
@@ -159,7 +166,8 @@ class Aggregator:
                 self.jobs.rank_tables,
                 self.jobs.labels,
                 *(() if self._advising is None else (self._advising.kept,)),
-                *(() if self._signals is None else (self._signals,)),
+                *(() if signals is None else (signals,)),
+                *(() if signals is None or signals.memory is None else (signals.memory,)),
                 *plugins,
                 *(() if server is None else (server,)),
             ),

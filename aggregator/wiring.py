@@ -293,12 +293,16 @@ def scheduler_signals(
     monitor: HeartbeatMonitor,
     lead: Leadership,
     clock: Clock,
+    wake: Callable[[], None],
 ) -> SchedulerSignals | None:
-    """Return what writes conditions and taints; ``None``, and not loaded, without an option."""
+    """Return what writes conditions and taints; ``None``, and not loaded, without an option.
+
+    ``wake`` is called when there is state to store.
+    """
     if not (configuration.node_conditions.enabled or configuration.node_taints.enabled):
         return None
     from aggregator.scheduler_signals.service import SchedulerSignals
 
     # The configuration refuses these options without a store that has Nodes.
     cluster = next(store.cluster for store in stores.values() if store.cluster is not None)
-    return SchedulerSignals(configuration, cluster, pipeline, monitor, lead, clock)
+    return SchedulerSignals(configuration, cluster, pipeline, monitor, lead, clock, wake)

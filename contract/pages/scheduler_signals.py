@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class WaitingSignal(msgspec.Struct, frozen=True):
+class WaitingWrite(msgspec.Struct, frozen=True):
     """A difference of one object that is not written. ``reason`` is ``brake``, ``cap``,
     ``toleration``, ``conflict`` or ``removed``.
     """
@@ -31,6 +31,6 @@ class SignalStatus(msgspec.Struct, frozen=True):
     oldest_seconds: float | None
     held: str | None
     would_write: tuple[str, ...]
-    waiting: tuple[WaitingSignal, ...]
+    waiting: tuple[WaitingWrite, ...]
     waiting_total: dict[str, int]
     problem: str | None
