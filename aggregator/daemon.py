@@ -189,6 +189,7 @@ class Aggregator:
             self.notifier,
             self.heartbeat_monitor,
             self.lasting,
+            lambda: () if signals is None else signals.problems(),
             step=self._step,
             wake=self.wake,
         )
@@ -213,6 +214,7 @@ class Aggregator:
             publishers=self.publication.publishers,
             rank_tables=self.jobs.rank_tables,
             readiness=self.publication.readiness,
+            signals=signals,
             stores=self.stores,
             stream=self.notifier.stream,
             takeover=takeover,

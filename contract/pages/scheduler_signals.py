@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from contract.pages.aggregator_status import Page
+
 
 class WaitingWrite(msgspec.Struct, frozen=True):
     """A difference of one object that is not written. ``reason`` is ``brake``, ``cap``,
@@ -34,3 +36,9 @@ class SignalStatus(msgspec.Struct, frozen=True):
     waiting: tuple[WaitingWrite, ...]
     waiting_total: dict[str, int]
     problem: str | None
+
+
+class SchedulerSignalsPage(Page, frozen=True):
+    """The options that write conditions and taints; none where all of them are off."""
+
+    signals: tuple[SignalStatus, ...]

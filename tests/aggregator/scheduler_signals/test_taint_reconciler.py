@@ -331,7 +331,7 @@ async def test_the_watch_may_show_our_write_before_its_answer() -> None:
         bench.show()
         return written
 
-    bench.cluster.set_taints = shown_first  # type: ignore[method-assign]
+    bench.cluster.set_taints = shown_first  # type: ignore[method-assign,assignment]
     await write.send()
     bench.cluster.set_taints = answer  # type: ignore[method-assign]
     bench.taints.judge(("n1",), NOW)
