@@ -28,6 +28,8 @@ from aggregator.processors.state_types import earliest
 from aggregator.public_faults.fault_table import follow_table
 from aggregator.public_faults.plugin import MESSAGES, PublicFaultsPlugin
 from aggregator.rank_tables.plugin import CONTROLLER
+from aggregator.scheduler_signals.removal import SignalRemoval
+from aggregator.scheduler_signals.signal_memory import SignalMemory
 from aggregator.wiring import (
     advising,
     certificate_files,
@@ -146,6 +148,7 @@ class Aggregator:
         self._advising = advising(
             configuration, self.stores, history, self.notifier, clock, self.wake
         )
+        memory_of_signals = SignalMemory(self.wake)
         self._signals = scheduler_signals(
             configuration,
             self.stores,
@@ -153,9 +156,15 @@ class Aggregator:
             self.heartbeat_monitor,
             lead,
             clock,
-            self.wake,
+            memory_of_signals,
         )
         signals = self._signals
+        clusters = (store.cluster for store in self.stores.values())
+        removal = SignalRemoval(
+            configuration,
+            next((cluster for cluster in clusters if cluster is not None), None),
+            memory_of_signals,
+        )
         self.plugins = PluginHost(
             (
                 memory,
@@ -166,8 +175,9 @@ class Aggregator:
                 self.jobs.rank_tables,
                 self.jobs.labels,
                 *(() if self._advising is None else (self._advising.kept,)),
+                memory_of_signals,
+                removal,
                 *(() if signals is None else (signals,)),
-                *(() if signals is None or signals.memory is None else (signals.memory,)),
                 *plugins,
                 *(() if server is None else (server,)),
             ),
@@ -189,7 +199,7 @@ class Aggregator:
             self.notifier,
             self.heartbeat_monitor,
             self.lasting,
-            lambda: () if signals is None else signals.problems(),
+            lambda: (*removal.problems(), *(() if signals is None else signals.problems())),
             step=self._step,
             wake=self.wake,
         )

@@ -19,19 +19,19 @@ from aggregator.scheduler_signals.condition_reconciler import NodeConditions
 from aggregator.scheduler_signals.driver_pods import DriverPods
 from aggregator.scheduler_signals.node_evidence import NodeEvidence, faults_of
 from aggregator.scheduler_signals.observed_nodes import KIND, ObservedNodes
-from aggregator.scheduler_signals.taint_memory import TaintMemory
 from aggregator.scheduler_signals.taint_reconciler import NodeTaints
 from aggregator.scheduler_signals.writer import SignalWriter
 from stores.cluster import SharedReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from aggregator.config import AggregatorConfiguration
     from aggregator.liveness.lost_nodes import ObservedHeartbeat
     from aggregator.liveness.monitor import HeartbeatMonitor
     from aggregator.merge.pipeline import Pipeline
     from aggregator.scheduler_signals.reconciler import Reconciler
+    from aggregator.scheduler_signals.signal_memory import SignalMemory
     from contract.pages.scheduler_signals import SignalStatus
     from service.clock import Clock
     from service.election.leadership import Leadership
@@ -50,9 +50,8 @@ class SchedulerSignals(Led):
         monitor: HeartbeatMonitor,
         leadership: Leadership,
         clock: Clock,
-        wake: Callable[[], None],
+        memory: SignalMemory,
     ) -> None:
-        """Make it; ``wake`` is called when there is state to store."""
         self.cluster = cluster
         self._pipeline = pipeline
         self._monitor = monitor
@@ -69,6 +68,7 @@ class SchedulerSignals(Led):
                 NodeConditions(
                     cluster,
                     self.nodes,
+                    memory,
                     self.evidence,
                     conditions.false_levels,
                     clock,
@@ -76,17 +76,14 @@ class SchedulerSignals(Led):
                 )
             )
         self._pods: DriverPods | None = None
-        self.memory: TaintMemory | None = None
-        """What the next leader needs (``aggregator.plugin.Persistent``), where taints are on."""
         if configuration.node_taints.enabled:
             self._pods = DriverPods(self._observe_pods)
-            self.memory = TaintMemory(wake)
             reconcilers.append(
                 NodeTaints(
                     cluster,
                     self.nodes,
                     self._pods,
-                    self.memory,
+                    memory,
                     self.evidence,
                     lambda: len(pipeline.nodes),
                     configuration.node_taints,

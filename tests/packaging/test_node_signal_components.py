@@ -5,6 +5,7 @@ Rows are tried one by one with the token of the aggregator's account.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -93,6 +94,9 @@ def body(row: Row) -> dict[str, Any]:
 class Aggregator(Agent):
     """Asks with the token of the aggregator's account; nothing is kept of it."""
 
+    def refuses(self, row: Row) -> bool:
+        return self.status_of(row)[0] == REFUSED
+
     def status_of(self, row: Row) -> tuple[int, str]:
         kind = "strategic-merge-patch" if row.path == STATUS else "merge-patch"
         self.patch_type = f"application/{kind}+json"
@@ -121,7 +125,7 @@ def test_each_right_is_as_the_table_states(plane: ControlPlane) -> None:
     aggregator = Aggregator(plane, account)
     for refused in (ROWS[1], ROWS[13]):
         # Policies come with a delay.
-        wait_until(lambda row=refused: aggregator.status_of(row)[0] == REFUSED)
+        wait_until(partial(aggregator.refuses, refused))
     found = []
     for row in ROWS:
         status, answer = aggregator.status_of(row)
