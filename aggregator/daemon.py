@@ -28,6 +28,8 @@ from aggregator.processors.state_types import earliest
 from aggregator.public_faults.fault_table import follow_table
 from aggregator.public_faults.plugin import MESSAGES, PublicFaultsPlugin
 from aggregator.rank_tables.plugin import CONTROLLER
+from aggregator.scheduler_signals.removal import SignalRemoval
+from aggregator.scheduler_signals.signal_memory import SignalMemory
 from aggregator.wiring import (
     advising,
     certificate_files,
@@ -37,6 +39,7 @@ from aggregator.wiring import (
     heartbeats,
     job_parts,
     missed_writes,
+    scheduler_signals,
 )
 from pacing.waiting import wait_for_event
 from service.clock import Clock, system_clock
@@ -150,6 +153,23 @@ class Aggregator:
         self._advising = advising(
             configuration, self.stores, history, self.notifier, clock, self.wake
         )
+        memory_of_signals = SignalMemory(self.wake)
+        self._signals = scheduler_signals(
+            configuration,
+            self.stores,
+            self.pipeline,
+            self.heartbeat_monitor,
+            lead,
+            clock,
+            memory_of_signals,
+        )
+        signals = self._signals
+        clusters = (store.cluster for store in self.stores.values())
+        removal = SignalRemoval(
+            configuration,
+            next((cluster for cluster in clusters if cluster is not None), None),
+            memory_of_signals,
+        )
         self.plugins = PluginHost(
             (
                 memory,
@@ -160,6 +180,9 @@ class Aggregator:
                 self.jobs.rank_tables,
                 self.jobs.labels,
                 *(() if self._advising is None else (self._advising.kept,)),
+                memory_of_signals,
+                removal,
+                *(() if signals is None else (signals,)),
                 *plugins,
                 *(() if server is None else (server,)),
             ),
@@ -181,6 +204,7 @@ class Aggregator:
             self.notifier,
             self.heartbeat_monitor,
             self.lasting,
+            lambda: (*removal.problems(), *(() if signals is None else signals.problems())),
             step=self._step,
             wake=self.wake,
         )
@@ -205,6 +229,7 @@ class Aggregator:
             publishers=self.publication.publishers,
             rank_tables=self.jobs.rank_tables,
             readiness=self.publication.readiness,
+            signals=signals,
             stores=self.stores,
             stream=self.notifier.stream,
             takeover=takeover,
@@ -245,6 +270,8 @@ class Aggregator:
             tasks.create_task(self.certificates.run(), name="certificates")
             if self._advising is not None:
                 tasks.create_task(self._advising.run(), name="advice")
+            if self._signals is not None:
+                tasks.create_task(self._signals.run(), name="conditions and taints")
             tasks.create_task(self._merge(tasks), name="merge")
             readiness = self.publication.readiness
             manager = notify_manager(
@@ -263,6 +290,8 @@ class Aggregator:
                 tasks.create_task(read, name=f"read {watch.selection.namespace} of {url}")
             # Advice is about one store, and shares the watches of that.
             is_advised = self._advising is not None and self._advising.cluster is store.cluster
+            signals = self._signals
+            has_signals = signals is not None and signals.cluster is store.cluster
             task = follow(
                 self.cluster_state,
                 number,
@@ -270,6 +299,7 @@ class Aggregator:
                 self._listed_nodes,
                 self.stalls,
                 self._advising if is_advised else None,
+                signals.readers if signals is not None and has_signals else (),
             )
             tasks.create_task(task, name=f"read pods and nodes of {url}")
         dpu_faults = self.jobs.dpu_faults
@@ -293,6 +323,8 @@ class Aggregator:
 
     def _observe_beats(self, url: str, beats: tuple[Beat, ...]) -> None:
         self.missed_writes[url].observe_beats(beats)
+        if self._signals is not None:
+            self._signals.observe_beats(url, beats)
         if self.lasting.observe_beats(url, beats):
             self._wake.set()
 
@@ -347,7 +379,7 @@ class Aggregator:
         # Shown on pages in any case.
         if self._configuration.liveness.publish:
             self.pipeline.set_lost(lost)
-            self._wake.set()
+        self._wake.set()
 
     # Steps.
 
@@ -370,6 +402,8 @@ class Aggregator:
         # Writers are only woken here. They write in tasks of their own, so a slow store delays no
         # step. Before all that are informed, since tasks run in the order in which they are woken.
         self.publication.wake(changed)
+        if self._signals is not None:
+            self._signals.judge(self.pipeline.changed)
         self.notifier.inform(moved, now, leads=self.publication.takeover.leads)
 
     async def _merge(self, tasks: asyncio.TaskGroup) -> NoReturn:

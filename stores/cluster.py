@@ -13,9 +13,10 @@ import msgspec
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
     from contract.kubernetes import KubernetesObject
+    from contract.node_signals import NodeCondition, NodeSignals, NodeTaint
 
 Texts = dict[str, str]
 
@@ -125,12 +126,12 @@ class ObjectKind(Generic[Value]):
 
 
 @dataclass(frozen=True)
-class SecondReader(Generic[Value]):
+class SharedReader(Generic[Value]):
     """Another reader of the objects that a watch follows, so that each kind is watched once.
 
-    ``kind`` is what it makes of them; its query becomes that of the watch. ``observe`` gets each
-    event before the first reader gets its own. Interruptions concern both readers: only the first
-    one gets them.
+    ``kind`` is what it makes of them. The query of the watch is the widest of all readers.
+    ``observe`` gets each event before the first reader gets its own. Interruptions concern all
+    readers: only the first one gets them.
     """
 
     kind: ObjectKind[Value]
@@ -144,18 +145,16 @@ class Cluster(Protocol):
     interruption it comes back by itself. An object that cannot be read is named in the log and
     changes nothing of what is known of it and of others. ``StoreRefused`` ends a feed.
 
-    ``second`` reads the same objects, too.
+    ``others`` read the same objects, too.
     """
 
-    def pods(
-        self, second: SecondReader[Any] | None = None, *, node: str | None = None
-    ) -> AsyncIterator[PodsEvent]:
+    def pods(self, *others: SharedReader[Any], node: str | None = None) -> AsyncIterator[PodsEvent]:
         """Yield the pods that have chips or belong to a job, with ``node`` only those there."""
 
-    def nodes(self, second: SecondReader[Any] | None = None) -> AsyncIterator[NodeStatesEvent]:
+    def nodes(self, *others: SharedReader[Any]) -> AsyncIterator[NodeStatesEvent]:
         """Yield all Nodes. Most updates are heartbeats of kubelets without a change."""
 
-    def jobs(self, second: SecondReader[Any] | None = None) -> AsyncIterator[JobsEvent]:
+    def jobs(self, *others: SharedReader[Any]) -> AsyncIterator[JobsEvent]:
         """Yield the PodGroups that have a controlling owner.
 
         ``KindUnavailable`` while Volcano is not installed; it is found within a minute when it is.
@@ -175,4 +174,30 @@ class Cluster(Protocol):
         """Set these labels of a pod, ``None`` removes one; all others stay.
 
         ``StoreNotFound`` where there is no such pod, or where the one of this name has another uid.
+        """
+
+    async def node_signals(self, node: str) -> NodeSignals:
+        """Read the conditions and taints of a Node; ``StoreNotFound`` where there is none."""
+
+    async def set_conditions(
+        self,
+        node: str,
+        seen: NodeSignals,
+        conditions: Iterable[NodeCondition],
+        removed: Iterable[str],
+    ) -> NodeSignals:
+        """Write these conditions, and remove those of types in ``removed``; all others stay.
+
+        Returns the Node. ``StoreConflict`` where it is not the ``seen`` version any more.
+        """
+
+    async def set_taints(
+        self, node: str, seen: NodeSignals, taints: Iterable[NodeTaint]
+    ) -> NodeSignals:
+        """Replace all taints of a Node by these; return the Node. See ``set_conditions``."""
+
+    async def last_taint_manager(self, node: str) -> str | None:
+        """Return the name of the program besides us that wrote the spec of a Node last, if known.
+
+        ``StoreNotFound`` where there is no such Node.
         """

@@ -8,11 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from service.log.ongoing_failure import OngoingFailure
-from stores.cluster import KindUnavailable, SecondReader
+from stores.cluster import KindUnavailable, SharedReader
 from stores.interruption import Interrupted, followed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from aggregator.advising.advice import AdviceService
     from aggregator.inputs.cluster_state import ClusterState
@@ -37,13 +37,15 @@ async def follow(
     on_change: Callable[[frozenset[str] | None], None],
     stalls: Watchdog,
     advice: AdviceService | None = None,
+    readers: Sequence[tuple[str, SharedReader[Any]]] = (),
 ) -> None:
     """Watch all cluster objects of the store with this number, until cancelled.
 
     ``on_change`` is called with the nodes about which something changed, ``None`` for all of them.
     It is called with no node when a watch delivers for the first time or fails, so that a waiting
-    caller checks again. ``advice`` reads the same objects, so that each kind is watched and
-    decoded once. Return at once where a store has no such objects.
+    caller checks again. ``advice`` and ``readers``, which have the kind in lower case, read the
+    same objects, so that each kind is watched and decoded once. Return at once where a store has no
+    such objects.
     """
     cluster = store.cluster
     if cluster is None:
@@ -52,19 +54,20 @@ async def follow(
 
     async def watch(
         kind: str,
-        events: Callable[[SecondReader[Any] | None], AsyncIterator[Event]],
+        events: Callable[..., AsyncIterator[Event]],
         observe: Callable[[int, Event | Interrupted], frozenset[str] | None],
         cache: StoreCache[V],
     ) -> None:
         """Watch one kind of objects and pass each event to ``observe``."""
-        name, second = kind.lower(), None  # Advice has keys without capitals.
+        name = kind.lower()  # Other readers have keys without capitals.
+        others = [reader for key, reader in readers if key == name]
         if advice is not None:
             observe_advised = partial(advice.observe_objects, name)
-            second = SecondReader(advice.shared_kinds[name], observe_advised)
+            others.append(SharedReader(advice.shared_kinds[name], observe_advised))
         trouble = OngoingFailure(
             _log, "%s of %s cannot be read: %s", "%s of %s can be read again", kind, url
         )
-        async for event in followed(partial(events, second)):
+        async for event in followed(partial(events, *others)):
             if advice is not None and isinstance(event, (Interrupted, KindUnavailable)):
                 advice.observe_objects(name, event)
             absent, state = cache.absent, (cache.known, cache.answered)

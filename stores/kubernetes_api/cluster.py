@@ -19,19 +19,26 @@ from stores.document_names import check_names
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.cluster_pods import PODS, controller, pods_on
 from stores.kubernetes_api.feed import Feed, WatchedKind, follow_if_installed, kept, key_of
+from stores.kubernetes_api.node_signals import (
+    last_spec_manager,
+    read_node_signals,
+    write_conditions,
+    write_taints,
+)
 from stores.kubernetes_api.nodes import NODES
 from stores.kubernetes_api.watch import ListPage, listed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
+    from contract.node_signals import NodeCondition, NodeSignals, NodeTaint
     from stores.cluster import (
         JobsEvent,
         KindUnavailable,
         NodeStatesEvent,
         ObjectKind,
         PodsEvent,
-        SecondReader,
+        SharedReader,
         Snapshot,
         Update,
         Value,
@@ -111,24 +118,24 @@ _read_page = msgspec.json.Decoder(ListPage[_Identified]).decode
 class KubernetesCluster(Cluster):
     """Nodes, pods and jobs, read and followed at the API server."""
 
-    def __init__(self, connection: ApiConnection) -> None:
+    def __init__(self, connection: ApiConnection, manager: str = wire.FIELD_MANAGER) -> None:
+        """Make it; ``manager`` is the query that names who writes taints."""
         self._connection = connection
+        self._manager = manager
 
     @override
-    def pods(
-        self, second: SecondReader[Any] | None = None, *, node: str | None = None
-    ) -> AsyncIterator[PodsEvent]:
+    def pods(self, *others: SharedReader[Any], node: str | None = None) -> AsyncIterator[PodsEvent]:
         pods = PODS if node is None else pods_on(node)
-        return Feed(pods, second).follow(self._connection)
+        return Feed(pods, *others).follow(self._connection)
 
     @override
-    def nodes(self, second: SecondReader[Any] | None = None) -> AsyncIterator[NodeStatesEvent]:
-        return Feed(NODES, second).follow(self._connection)
+    def nodes(self, *others: SharedReader[Any]) -> AsyncIterator[NodeStatesEvent]:
+        return Feed(NODES, *others).follow(self._connection)
 
     @override
-    def jobs(self, second: SecondReader[Any] | None = None) -> AsyncIterator[JobsEvent]:
+    def jobs(self, *others: SharedReader[Any]) -> AsyncIterator[JobsEvent]:
         """See ``Cluster``. Until Volcano is installed, jobs are known by their pods."""
-        return follow_if_installed(self._connection, Feed(POD_GROUPS, second))
+        return follow_if_installed(self._connection, Feed(POD_GROUPS, *others))
 
     @override
     def objects(
@@ -174,3 +181,27 @@ class KubernetesCluster(Cluster):
         if uid is not None and is_other:
             raise StoreNotFound(f"{namespace}/{name} is another pod now")
         wire.accepted(answer, f"write labels of pod {namespace}/{name}")
+
+    @override
+    async def node_signals(self, node: str) -> NodeSignals:
+        return await read_node_signals(self._connection, node)
+
+    @override
+    async def set_conditions(
+        self,
+        node: str,
+        seen: NodeSignals,
+        conditions: Iterable[NodeCondition],
+        removed: Iterable[str],
+    ) -> NodeSignals:
+        return await write_conditions(self._connection, node, seen, conditions, removed)
+
+    @override
+    async def set_taints(
+        self, node: str, seen: NodeSignals, taints: Iterable[NodeTaint]
+    ) -> NodeSignals:
+        return await write_taints(self._connection, node, seen, taints, self._manager)
+
+    @override
+    async def last_taint_manager(self, node: str) -> str | None:
+        return await last_spec_manager(self._connection, node)

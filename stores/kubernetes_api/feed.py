@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from contract.kubernetes import KubernetesObject
-    from stores.cluster import ObjectKind, SecondReader
+    from stores.cluster import ObjectKind, SharedReader
     from stores.interruption import Interrupted
     from stores.kubernetes_api.client.connection import ApiConnection
 
@@ -145,25 +145,27 @@ class _Reader(Generic[Value]):
             _log.info("of the %s %s is gone or can be read again", self._name, who)
 
 
-_ReadTwice: TypeAlias = tuple[_Read[Value] | None, _Read[Any] | None]
+_ReadByAll: TypeAlias = tuple[_Read[Any] | None, ...]
+"""What the first reader and the others have read of an object."""
 
 
 class Feed(Generic[Value]):
-    """Follows a kind, and decodes each object once for one reader or two.
+    """Follows a kind, and decodes each object once for all its readers.
 
-    The query of ``second`` replaces that of ``kind``: ``kind.read`` leaves out by itself what its
-    own query would.
+    The widest query of all readers is that of the watch: each leaves out by itself what its own
+    query would.
     """
 
-    def __init__(self, kind: WatchedKind[Value], second: SecondReader[Any] | None = None) -> None:
+    def __init__(self, kind: WatchedKind[Value], *others: SharedReader[Any]) -> None:
         self._kind = kind
-        self._query = kind.query
+        # Fewer conditions select more; queries of one kind are parts of each other.
+        queries = [reader.kind.query for reader in others]
+        self._query = min((kind.query, *queries), key=len) if queries else kind.query
         self._first = _Reader(kind.name, kind.key, kind.read)
-        self._second: _Reader[Any] | None = None
-        if second is not None:
-            self._query = second.kind.query
-            self._second = _Reader(second.kind.name, key_of(second.kind), second.kind.read)
-            self._observe = second.observe
+        self._others: tuple[_Reader[Any], ...] = tuple(
+            _Reader(reader.kind.name, key_of(reader.kind), reader.kind.read) for reader in others
+        )
+        self._observe = tuple(reader.observe for reader in others)
 
     def follow(
         self, connection: ApiConnection
@@ -181,7 +183,7 @@ class Feed(Generic[Value]):
             pause_seconds=kind.pause_seconds,
         )
 
-    def _read_page(self, body: bytes) -> ListPage[_ReadTwice[Value]]:
+    def _read_page(self, body: bytes) -> ListPage[_ReadByAll]:
         items: Sequence[KubernetesObject | msgspec.Raw]
         try:
             page = read_objects(body)
@@ -190,17 +192,18 @@ class Feed(Generic[Value]):
             # The identity of one is malformed: each is decoded alone.
             raw = _read_raw_page(body)
             metadata, items = raw.metadata, raw.items or ()
-        read = [self._read_twice(item) for item in items]
-        return ListPage(metadata, [pair for pair in read if pair != (None, None)])
+        read = [self._read_by_all(item) for item in items]
+        nothing = (None,) * (1 + len(self._others))
+        return ListPage(metadata, [values for values in read if values != nothing])
 
-    def _read_twice(self, item: KubernetesObject | msgspec.Raw) -> _ReadTwice[Value]:
-        second = None if self._second is None else self._second.read_item(item)
-        return self._first.read_item(item), second
+    def _read_by_all(self, item: KubernetesObject | msgspec.Raw) -> _ReadByAll:
+        others = (reader.read_item(item) for reader in self._others)
+        return (self._first.read_item(item), *others)
 
-    def _snapshot(self, read: list[_ReadTwice[Value]]) -> Snapshot[Value]:
-        if self._second is not None:
-            self._observe(self._second.snapshot(second for _, second in read))
-        return self._first.snapshot(first for first, _ in read)
+    def _snapshot(self, read: list[_ReadByAll]) -> Snapshot[Value]:
+        for number, (reader, observe) in enumerate(zip(self._others, self._observe, strict=True)):
+            observe(reader.snapshot(values[number + 1] for values in read))
+        return self._first.snapshot(values[0] for values in read)
 
     def _update(self, type_: str, content: msgspec.Raw) -> tuple[Update[Value] | None, str]:
         item: KubernetesObject | msgspec.Raw
@@ -210,10 +213,10 @@ class Feed(Generic[Value]):
         except (ValueError, RecursionError):
             item, version = content, ""
         update = self._first.update(type_, item)
-        if self._second is not None:
-            event = self._second.update(type_, item)
+        for reader, observe in zip(self._others, self._observe, strict=True):
+            event = reader.update(type_, item)
             if event is not None:
-                self._observe(event)
+                observe(event)
         return update, version
 
 

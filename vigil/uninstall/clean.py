@@ -22,7 +22,7 @@ from contract.documents.cluster_device import render_device_entry
 from contract.documents.cluster_info import entry_texts, member, value_of
 from contract.documents.forget_record import FORGET_LABEL, FORGET_NAMESPACE
 from contract.documents.switch_info import render_switch_entry
-from contract.errors import DocumentError
+from contract.errors import DocumentError, StoreConflict
 from contract.names import (
     CLUSTER_LABEL,
     CLUSTER_NAMESPACE,
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from advisor.snapshot import VcJob
     from aggregator.cluster_documents.kinds import DocumentKind
     from aggregator.config import AggregatorConfiguration
+    from contract.node_signals import NodeSignals
     from stores.base import LeaderLease, Store
     from stores.kubernetes_api.uninstall import UninstallRequests
     from vigil.aggregator_stores import Stores
@@ -89,6 +90,8 @@ class Plan:
     left: list[str] = field(default_factory=list)
     jobs: list[VcJob] = field(default_factory=list)
     """Jobs of Volcano that have annotations of ours."""
+    signals: dict[str, NodeSignals] = field(default_factory=dict)
+    """Nodes with conditions or a taint of ours."""
 
 
 async def uninstall_all(configuration: AggregatorConfiguration, *, is_meant: bool) -> ExitStatus:
@@ -186,6 +189,8 @@ async def _plan(store: Store, configuration: AggregatorConfiguration) -> Plan:
     if _is_kubernetes(store):
         plan.jobs, smaller = await plan_jobs(configuration.kubeconfig)
         plan.left += smaller
+        async with _remains(configuration) as remains:
+            plan.signals = await remains.nodes_with_signals()
     return plan
 
 
@@ -261,6 +266,12 @@ async def _delete(plan: Plan, configuration: AggregatorConfiguration) -> None:
     if _is_kubernetes(plan.store):
         async with _remains(configuration) as remains:
             await remains.delete_leader_leases()
+            for node, seen in sorted(plan.signals.items()):
+                try:
+                    await remains.remove_signals(node, seen)
+                except StoreConflict:
+                    # The kubelet has written the Node since; once more is enough for most.
+                    plan.left.append(f"node {node} has changed: run this once more")
         plan.left += await clear_jobs(configuration.kubeconfig, plan.jobs)
     print_done(
         f"{plan.store.url}: deleted {plural(len(plan.delete), 'document')} and "
@@ -273,6 +284,10 @@ def _show(plan: Plan) -> None:
         *(f"{item.namespace}/{item.name} would lose its faults first" for item in plan.heal),
         *(f"{item.namespace}/{item.name} would be deleted" for item in plan.delete),
         *(f"the heartbeat of {node} would be deleted" for node in plan.nodes),
+        *(
+            f"node {node} would lose its conditions and its taint of npu-vigil"
+            for node in sorted(plan.signals)
+        ),
         *(f"vcjob {job.key} would lose its annotations of npu-vigil/elastic" for job in plan.jobs),
         *plan.left,
     ):

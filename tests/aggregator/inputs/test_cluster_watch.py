@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from aggregator.advising.advice import AdviceService
     from stores.base import Store
-    from stores.cluster import SecondReader
+    from stores.cluster import SharedReader
 
 POD = PodState("u", "n1", chips=("Ascend910-0",))
 LOGGER = "aggregator.inputs.cluster_watch"
@@ -76,18 +76,16 @@ class Bench:
         self.cluster_state = ClusterState([True])
         self.reported: list[frozenset[str] | None] = []
         self.advice: Advice | None = None
-        self.second: SecondReader[Any] | None = None
+        self.second: SharedReader[Any] | None = None
 
-    def pods(
-        self, second: SecondReader[Any] | None = None, *, node: str | None = None
-    ) -> AsyncIterator[Any]:
-        self.second = second
+    def pods(self, *others: SharedReader[Any], node: str | None = None) -> AsyncIterator[Any]:
+        (self.second,) = others or (None,)
         return self.pod_feed.events()
 
-    def nodes(self, _: object = None) -> AsyncIterator[Any]:
+    def nodes(self, *_: object) -> AsyncIterator[Any]:
         return self.node_feed.events()
 
-    def jobs(self, _: object = None) -> AsyncIterator[Any]:
+    def jobs(self, *_: object) -> AsyncIterator[Any]:
         return self.job_feed.events()
 
     @contextlib.asynccontextmanager

@@ -15,7 +15,7 @@ from stores.cluster import (
     NodeState,
     ObjectKind,
     PodState,
-    SecondReader,
+    SharedReader,
     Snapshot,
     Update,
 )
@@ -176,7 +176,7 @@ async def test_two_readers_of_one_watch(caplog: pytest.LogCaptureFixture) -> Non
     )
     server = Server(body.encode(), "\n".join(frames).encode())
     cluster = KubernetesCluster(server.connection)
-    first = await events_of(cluster.pods(SecondReader(kind, second.append)))
+    first = await events_of(cluster.pods(SharedReader(kind, second.append)))
     assert isinstance(first[0], Snapshot)
     assert uids(first[0]) == {"a", "b"}
     assert first[0].unreadable == {"d"}
@@ -198,6 +198,30 @@ async def test_two_readers_of_one_watch(caplog: pytest.LogCaptureFixture) -> Non
         "of the phases default/pod-b is gone or can be read again",
     ]
     assert ["fieldSelector" in url for url in asked] == [False], "the second needs ended pods, too"
+
+
+async def test_the_widest_query_of_all_readers_is_that_of_the_watch() -> None:
+    asked: list[str] = []
+
+    class Server(Answers):
+        async def list(self, *arguments: object, **_: object) -> ApiAnswer:
+            asked.append(str(arguments[0]))
+            return await self.request()
+
+    names: list[object] = []
+    uids_of_all: list[object] = []
+    here = {"fieldSelector": "spec.nodeName!="}
+    by_name = ObjectKind("names", "/api/v1/pods", lambda item: 1, here, by_name=True)
+    by_uid = ObjectKind("uids", "/api/v1/pods", lambda item: 2, here)
+    server = Server(listed(a_pod("a")).encode(), b"")
+    readers = (SharedReader(by_name, names.append), SharedReader(by_uid, uids_of_all.append))
+    await events_of(KubernetesCluster(server.connection).pods(*readers))
+    assert names == [Snapshot({"pod-a": 1})]
+    assert uids_of_all == [Snapshot({"a": 2})]
+    assert ["fieldSelector" in url for url in asked] == [True]
+    wide = SharedReader(ObjectKind("all", "/api/v1/pods", lambda item: 3), lambda event: None)
+    await events_of(KubernetesCluster(server.connection).pods(*readers, wide))
+    assert ["fieldSelector" in url for url in asked] == [True, False]
 
 
 async def test_nodes_and_pod_groups_that_are_odd() -> None:

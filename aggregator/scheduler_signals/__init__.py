@@ -1,0 +1,1 @@
+"""What every scheduler of Kubernetes reads: conditions and taints of Nodes, taints of devices."""

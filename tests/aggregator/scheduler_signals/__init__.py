@@ -1,0 +1,1 @@
+"""Tests of what every scheduler of Kubernetes reads: conditions and taints."""
