@@ -158,12 +158,19 @@ def rule_name(device: Device) -> str:
 
 
 def rule_body(rule: TaintRule, version: str) -> dict[str, object]:
-    """Return the object that makes or replaces a rule; ``version`` is that of the group.
+    """Return the object that makes a rule, or for one that is stored the merge patch of it.
 
-    A rule that is stored names its uid and its version: another one is a conflict.
+    ``version`` is that of the group. A patch names uid and version: those of another object are a
+    conflict.
     """
     stored = {"uid": rule.uid, "resourceVersion": rule.version} if rule.uid else {}
-    pods = {PODS_ANNOTATION: str(rule.evicted_pods)} if rule.evicted_pods else {}
+    pods = str(rule.evicted_pods) if rule.evicted_pods else None
+    annotations = {
+        NODE_ANNOTATION: rule.node,
+        CHIP_ANNOTATION: str(rule.chip),
+        # Null removes it. A rule that is made has none, and null would be a text there.
+        **({PODS_ANNOTATION: pods} if pods or stored else {}),
+    }
     label, product = MANAGED_BY
     driver, pool, device = rule.device
     return {
@@ -172,7 +179,7 @@ def rule_body(rule: TaintRule, version: str) -> dict[str, object]:
         "metadata": {
             "name": rule.name,
             "labels": {label: product},
-            "annotations": {NODE_ANNOTATION: rule.node, CHIP_ANNOTATION: str(rule.chip)} | pods,
+            "annotations": annotations,
             **stored,
         },
         "spec": {
