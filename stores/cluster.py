@@ -13,9 +13,10 @@ import msgspec
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
     from contract.kubernetes import KubernetesObject
+    from contract.node_signals import NodeCondition, NodeSignals, NodeTaint
 
 Texts = dict[str, str]
 
@@ -174,3 +175,23 @@ class Cluster(Protocol):
 
         ``StoreNotFound`` where there is no such pod, or where the one of this name has another uid.
         """
+
+    async def node_signals(self, node: str) -> NodeSignals:
+        """Read the conditions and taints of a Node; ``StoreNotFound`` where there is none."""
+
+    async def set_conditions(
+        self,
+        node: str,
+        seen: NodeSignals,
+        conditions: Iterable[NodeCondition],
+        removed: Iterable[str],
+    ) -> NodeSignals:
+        """Write these conditions, and remove those of types in ``removed``; all others stay.
+
+        Returns the Node. ``StoreConflict`` where it is not the ``seen`` version any more.
+        """
+
+    async def set_taints(
+        self, node: str, seen: NodeSignals, taints: Iterable[NodeTaint]
+    ) -> NodeSignals:
+        """Replace all taints of a Node by these; return the Node. See ``set_conditions``."""

@@ -19,12 +19,18 @@ from stores.document_names import check_names
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.cluster_pods import PODS, controller
 from stores.kubernetes_api.feed import Feed, WatchedKind, follow_if_installed, kept, key_of
+from stores.kubernetes_api.node_signals import (
+    read_node_signals,
+    write_conditions,
+    write_taints,
+)
 from stores.kubernetes_api.nodes import NODES
 from stores.kubernetes_api.watch import ListPage, listed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
+    from contract.node_signals import NodeCondition, NodeSignals, NodeTaint
     from stores.cluster import (
         JobsEvent,
         KindUnavailable,
@@ -171,3 +177,23 @@ class KubernetesCluster(Cluster):
         if uid is not None and is_other:
             raise StoreNotFound(f"{namespace}/{name} is another pod now")
         wire.accepted(answer, f"write labels of pod {namespace}/{name}")
+
+    @override
+    async def node_signals(self, node: str) -> NodeSignals:
+        return await read_node_signals(self._connection, node)
+
+    @override
+    async def set_conditions(
+        self,
+        node: str,
+        seen: NodeSignals,
+        conditions: Iterable[NodeCondition],
+        removed: Iterable[str],
+    ) -> NodeSignals:
+        return await write_conditions(self._connection, node, seen, conditions, removed)
+
+    @override
+    async def set_taints(
+        self, node: str, seen: NodeSignals, taints: Iterable[NodeTaint]
+    ) -> NodeSignals:
+        return await write_taints(self._connection, node, seen, taints)
