@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from contract.kubernetes import Member
+from contract.node_signals import TAINT_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,7 +34,6 @@ CHIP_ATTRIBUTES = {
 }
 """By driver the attribute of a device with the physical id of its chip."""
 
-TAINT_KEY = "npu-vigil/fault"
 MANAGED_BY = ("app.kubernetes.io/managed-by", "npu-vigil")
 """The label of each rule of ours."""
 RULE_PREFIX = "npu-vigil-"
