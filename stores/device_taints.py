@@ -59,11 +59,14 @@ class DeviceTaints(Protocol):
     async def read_rule(self, version: str, name: str) -> TaintRule | None:
         """Return a rule as it is stored now; ``None`` where there is none."""
 
-    async def make_rule(self, version: str, rule: TaintRule) -> None:
-        """Make a rule; ``StoreConflict`` where one of this name is there."""
+    async def make_rule(self, version: str, rule: TaintRule) -> TaintRule:
+        """Make a rule and return it as it is stored; ``StoreConflict`` where one is there."""
 
-    async def change_rule(self, version: str, rule: TaintRule) -> None:
-        """Change a stored rule; ``StoreConflict`` where it has another uid or version."""
+    async def change_rule(self, version: str, rule: TaintRule) -> TaintRule:
+        """Change a rule and return it as it is stored.
+
+        ``StoreConflict`` where it has another uid or version.
+        """
 
     async def delete_rule(self, version: str, rule: TaintRule) -> None:
         """Delete a stored rule; ``StoreConflict`` where it has another uid or version.

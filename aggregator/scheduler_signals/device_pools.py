@@ -47,6 +47,7 @@ class DevicePools:
         self._keys: dict[Pool, tuple[str, ...]] = {}
         """By pool the keys of its slices of all generations."""
         self._nodes: dict[str, _NodePools] = {}
+        self._incomplete: set[Pool] = set()
 
     def replace(
         self, slices: Mapping[str, DeviceSlice], unreadable: frozenset[str] = frozenset()
@@ -84,6 +85,10 @@ class DevicePools:
                 self._keys[pool] = tuple(sorted(keys))
             else:
                 self._keys.pop(pool, None)
+            if keys and not self._current(pool):
+                self._incomplete.add(pool)
+            else:
+                self._incomplete.discard(pool)
         nodes |= {node for pool in pools for node in self._nodes_of(pool)}
         for node in nodes:
             self._count(node, pools)
@@ -117,15 +122,14 @@ class DevicePools:
 
     def problems(self) -> tuple[str, ...]:
         """Return for people which pools are incomplete."""
-        missing = []
-        for (driver, pool), keys in sorted(self._keys.items()):
-            if not self._current((driver, pool)):
-                newest = self._newest(keys)
-                missing.append(
-                    f"pool {pool} of {driver} has {len(newest)} of "
-                    f"{plural(newest[0].slices, 'slice')} of generation {newest[0].generation}"
-                )
-        return tuple(missing)
+        problems = []
+        for driver, pool in sorted(self._incomplete):
+            newest = self._newest(self._keys[driver, pool])
+            problems.append(
+                f"pool {pool} of {driver} has {len(newest)} of "
+                f"{plural(newest[0].slices, 'slice')} of generation {newest[0].generation}"
+            )
+        return tuple(problems)
 
     def _pool_of(self, key: str) -> Pool:
         item = self._slices[key]

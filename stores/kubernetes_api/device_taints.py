@@ -129,29 +129,28 @@ class KubernetesDeviceTaints(DeviceTaints):
         answer = await self._connection.request("GET", _path(version, _RULES, name))
         action = f"read DeviceTaintRule {name}"
         body = wire.accepted(answer, action, HTTPStatus.NOT_FOUND)
-        if answer.status == HTTPStatus.NOT_FOUND:
-            return None
-        return wire.decoded(lambda text: read_rule(decode_object(text)), body, action)
+        return None if answer.status == HTTPStatus.NOT_FOUND else _rule(body, action)
 
     @override
-    async def make_rule(self, version: str, rule: TaintRule) -> None:
+    async def make_rule(self, version: str, rule: TaintRule) -> TaintRule:
         answer = await self._connection.request(
             "POST",
             f"{_path(version, _RULES)}?{wire.FIELD_MANAGER}",
             msgspec.json.encode(rule_body(rule, version)),
-            headers=wire.ONLY_METADATA,
         )
-        wire.accepted(answer, f"make DeviceTaintRule {rule.name}")
+        action = f"make DeviceTaintRule {rule.name}"
+        return _rule(wire.accepted(answer, action), action)
 
     @override
-    async def change_rule(self, version: str, rule: TaintRule) -> None:
+    async def change_rule(self, version: str, rule: TaintRule) -> TaintRule:
         answer = await self._connection.request(
             "PATCH",
             f"{_path(version, _RULES, rule.name)}?{wire.FIELD_MANAGER}",
             msgspec.json.encode(rule_body(rule, version)),
-            headers=wire.MERGE_PATCH_HEADERS | wire.ONLY_METADATA,
+            headers=wire.MERGE_PATCH_HEADERS,
         )
-        wire.accepted(answer, f"change DeviceTaintRule {rule.name}")
+        action = f"change DeviceTaintRule {rule.name}"
+        return _rule(wire.accepted(answer, action), action)
 
     @override
     async def delete_rule(self, version: str, rule: TaintRule) -> None:
@@ -162,6 +161,18 @@ class KubernetesDeviceTaints(DeviceTaints):
             msgspec.json.encode({"preconditions": stored}),
         )
         wire.accepted(answer, f"delete DeviceTaintRule {rule.name}", HTTPStatus.NOT_FOUND)
+
+
+def _rule(body: bytes, action: str) -> TaintRule:
+    """Return the rule in an answer to ``action``."""
+
+    def read(text: bytes) -> TaintRule:
+        rule = read_rule(decode_object(text))
+        if rule is None:
+            raise msgspec.ValidationError("it has the name of another rule")
+        return rule
+
+    return wire.decoded(read, body, f"the answer is not a valid rule ({action})")
 
 
 def _path(version: str, kind: str, name: str | None = None) -> str:

@@ -79,11 +79,11 @@ async def test_the_served_versions_are_found(taints: DeviceTaints) -> None:
 async def test_a_rule_is_made_changed_and_deleted(
     taints: DeviceTaints, control_plane: ControlPlane
 ) -> None:
-    await taints.make_rule(V, RULE)
+    made = await taints.make_rule(V, RULE)
     with pytest.raises(StoreConflict):
         await taints.make_rule(V, RULE)
     stored = await taints.read_rule(V, RULE.name)
-    assert stored is not None
+    assert stored == made
     assert stored.content == RULE.content
     assert (bool(stored.uid), bool(stored.version), stored.generation) == (True, True, 1)
 
@@ -97,9 +97,9 @@ async def test_a_rule_is_made_changed_and_deleted(
         await taints.delete_rule(V, stored)
     newest = await taints.read_rule(V, RULE.name)
     assert newest is not None
-    await taints.change_rule(V, msgspec.structs.replace(evicting, version=newest.version))
-    after = await taints.read_rule(V, RULE.name)
-    assert after is not None
+    after = await taints.change_rule(V, msgspec.structs.replace(evicting, version=newest.version))
+    assert after == await taints.read_rule(V, RULE.name)
+    assert after.generation == 2
     assert after.content == evicting.content
     metadata = control_plane.request("GET", path)["metadata"]
     assert metadata["annotations"]["site"] == "b"
