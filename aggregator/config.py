@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
 
 from aggregator.accepted_namespaces import ALL
+from contract.codes.levels import ENDING_LEVELS, SEPARATING_LEVELS, UNITED_LEVELS
 from contract.documents.public_fault import LAST_DEVICE
 from contract.settings import HostName, ListenAddress, Section, StoreAddress
 from service.configuration import load, load_daemon
@@ -159,6 +160,42 @@ class AdviceSection(Section):
     ReplicaSets as far as it may."""
 
 
+def _level(text: str) -> str:
+    if text not in UNITED_LEVELS:
+        raise ValueError(f"is not a valid level; use one of {', '.join(UNITED_LEVELS)}")
+    return text
+
+
+SignalLevels: TypeAlias = tuple[Annotated[str, AfterValidator(_level)], ...]
+"""Levels of chips, switches and parts of servers."""
+
+
+class NodeConditionsSection(Section):
+    """Conditions of Nodes, on Kubernetes."""
+
+    enabled: bool = False
+    dry_run: bool = False
+    """Show what would be written, and write nothing."""
+    false_levels: SignalLevels = ENDING_LEVELS
+    """A fault at one of them makes its condition ``False``; one at another level stays ``True``."""
+
+
+class NodeTaintsSection(Section):
+    """The taint ``npu-vigil/fault`` of Nodes, on Kubernetes."""
+
+    enabled: bool = False
+    dry_run: bool = False
+    """Show what would be written, and write nothing."""
+    no_schedule_levels: SignalLevels = SEPARATING_LEVELS
+    """New pods that do not tolerate the taint stay away."""
+    no_execute_levels: SignalLevels = ()
+    """Pods that do not tolerate the taint are evicted, too."""
+    chips: Literal["all", "any"] = "all"
+    """A fault of chips counts when all chips of the node have one, or any."""
+    max_nodes_percent: int = Field(default=10, ge=1, le=100)
+    """So many of the nodes with agents get a taint at most, one at least."""
+
+
 class AggregatorConfiguration(Section):
     """All settings of ``vigil aggregator``."""
 
@@ -181,6 +218,19 @@ class AggregatorConfiguration(Section):
     pages: AggregatorPagesSection = AggregatorPagesSection()
     leader: LeaderSection = LeaderSection()
     advice: AdviceSection = AdviceSection()
+    node_conditions: NodeConditionsSection = NodeConditionsSection()
+    node_taints: NodeTaintsSection = NodeTaintsSection()
+
+    @model_validator(mode="after")
+    def _has_nodes(self) -> Self:
+        options = {
+            "node_conditions": self.node_conditions.enabled,
+            "node_taints": self.node_taints.enabled,
+        }
+        enabled = [name for name, is_enabled in options.items() if is_enabled]
+        if enabled and "kubernetes:" not in self.store:
+            raise ValueError(f"{', '.join(enabled)}: only the store kubernetes: has Nodes")
+        return self
 
     @property
     def read_urls(self) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ from aggregator.wiring import (
     heartbeats,
     job_parts,
     missed_writes,
+    scheduler_signals,
 )
 from pacing.waiting import wait_for_event
 from service.clock import Clock, system_clock
@@ -145,6 +146,9 @@ class Aggregator:
         self._advising = advising(
             configuration, self.stores, history, self.notifier, clock, self.wake
         )
+        self._signals = scheduler_signals(
+            configuration, self.stores, self.pipeline, self.heartbeat_monitor, lead, clock
+        )
         self.plugins = PluginHost(
             (
                 memory,
@@ -155,6 +159,7 @@ class Aggregator:
                 self.jobs.rank_tables,
                 self.jobs.labels,
                 *(() if self._advising is None else (self._advising.kept,)),
+                *(() if self._signals is None else (self._signals,)),
                 *plugins,
                 *(() if server is None else (server,)),
             ),
@@ -240,6 +245,8 @@ class Aggregator:
             tasks.create_task(self.certificates.run(), name="certificates")
             if self._advising is not None:
                 tasks.create_task(self._advising.run(), name="advice")
+            if self._signals is not None:
+                tasks.create_task(self._signals.run(), name="conditions and taints")
             tasks.create_task(self._merge(tasks), name="merge")
             readiness = self.publication.readiness
             manager = notify_manager(
@@ -258,6 +265,8 @@ class Aggregator:
                 tasks.create_task(read, name=f"read {watch.selection.namespace} of {url}")
             # Advice is about one store, and shares the watches of that.
             is_advised = self._advising is not None and self._advising.cluster is store.cluster
+            signals = self._signals
+            has_signals = signals is not None and signals.cluster is store.cluster
             task = follow(
                 self.cluster_state,
                 number,
@@ -265,6 +274,7 @@ class Aggregator:
                 self._listed_nodes,
                 self.stalls,
                 self._advising if is_advised else None,
+                signals.readers if signals is not None and has_signals else (),
             )
             tasks.create_task(task, name=f"read pods and nodes of {url}")
         dpu_faults = self.jobs.dpu_faults
@@ -288,6 +298,8 @@ class Aggregator:
 
     def _observe_beats(self, url: str, beats: tuple[Beat, ...]) -> None:
         self.missed_writes[url].observe_beats(beats)
+        if self._signals is not None:
+            self._signals.observe_beats(url, beats)
         if self.lasting.observe_beats(url, beats):
             self._wake.set()
 
@@ -342,7 +354,7 @@ class Aggregator:
         # Shown on pages in any case.
         if self._configuration.liveness.publish:
             self.pipeline.set_lost(lost)
-            self._wake.set()
+        self._wake.set()
 
     # Steps.
 
@@ -362,6 +374,8 @@ class Aggregator:
         self._known_nodes.update(self.pipeline.dirty | moved, now)
         self.pipeline.judge_again(self.plugins.step(now))
         changed = self.pipeline.step(now)
+        if self._signals is not None:
+            self._signals.judge(self.pipeline.changed)
         self.notifier.inform(moved, now, leads=self.publication.takeover.leads)
         return changed
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from aggregator.notify.notifier import Notifier
     from aggregator.public_faults.plugin import PublicFaultsPlugin
     from aggregator.public_faults.validation import ValidationReply
+    from aggregator.scheduler_signals.service import SchedulerSignals
     from contract.documents.node_info import NodeRecord
     from contract.documents.public_fault import PublicFault
     from service.clock import Clock
@@ -280,3 +281,24 @@ def advising(
             notifier.stream.send("advice", change, {change.node})
 
     return AdviceService(clusters[0], clock, send, wake, PublishedPast(history, notifier.levels_of))
+
+
+# Conditions and taints.
+
+
+def scheduler_signals(
+    configuration: AggregatorConfiguration,
+    stores: Mapping[str, Store],
+    pipeline: Pipeline,
+    monitor: HeartbeatMonitor,
+    lead: Leadership,
+    clock: Clock,
+) -> SchedulerSignals | None:
+    """Return what writes conditions and taints; ``None``, and not loaded, without an option."""
+    if not (configuration.node_conditions.enabled or configuration.node_taints.enabled):
+        return None
+    from aggregator.scheduler_signals.service import SchedulerSignals
+
+    # The configuration refuses these options without a store that has Nodes.
+    cluster = next(store.cluster for store in stores.values() if store.cluster is not None)
+    return SchedulerSignals(configuration, cluster, pipeline, monitor, lead, clock)

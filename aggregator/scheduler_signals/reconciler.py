@@ -35,13 +35,14 @@ class PlannedWrite(msgspec.Struct, frozen=True):
 
     ``since_ms`` is steady time. ``text`` shows people what is written. ``send`` makes the request
     and raises ``StoreError``: ``StoreConflict`` where the object has changed since it was read,
-    and ``StoreNotFound`` where it is gone.
+    and ``StoreNotFound`` where it is gone. Nothing is sent before ``not_before_ms`` (steady).
     """
 
     rank: int
     since_ms: int
     text: str
     send: Callable[[], Awaitable[None]]
+    not_before_ms: int = 0
 
 
 class Waiting(msgspec.Struct, frozen=True):

@@ -150,7 +150,8 @@ class SignalWriter(Led):
 
     def _planned(self, option: _Option, target: str, held: str | None) -> PlannedWrite | None:
         """Plan an object; where something is to be written, it waits for its turn."""
-        plan = option.reconciler.plan(target, self._clock(), held)
+        now = self._clock()
+        plan = option.reconciler.plan(target, now, held)
         if plan.waiting is None:
             option.waiting.pop(target, None)
         else:
@@ -161,6 +162,8 @@ class SignalWriter(Led):
             option.shown.pop(target, None)
         else:
             option.pending.put(target, plan.write.rank, plan.write.since_ms)
+            if plan.write.not_before_ms > now.steady_ms:
+                option.pending.postpone(target, plan.write.not_before_ms)
         return plan.write
 
     async def run(self) -> NoReturn:
@@ -186,7 +189,7 @@ class SignalWriter(Led):
             turn = option.pending.first(now_ms)
             assert turn is not None, "_next returns options with a turn"
             write = self._planned(option, turn.target, self.held)
-            if write is None:
+            if write is None or write.not_before_ms > now_ms:
                 continue
             if option.reconciler.dry_run:
                 self._show(option, turn.target, write)

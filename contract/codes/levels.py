@@ -94,3 +94,29 @@ def is_device_fault(severity: Severity | None) -> bool:
     decided where they are observed.
     """
     return severity is not None and severity >= Severity.MAJOR
+
+
+_UNITED: tuple[tuple[str, ...], ...] = (
+    (ChipLevel.MANUALLY_SEPARATE_NPU,),
+    (ChipLevel.SEPARATE_NPU, SwitchLevel.SEPARATE, NodeLevel.SEPARATE_FAULT),
+    (ChipLevel.PRE_SEPARATE_NPU, SwitchLevel.PRE_SEPARATE, NodeLevel.PRE_SEPARATE_FAULT),
+    (ChipLevel.RESTART_NPU,),
+    (ChipLevel.FREE_RESTART_NPU,),
+    (ChipLevel.RESTART_BUSINESS,),
+    (ChipLevel.RESTART_REQUEST,),
+    (ChipLevel.SUB_HEALTH_FAULT,),
+)
+"""Levels of chips, switches and servers in one order. All others need nothing to be done."""
+_UNITED_RANK = {str(level): rank for rank, levels in enumerate(_UNITED) for level in levels}
+UNITED_LEVELS = tuple(_UNITED_RANK)
+LEAST_RANK = len(_UNITED)
+"""Of what needs nothing to be done."""
+ENDING_LEVELS = tuple(level for level in UNITED_LEVELS if level != ChipLevel.SUB_HEALTH_FAULT)
+"""Levels that end jobs or refuse them."""
+SEPARATING_LEVELS = tuple(level for level in UNITED_LEVELS if "Separate" in level)
+"""Levels that refuse new jobs."""
+
+
+def rank_of(level: str) -> int:
+    """Return how serious a level of a chip, a switch or a server is, 0 for the most serious."""
+    return _UNITED_RANK.get(level, LEAST_RANK)

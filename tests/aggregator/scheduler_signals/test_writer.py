@@ -29,7 +29,7 @@ pytestmark = pytest.mark.looptime
 
 def clock() -> Instant:
     now_ms = round(asyncio.get_running_loop().time() * 1000)
-    return Instant(now_ms, 1_700_000_000_000 + now_ms)
+    return Instant(wall_ms=1_700_000_000_000 + now_ms, steady_ms=now_ms)
 
 
 class Objects:
