@@ -295,10 +295,19 @@ def scheduler_signals(
     clock: Clock,
 ) -> SchedulerSignals | None:
     """Return what writes conditions and taints; ``None``, and not loaded, without an option."""
-    if not (configuration.node_conditions.enabled or configuration.node_taints.enabled):
+    options = (
+        configuration.node_conditions,
+        configuration.node_taints,
+        configuration.device_taints,
+    )
+    if not any(option.enabled for option in options):
         return None
     from aggregator.scheduler_signals.service import SchedulerSignals
 
     # The configuration refuses these options without a store that has Nodes.
-    cluster = next(store.cluster for store in stores.values() if store.cluster is not None)
-    return SchedulerSignals(configuration, cluster, pipeline, monitor, lead, clock)
+    cluster, device_taints = next(
+        (store.cluster, store.device_taints)
+        for store in stores.values()
+        if store.cluster is not None
+    )
+    return SchedulerSignals(configuration, cluster, device_taints, pipeline, monitor, lead, clock)

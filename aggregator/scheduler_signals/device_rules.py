@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from aggregator.scheduler_signals.device_pools import Chip, DevicePools
-from contract.codes.levels import ChipLevel
+from aggregator.scheduler_signals.node_facts import LINK, PART
+from contract.codes.levels import LEAST_RANK, ChipLevel
 from contract.documents.device_taints import (
     DeviceEffect,
     TaintRule,
@@ -28,20 +29,8 @@ from contract.plural import plural
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from contract.documents.cluster_device import CodeFault
+    from aggregator.scheduler_signals.node_facts import NodeFault
     from contract.documents.device_taints import Device, DeviceUse
-
-DEFAULT_EFFECTS = {
-    ChipLevel.MANUALLY_SEPARATE_NPU: DeviceEffect.NO_EXECUTE,
-    ChipLevel.SEPARATE_NPU: DeviceEffect.NO_EXECUTE,
-    ChipLevel.PRE_SEPARATE_NPU: DeviceEffect.NO_SCHEDULE,
-    ChipLevel.RESTART_NPU: DeviceEffect.NO_EXECUTE,
-    ChipLevel.FREE_RESTART_NPU: DeviceEffect.NO_SCHEDULE,
-    ChipLevel.RESTART_BUSINESS: DeviceEffect.NO_EXECUTE,
-    ChipLevel.RESTART_REQUEST: DeviceEffect.NO_EXECUTE,
-    ChipLevel.SUB_HEALTH_FAULT: DeviceEffect.NONE,
-}
-"""Pods are evicted at the levels at which Volcano ends jobs (``docs/spec/consumers.md#1.10``)."""
 
 NO_ANSWER_MS = 60_000
 """The controller manager answers within seconds: after this no program acts on the rule."""
@@ -52,10 +41,9 @@ COUNT_VALID_MS = 60_000
 _MAX_REPLANNED = 64
 """Rules that are planned again when there may be room: each end of a fault gives room to few."""
 
-_NETWORK = "CardNetworkUnhealthy"
-_RANKS = {level.value: rank for rank, level in enumerate(ChipLevel)}
-_LAST_RANK = len(_RANKS)
-"""Of releases, which come after all faults."""
+_LEVELS = frozenset(ChipLevel)
+_RELEASE_RANK = LEAST_RANK + 2
+"""The end of a fault is the least urgent."""
 
 
 class ChipFault(NamedTuple):
@@ -71,7 +59,7 @@ class ChipFault(NamedTuple):
 
 
 def chip_faults(
-    faults: Iterable[CodeFault], effects: Mapping[ChipLevel, DeviceEffect]
+    faults: Iterable[NodeFault], effects: Mapping[ChipLevel, DeviceEffect]
 ) -> dict[int, ChipFault]:
     """Return by physical id what the published faults of a node demand of ``effects``.
 
@@ -80,15 +68,14 @@ def chip_faults(
     """
     demanded: dict[int, ChipFault] = {}
     for fault in faults:
-        _, _, number = fault.chip.rpartition("-")
-        rank = _RANKS.get(fault.level)
-        effect = None if rank is None else effects.get(ChipLevel(fault.level))
-        if rank is None or effect is None or not number.isdecimal():
+        _, dash, number = fault.subject.rpartition("-")
+        effect = effects.get(ChipLevel(fault.level)) if fault.level in _LEVELS else None
+        # Faults of switches and of other parts of the server are of no chip.
+        if effect is None or fault.of == PART or not dash or not number.isdecimal():
             continue
-        if fault.fault_type == _NETWORK:
+        if fault.of == LINK:
             effect = weaker(effect, DeviceEffect.NO_SCHEDULE)
-        # A manual separation has no time.
-        new = ChipFault(rank, max(0, fault.time_ms), fault.level, effect)
+        new = ChipFault(fault.rank, fault.began_ms, fault.level, effect)
         old = demanded.get(int(number))
         if old is None or _outranks(new, old):
             demanded[int(number)] = new
@@ -564,7 +551,7 @@ class DeviceRules:
         if stored.node in self._unreported:
             return None
         reason = f"{Chip(stored.node, stored.chip)} has no such fault any more"
-        return RuleStep(Step.DELETE, stored, reason, _LAST_RANK, 0)
+        return RuleStep(Step.DELETE, stored, reason, _RELEASE_RANK, 0)
 
 
 def _with_goal(goal: _Goal, effect: DeviceEffect) -> TaintRule:

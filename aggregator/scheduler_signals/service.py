@@ -6,6 +6,7 @@ its own for what these have now. Loaded only where an option is on.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from typing_extensions import override
@@ -15,6 +16,7 @@ from aggregator.liveness.lost_nodes import LONG_AGO_MS
 from aggregator.plugin import Led
 from aggregator.scheduler_signals.brake import why_held
 from aggregator.scheduler_signals.condition_reconciler import NodeConditions
+from aggregator.scheduler_signals.device_taint_reconciler import DeviceTaintReconciler
 from aggregator.scheduler_signals.node_facts import NodeFacts, faults_of
 from aggregator.scheduler_signals.observed_nodes import KIND, ObservedNodes
 from aggregator.scheduler_signals.writer import SignalWriter
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from service.election.leadership import Leadership
     from stores.base import Beat
     from stores.cluster import Cluster
+    from stores.device_taints import DeviceTaints
 
 
 class SchedulerSignals(Led):
@@ -42,6 +45,7 @@ class SchedulerSignals(Led):
         self,
         configuration: AggregatorConfiguration,
         cluster: Cluster,
+        device_taints: DeviceTaints | None,
         pipeline: Pipeline,
         monitor: HeartbeatMonitor,
         leadership: Leadership,
@@ -69,6 +73,19 @@ class SchedulerSignals(Led):
                     dry_run=conditions.dry_run,
                 )
             )
+        self._device_taints: DeviceTaintReconciler | None = None
+        if configuration.device_taints.enabled:
+            assert device_taints is not None, "the configuration demands an API server"
+            self._device_taints = DeviceTaintReconciler(
+                device_taints,
+                configuration.device_taints,
+                self.facts,
+                lambda: self._pipeline.nodes,
+                clock,
+                on_change=lambda: self._writer.judge(()),
+                leads=lambda: leadership.leads,
+            )
+            reconcilers.append(self._device_taints)
         self._writer = SignalWriter(reconcilers, leadership, clock, self._why_held)
         self.nodes.on_change.append(lambda node, _: self._writer.judge((node,)))
 
@@ -83,7 +100,11 @@ class SchedulerSignals(Led):
 
     async def run(self) -> NoReturn:
         """Write until cancelled."""
-        await self._writer.run()
+        async with asyncio.TaskGroup() as tasks:
+            if self._device_taints is not None:
+                tasks.create_task(self._device_taints.run(), name="devices and rules")
+            tasks.create_task(self._writer.run(), name="write conditions and taints")
+        raise AssertionError("the tasks never end")
 
     def judge(self, nodes: Iterable[str]) -> None:
         """Observe that documents of these nodes, or what is published of them, has changed."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from contract.codes.levels import ChipLevel
 from contract.kubernetes import Member
 from contract.node_signals import TAINT_KEY
 
@@ -64,6 +65,19 @@ def is_stricter(effect: DeviceEffect, other: DeviceEffect) -> bool:
 def weaker(effect: DeviceEffect, other: DeviceEffect) -> DeviceEffect:
     """Return that of two effects which does less to pods."""
     return min(effect, other, key=_STRICTNESS.__getitem__)
+
+
+DEFAULT_EFFECTS = {
+    ChipLevel.MANUALLY_SEPARATE_NPU: DeviceEffect.NO_EXECUTE,
+    ChipLevel.SEPARATE_NPU: DeviceEffect.NO_EXECUTE,
+    ChipLevel.PRE_SEPARATE_NPU: DeviceEffect.NO_SCHEDULE,
+    ChipLevel.RESTART_NPU: DeviceEffect.NO_EXECUTE,
+    ChipLevel.FREE_RESTART_NPU: DeviceEffect.NO_SCHEDULE,
+    ChipLevel.RESTART_BUSINESS: DeviceEffect.NO_EXECUTE,
+    ChipLevel.RESTART_REQUEST: DeviceEffect.NO_EXECUTE,
+    ChipLevel.SUB_HEALTH_FAULT: DeviceEffect.NONE,
+}
+"""Pods are evicted at the levels at which Volcano ends jobs (``docs/spec/consumers.md#1.10``)."""
 
 
 class Device(NamedTuple):

@@ -7,7 +7,7 @@ import msgspec
 
 class WaitingSignal(msgspec.Struct, frozen=True):
     """A difference of one object that is not written. ``reason`` is ``brake``, ``cap``,
-    ``toleration``, ``conflict`` or ``removed``.
+    ``toleration``, ``conflict``, ``removed`` or ``eviction``.
     """
 
     target: str

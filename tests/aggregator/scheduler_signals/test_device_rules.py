@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from aggregator.scheduler_signals.device_rules import (
     COUNT_VALID_MS,
-    DEFAULT_EFFECTS,
     NO_ANSWER_MS,
     ChipFault,
     DeviceRules,
@@ -20,9 +19,10 @@ from aggregator.scheduler_signals.device_rules import (
     Step,
     chip_faults,
 )
+from aggregator.scheduler_signals.node_facts import CHIP, LINK, PART, NodeFault
 from contract.codes.levels import ChipLevel
-from contract.documents.cluster_device import CodeFault
 from contract.documents.device_taints import (
+    DEFAULT_EFFECTS,
     Device,
     DeviceEffect,
     DeviceUse,
@@ -45,8 +45,8 @@ PRE_SEPARATE = ChipFault(2, 1000, "PreSeparateNPU", NO_SCHEDULE)
 SUB_HEALTH = ChipFault(7, 1000, "SubHealthFault", NONE)
 
 
-def fault(level: str, chip: int = 3, time_ms: int = 5, kind: str = "CardUnhealthy") -> CodeFault:
-    return CodeFault(kind, f"Ascend910-{chip}", level, "80C98008", time_ms, level)
+def fault(level: str, chip: int = 3, time_ms: int = 5, of: str = CHIP) -> NodeFault:
+    return NodeFault(of, f"Ascend910-{chip}", "80C98008", level, time_ms)
 
 
 @pytest.mark.parametrize("level", list(ChipLevel))
@@ -86,13 +86,21 @@ def test_the_strictest_effect_of_a_chip_counts_then_the_worst_level_then_the_old
 
 
 def test_a_fault_of_the_network_evicts_no_pod() -> None:
-    demanded = chip_faults([fault("SeparateNPU", kind="CardNetworkUnhealthy")], DEFAULT_EFFECTS)
+    demanded = chip_faults([fault("SeparateNPU", of=LINK)], DEFAULT_EFFECTS)
     assert demanded[3].effect is NO_SCHEDULE
 
 
-def test_a_manual_separation_has_no_time() -> None:
-    demanded = chip_faults([fault("ManuallySeparateNPU", time_ms=-1)], DEFAULT_EFFECTS)
-    assert demanded[3] == ChipFault(0, 0, "ManuallySeparateNPU", NO_EXECUTE)
+@pytest.mark.parametrize(
+    ("of", "subject", "level"),
+    [
+        (LINK, "switch 1/2", "SeparateNPU"),
+        (PART, "CPU-1", "SeparateNPU"),
+        (CHIP, "Ascend910-x", "SeparateNPU"),
+        (CHIP, "Ascend910-3", "SeparateFault"),
+    ],
+)
+def test_faults_of_other_parts_are_of_no_chip(of: str, subject: str, level: str) -> None:
+    assert chip_faults([NodeFault(of, subject, "1", level)], DEFAULT_EFFECTS) == {}
 
 
 @pytest.mark.parametrize(
