@@ -20,7 +20,7 @@ Pool: TypeAlias = tuple[str, str]
 """The driver and the name of a pool."""
 
 
-class Chip(NamedTuple):
+class NodeChip(NamedTuple):
     """A chip of a node by its physical id."""
 
     node: str
@@ -94,7 +94,7 @@ class DevicePools:
             self._count(node, pools)
         return nodes
 
-    def devices(self, chip: Chip) -> tuple[Device, ...]:
+    def devices(self, chip: NodeChip) -> tuple[Device, ...]:
         """Return the devices that are ``chip`` or parts of it, of pools that are complete."""
         held = self._nodes.get(chip.node)
         return tuple(
@@ -104,16 +104,16 @@ class DevicePools:
             if physical_id == chip.physical_id
         )
 
-    def chip_of(self, device: Device) -> Chip | None:
+    def chip_of(self, device: Device) -> NodeChip | None:
         """Return which chip a device is; ``None`` where no complete pool has it."""
         driver, pool, name = device
         for item in self._current((driver, pool)):
             for member in item.devices:
                 if member.name == name:
-                    return Chip(member.node or item.node, member.chip)
+                    return NodeChip(member.node or item.node, member.chip)
         return None
 
-    def claimants(self, chip: Chip) -> tuple[Pool, ...]:
+    def claimants(self, chip: NodeChip) -> tuple[Pool, ...]:
         """Return the pools with a device that is ``chip``; several of them contradict each other.
 
         The devices of one pool may share a chip. Those of two may be given out twice.

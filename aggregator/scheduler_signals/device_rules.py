@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from aggregator.scheduler_signals.device_pools import Chip, DevicePools
+from aggregator.scheduler_signals.device_pools import DevicePools, NodeChip
 from aggregator.scheduler_signals.node_facts import LINK, PART
 from contract.codes.levels import LEAST_RANK, ChipLevel
 from contract.documents.device_taints import (
@@ -134,7 +134,7 @@ class _Goal(NamedTuple):
     """What a device is to have. ``is_listed``: a complete pool has it."""
 
     device: Device
-    chip: Chip
+    chip: NodeChip
     fault: ChipFault
     effect: DeviceEffect
     is_listed: bool
@@ -155,18 +155,18 @@ class DeviceRules:
         """By name of a rule since when its generation is there without an answer (steady), the
         oldest first.
         """
-        self._places: dict[str, tuple[Device, Chip]] = {}
+        self._places: dict[str, tuple[Device, NodeChip]] = {}
         """By name of the rule the device of each chip with a fault."""
         self._names: dict[str, set[str]] = {}
         """By node the names in ``_places``, and those of stored rules that name the node."""
-        self._obeyed: dict[str, Chip] = {}
+        self._obeyed: dict[str, NodeChip] = {}
         self._evicted = 0
         """How many pods stored rules evict."""
         self._evicting: dict[str, int] = {}
         """By name of a rule the pods of a change to ``NoExecute`` that is under way."""
         self._use: tuple[DeviceUse, int] | None = None
         self._cannot_count = False
-        self._admitted: set[Chip] | None = None
+        self._admitted: set[NodeChip] | None = None
         self._waiting: set[str] = set()
         """Rules that wait for room under a limit."""
 
@@ -294,7 +294,7 @@ class DeviceRules:
             self._places.pop(name, None)
         now = {name for name in before if name in self._rules and self._rules[name].node == node}
         for physical_id in self._faults.get(node, ()):
-            chip = Chip(node, physical_id)
+            chip = NodeChip(node, physical_id)
             for device in self.pools.devices(chip):
                 name = rule_name(device)
                 self._places[name] = device, chip
@@ -333,12 +333,12 @@ class DeviceRules:
         return name in self._obeyed
 
     @property
-    def obeyed(self) -> dict[str, Chip]:
+    def obeyed(self) -> dict[str, NodeChip]:
         """The rules that stay away, by name, with the chip of the fault."""
         return self._obeyed
 
     @obeyed.setter
-    def obeyed(self, obeyed: dict[str, Chip]) -> None:
+    def obeyed(self, obeyed: dict[str, NodeChip]) -> None:
         self._obeyed = dict(obeyed)
 
     def next_answer_ms(self, now_ms: int) -> int | None:
@@ -358,10 +358,10 @@ class DeviceRules:
         """Yield for people which chips with faults are claimed by several pools."""
         for node, faults in sorted(self._faults.items()):
             for physical_id in sorted(faults):
-                claimants = self.pools.claimants(Chip(node, physical_id))
+                claimants = self.pools.claimants(NodeChip(node, physical_id))
                 if len(claimants) > 1:
                     names = " and ".join(f"{driver}/{pool}" for driver, pool in claimants)
-                    yield f"{Chip(node, physical_id)} is claimed by the pools {names}"
+                    yield f"{NodeChip(node, physical_id)} is claimed by the pools {names}"
 
     def step(self, name: str, now_ms: int) -> RuleStep | None:
         """Return the next step of a rule; ``None`` where it is as it should be. Steady time."""
@@ -405,7 +405,7 @@ class DeviceRules:
             return None
         # The driver may hide a device with a fault, and a pool may be incomplete. Pods that have
         # the device still do, so its rule stays, and gets no stricter.
-        chip = Chip(stored.node, stored.chip)
+        chip = NodeChip(stored.node, stored.chip)
         known = self._faults.get(chip.node, {}).get(chip.physical_id)
         if known is None or self.pools.chip_of(stored.device) not in (None, chip):
             return None
@@ -423,9 +423,9 @@ class DeviceRules:
             self._admitted = self._admit(allowed)
         return goal.chip in self._admitted
 
-    def _admit(self, allowed: int) -> set[Chip]:
+    def _admit(self, allowed: int) -> set[NodeChip]:
         admitted = {
-            Chip(rule.node, rule.chip)
+            NodeChip(rule.node, rule.chip)
             for rule in self._rules.values()
             if rule.effect is not DeviceEffect.NONE
         }
@@ -550,7 +550,7 @@ class DeviceRules:
         """Return the deletion of a rule; ``None`` while the faults of its node are not known."""
         if stored.node in self._unreported:
             return None
-        reason = f"{Chip(stored.node, stored.chip)} has no such fault any more"
+        reason = f"{NodeChip(stored.node, stored.chip)} has no such fault any more"
         return RuleStep(Step.DELETE, stored, reason, _RELEASE_RANK, 0)
 
 

@@ -192,8 +192,9 @@ class DeviceTaintReconciler:
 
     def problems(self) -> Iterator[str]:
         """See ``Reconciler``."""
-        if self._served is not None and self._served.rules is None:
-            yield _not_served(self._served)
+        served = self._served
+        if served is not None and (served.rules is None or served.devices is None):
+            yield _not_served(served)
             return
         for kind, reason in sorted(self._interrupted.items()):
             yield f"device_taints: {kind} cannot be followed: {reason}"
@@ -401,8 +402,7 @@ def _not_served(served: ServedVersions) -> str:
     if served.devices is None:
         return "device_taints: the API server serves no ResourceSlices of v1 or v1beta2"
     return (
-        "device_taints: the API server does not serve DeviceTaintRules: with Kubernetes 1.36 start "
-        "it with --runtime-config=resource.k8s.io/v1beta2=true and "
-        "--feature-gates=DRADeviceTaintRules=true, and kube-scheduler and "
-        "kube-controller-manager with this gate"
+        "device_taints: the API server does not serve DeviceTaintRules. With Kubernetes 1.36 start "
+        "it with --runtime-config=resource.k8s.io/v1beta2=true. It, kube-scheduler and "
+        "kube-controller-manager need --feature-gates=DRADeviceTaintRules=true"
     )

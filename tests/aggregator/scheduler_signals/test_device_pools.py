@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.scheduler_signals.device_pools import Chip, DevicePools
+from aggregator.scheduler_signals.device_pools import DevicePools, NodeChip
 from contract.documents.device_taints import ChipDevice, Device, DeviceSlice
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def pools(**slices: DeviceSlice) -> DevicePools:
 
 
 def names(made: DevicePools, chip: int, node: str = "n1") -> list[str]:
-    return [device.name for device in made.devices(Chip(node, chip))]
+    return [device.name for device in made.devices(NodeChip(node, chip))]
 
 
 def test_several_devices_may_be_parts_of_one_chip() -> None:
@@ -44,8 +44,8 @@ def test_several_devices_may_be_parts_of_one_chip() -> None:
     assert names(made, 2) == []
     assert names(made, 1, "n2") == []
     assert made.chips == 2
-    assert made.chip_of(Device(NPU, "n1", "npu-0")) == Chip("n1", 0)
-    assert made.claimants(Chip("n1", 1)) == ((NPU, "n1"),)
+    assert made.chip_of(Device(NPU, "n1", "npu-0")) == NodeChip("n1", 0)
+    assert made.claimants(NodeChip("n1", 1)) == ((NPU, "n1"),)
 
 
 def test_only_the_highest_generation_counts_once_all_its_slices_are_there() -> None:
@@ -70,10 +70,10 @@ def test_a_pool_with_more_slices_than_it_states_is_incomplete() -> None:
 
 def test_two_pools_may_claim_one_chip() -> None:
     made = pools(a=a_slice(("npu-0", 0)), b=a_slice(("npu-0", 0), driver=HAMI))
-    assert made.claimants(Chip("n1", 0)) == ((HAMI, "n1"), (NPU, "n1"))
+    assert made.claimants(NodeChip("n1", 0)) == ((HAMI, "n1"), (NPU, "n1"))
     assert made.chips == 1
     made.update("b", None)
-    assert made.claimants(Chip("n1", 0)) == ((NPU, "n1"),)
+    assert made.claimants(NodeChip("n1", 0)) == ((NPU, "n1"),)
 
 
 def test_a_slice_may_have_devices_of_several_nodes() -> None:
@@ -81,7 +81,7 @@ def test_a_slice_may_have_devices_of_several_nodes() -> None:
     made = pools(a=DeviceSlice(NPU, "rack", 1, 1, "", members))
     assert names(made, 0) == ["a"]
     assert names(made, 0, "n2") == ["b"]
-    assert made.chip_of(Device(NPU, "rack", "b")) == Chip("n2", 0)
+    assert made.chip_of(Device(NPU, "rack", "b")) == NodeChip("n2", 0)
 
 
 def test_a_slice_that_moves_to_another_node_leaves_none_behind() -> None:
@@ -117,7 +117,7 @@ def test_the_order_of_changes_leaves_nothing_behind(lists: list[Mapping[str, Dev
         made.replace(slices)
     fresh = DevicePools()
     fresh.replace(lists[-1] if lists else {})
-    chips = [Chip(node, number) for node in ("n1", "n2") for number in range(3)]
+    chips = [NodeChip(node, number) for node in ("n1", "n2") for number in range(3)]
     assert [sorted(made.devices(chip)) for chip in chips] == [
         sorted(fresh.devices(chip)) for chip in chips
     ]
