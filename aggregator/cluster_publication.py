@@ -54,7 +54,7 @@ class ClusterPublication:
     """The cluster documents of a cluster in the stores that are published to, the first one first.
 
     ``step`` brings everything up to date and returns the documents that changed; ``wake`` starts a
-    step soon.
+    step soon. ``warnings`` are those of ``/readyz`` about what is written beside documents.
     """
 
     def __init__(
@@ -69,6 +69,7 @@ class ClusterPublication:
         notifier: Notifier,
         monitor: HeartbeatMonitor,
         lasting: LastingStores,
+        warnings: Callable[[], tuple[str, ...]],
         *,
         step: Callable[[], frozenset[str]],
         wake: Callable[[], None],
@@ -106,6 +107,7 @@ class ClusterPublication:
             lambda: monitor.unread_stores,
             lambda: lasting.marks.problems,
             lasting.absences.values(),
+            warnings,
             clock,
         )
         read = tuple(stores[url] for url in configuration.read_urls)

@@ -147,8 +147,15 @@ class Aggregator:
             configuration, self.stores, history, self.notifier, clock, self.wake
         )
         self._signals = scheduler_signals(
-            configuration, self.stores, self.pipeline, self.heartbeat_monitor, lead, clock
+            configuration,
+            self.stores,
+            self.pipeline,
+            self.heartbeat_monitor,
+            lead,
+            clock,
+            self.wake,
         )
+        signals = self._signals
         self.plugins = PluginHost(
             (
                 memory,
@@ -159,7 +166,8 @@ class Aggregator:
                 self.jobs.rank_tables,
                 self.jobs.labels,
                 *(() if self._advising is None else (self._advising.kept,)),
-                *(() if self._signals is None else (self._signals,)),
+                *(() if signals is None else (signals,)),
+                *(() if signals is None else signals.memories),
                 *plugins,
                 *(() if server is None else (server,)),
             ),
@@ -181,6 +189,7 @@ class Aggregator:
             self.notifier,
             self.heartbeat_monitor,
             self.lasting,
+            lambda: () if signals is None else signals.problems(),
             step=self._step,
             wake=self.wake,
         )
@@ -205,6 +214,7 @@ class Aggregator:
             publishers=self.publication.publishers,
             rank_tables=self.jobs.rank_tables,
             readiness=self.publication.readiness,
+            signals=signals,
             stores=self.stores,
             stream=self.notifier.stream,
             takeover=takeover,

@@ -293,8 +293,12 @@ def scheduler_signals(
     monitor: HeartbeatMonitor,
     lead: Leadership,
     clock: Clock,
+    wake: Callable[[], None],
 ) -> SchedulerSignals | None:
-    """Return what writes conditions and taints; ``None``, and not loaded, without an option."""
+    """Return what writes conditions and taints; ``None``, and not loaded, without an option.
+
+    ``wake`` is called when there is state to store.
+    """
     options = (
         configuration.node_conditions,
         configuration.node_taints,
@@ -310,4 +314,6 @@ def scheduler_signals(
         for store in stores.values()
         if store.cluster is not None
     )
-    return SchedulerSignals(configuration, cluster, device_taints, pipeline, monitor, lead, clock)
+    return SchedulerSignals(
+        configuration, cluster, device_taints, pipeline, monitor, lead, clock, wake
+    )

@@ -195,3 +195,9 @@ class Cluster(Protocol):
         self, node: str, seen: NodeSignals, taints: Iterable[NodeTaint]
     ) -> NodeSignals:
         """Replace all taints of a Node by these; return the Node. See ``set_conditions``."""
+
+    async def last_taint_manager(self, node: str) -> str | None:
+        """Return the name of the program besides us that wrote the spec of a Node last, if known.
+
+        ``StoreNotFound`` where there is no such Node.
+        """

@@ -42,6 +42,7 @@ from contract.pages.aggregator_status import (
     LivenessPage,
     MissedWritesStatus,
 )
+from contract.pages.scheduler_signals import SchedulerSignalsPage
 from pacing.cooperative import all_of
 from service.pages.page_rows import SLICE_ROWS
 
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from aggregator.public_faults.status import PublicFaultStatus
     from aggregator.publish.publisher import StorePublisher
     from aggregator.rank_tables.plugin import RankTables
+    from aggregator.scheduler_signals.service import SchedulerSignals
     from contract.pages.aggregator_status import (
         ClusterStateStatus,
         HitJob,
@@ -78,6 +80,7 @@ if TYPE_CHECKING:
         NodeStatus,
     )
     from contract.pages.faults import FaultStatus
+    from contract.pages.scheduler_signals import SignalStatus
     from service.certificate_files import CertificateFiles
     from service.clock import Clock
     from service.election.leadership import Leadership
@@ -104,6 +107,7 @@ class AggregatorStatus:
     cluster_state: ClusterStateStatus
     services: ServicesStatus
     advice: AdviceStatus | None
+    signals: tuple[SignalStatus, ...]
     certificate_ends_ms: Mapping[str, int]
 
 
@@ -127,6 +131,7 @@ class StatusQueries:
     publishers: tuple[StorePublisher, ...]
     rank_tables: RankTables
     readiness: Readiness
+    signals: SchedulerSignals | None
     stores: dict[str, Store]
     stream: Stream
     takeover: Takeover
@@ -238,6 +243,13 @@ class StatusQueries:
         kept = self.takeover.persistent_state.statuses()
         return LeaderPage(self.at_ms, leader_status(self.leadership), kept, self.stream.last_id)
 
+    def signals_page(self) -> SchedulerSignalsPage:
+        """Return how it stands with conditions and taints."""
+        return SchedulerSignalsPage(self.at_ms, self._signals())
+
+    def _signals(self) -> tuple[SignalStatus, ...]:
+        return () if self.signals is None else self.signals.statuses()
+
     def public_faults_page(self) -> PublicFaultsPage:
         """Return the state of public faults."""
         return PublicFaultsPage(self.at_ms, self.public_faults.status(), self.dpu_faults.status())
@@ -287,6 +299,7 @@ class StatusQueries:
             cluster_state=self.cluster_state_page().cluster_state,
             services=self.services_page().services,
             advice=None if self.advising is None else self.advising.status(),
+            signals=self._signals(),
             certificate_ends_ms={
                 **{
                     file: end_ms

@@ -11,7 +11,7 @@ from contract.codes.dpu_codes import DPU_CODES
 from service.metric_families import counter, gauge, single_counter, single_gauge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from prometheus_client.core import Metric
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from aggregator.public_faults.status import PublicFaultStatus
     from aggregator.rank_tables.plugin import RankTablesStatus
     from contract.pages.aggregator_status import ClusterStateStatus
+    from contract.pages.scheduler_signals import SignalStatus
 
 HEALTHY = "Healthy"
 HEALTHS = (HEALTHY, "SubHealthy", "UnHealthy")
@@ -43,6 +44,8 @@ def metrics_of_parts(status: AggregatorStatus) -> Iterator[Metric]:
     )
     if status.advice is not None:
         yield from _advice(status.advice)
+    if status.signals:
+        yield from _signals(status.signals)
     yield from _public_faults(status.public_faults)
     yield from _dpu_faults(status)
     yield from _separation(status.separation)
@@ -126,6 +129,39 @@ def _advice(advice: AdviceStatus) -> Iterator[Metric]:
         "npu_vigil_advice_cpu_seconds",
         "CPU time of the newest computation of advice.",
         advice.seconds,
+    )
+
+
+def _signals(signals: Sequence[SignalStatus]) -> Iterator[Metric]:
+    yield counter(
+        "npu_vigil_scheduler_signal_writes",
+        "Writes of conditions and taints by what became of them.",
+        ["option", "outcome"],
+        (([s.option, outcome], n) for s in signals for outcome, n in s.outcomes.items()),
+    )
+    yield gauge(
+        "npu_vigil_scheduler_signals_pending",
+        "Objects that wait for their turn to be written.",
+        ["option"],
+        (([signal.option], signal.pending) for signal in signals),
+    )
+    yield gauge(
+        "npu_vigil_scheduler_signals_oldest_seconds",
+        "How long the object waits that waits longest for its turn.",
+        ["option"],
+        (([signal.option], signal.oldest_seconds or 0.0) for signal in signals),
+    )
+    yield gauge(
+        "npu_vigil_scheduler_signals_waiting",
+        "Objects whose conditions or taints are not written, by reason.",
+        ["option", "reason"],
+        (([s.option, reason], n) for s in signals for reason, n in s.waiting_total.items()),
+    )
+    yield gauge(
+        "npu_vigil_scheduler_signals_failing",
+        "1 while writes are refused, such as by a missing right.",
+        ["option"],
+        (([signal.option], float(signal.problem is not None)) for signal in signals),
     )
 
 

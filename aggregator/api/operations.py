@@ -27,6 +27,7 @@ from contract.pages.aggregator_status import (
 from contract.pages.changes import BlindChange, FaultChange, JobChange, LeaderChange
 from contract.pages.fleet import FleetPage
 from contract.pages.history import PublishedPage
+from contract.pages.scheduler_signals import SchedulerSignalsPage
 from service.pages import event_stream, fault_page, history_page
 from service.pages.operations import Operation
 from service.pages.page_rows import PAGING
@@ -34,6 +35,7 @@ from service.pages.parameters import Parameter
 
 PUBLISHED_PATH = "/api/v1/published"
 FLEET_PATH = "/api/v1/fleet"
+SIGNALS_PATH = "/api/v1/scheduler-signals"
 ADVICE_PATH = "/api/v1/advice"
 ADVICE_OUTCOMES_PATH = f"{ADVICE_PATH}/outcomes"
 ADVICE_WHAT_IF_PATH = f"{ADVICE_PATH}/what-if"
@@ -200,6 +202,11 @@ OPERATIONS: tuple[Operation, ...] = (
         "/api/v1/cluster-state", "What stores report of Nodes, pods and PodGroups", ClusterStatePage
     ),
     Operation("/api/v1/services", "gRPC, rank tables, streams and the history", ServicesPage),
+    Operation(
+        SIGNALS_PATH,
+        "Conditions and taints that are written for schedulers, and what of them waits",
+        SchedulerSignalsPage,
+    ),
     Operation("/api/v1/documents", "What is read, and what is published", DocumentsPage),
     Operation("/api/v1/leader", "Which of several aggregators writes", LeaderPage),
     history_page.OPERATION,

@@ -35,7 +35,8 @@ class Readiness:
     served: it publishes all the same, and is not ready. A replica is not ready either while an
     operation of a store fails for long, or while a store lacks what it had of many nodes
     (``absences``). ``unread`` names the stores whose heartbeats were not read for long, ``marks``
-    the directories that are not the known ones.
+    the directories that are not the known ones. ``warnings`` are about what is written beside
+    documents.
     """
 
     pipeline: Pipeline
@@ -47,6 +48,7 @@ class Readiness:
     unread: Callable[[], Iterable[Unread]]
     marks: Callable[[], Iterable[str]]
     absences: Collection[Absence]
+    warnings: Callable[[], tuple[str, ...]]
     clock: Clock
     _waits_for: str | None = field(default="waiting for the stores to answer", init=False)
     _complete: dict[str, int] | None = field(default=None, init=False)
@@ -138,6 +140,7 @@ class Readiness:
             ),
             *self.takeover.persistent_state.conflicts,
             *self._lacked(serious=False),
+            *self.warnings(),
         )
 
     def _lacked(self, *, serious: bool) -> Iterator[str]:

@@ -20,6 +20,7 @@ from aggregator.api.operations import (
     FLEET_PATH,
     OPERATIONS,
     PUBLISHED_PATH,
+    SIGNALS_PATH,
 )
 from contract.errors import StoreError
 from service.pages import daemon_pages, event_stream, operations
@@ -173,6 +174,7 @@ def application(queries: StatusQueries, agent_url: str = "") -> web.Application:
             "/api/v1/services": queries.services_page,
             "/api/v1/leader": queries.leader_page,
             "/api/v1/documents": queries.documents_page,
+            SIGNALS_PATH: queries.signals_page,
         },
     )
     release = version("npu-vigil")

@@ -28,7 +28,7 @@ from service.owned_documents.foreign_writes import ForeignWrites
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from aggregator.scheduler_signals.node_facts import NodeFacts
+    from aggregator.scheduler_signals.node_evidence import NodeEvidence
     from aggregator.scheduler_signals.observed_nodes import ObservedNodes
     from contract.node_signals import NodeCondition, NodeSignals
     from service.clock import Clock, Instant
@@ -44,7 +44,7 @@ _REMOVED_RANK = LEAST_RANK + 2
 class NodeConditions:
     """The option ``node_conditions`` (``reconciler.Reconciler``).
 
-    ``facts`` returns what is known of a node, ``None`` where that is not confirmed yet.
+    ``evidence`` returns what is known of a node, ``None`` where that is not confirmed yet.
     """
 
     name = NAME
@@ -53,7 +53,7 @@ class NodeConditions:
         self,
         cluster: Cluster,
         nodes: ObservedNodes,
-        facts: Callable[[str], NodeFacts | None],
+        evidence: Callable[[str], NodeEvidence | None],
         false_levels: Collection[str],
         clock: Clock,
         *,
@@ -62,17 +62,24 @@ class NodeConditions:
         self.dry_run = dry_run
         self._cluster = cluster
         self._nodes = nodes
-        self._facts = facts
+        self._evidence = evidence
         self._false_levels = frozenset(false_levels)
         self._clock = clock
+        self._leads = False
         self._since: dict[str, int] = {}
         """Since when a Node differs, steady milliseconds."""
         self._foreign: dict[str, ForeignWrites] = {}
         nodes.on_change.append(self._observe_change)
 
-    def targets(self) -> Iterable[str]:
+    def begin_leading(self) -> Iterable[str]:
         """See ``Reconciler``."""
+        self._leads = True
         return tuple(self._nodes)
+
+    def end_leading(self) -> None:
+        """See ``Reconciler``."""
+        self._leads = False
+        self._foreign.clear()
 
     def judge(self, nodes: Iterable[str], _: Instant) -> Iterable[str]:
         """See ``Reconciler``."""
@@ -81,11 +88,11 @@ class NodeConditions:
     def plan(self, target: str, now: Instant, held: str | None) -> Plan:
         """See ``Reconciler``."""
         seen = self._nodes.get(target)
-        facts = None if seen is None else self._facts(target)
-        if seen is None or facts is None:
+        evidence = None if seen is None else self._evidence(target)
+        if seen is None or evidence is None:
             self._since.pop(target, None)
             return NOTHING
-        changed, removed, is_held = self._changes(seen, facts, now, held)
+        changed, removed, is_held = self._changes(seen, evidence, now, held)
         waiting = Waiting(BRAKE, held) if is_held and held is not None else None
         if not changed and not removed:
             self._since.pop(target, None)
@@ -99,7 +106,7 @@ class NodeConditions:
             if foreign.is_conflict:
                 until_ms += int(foreign.seconds_until_over(seconds) * 1000) + 1
                 waiting = Waiting(CONFLICT, foreign.writer.changes(f"conditions of node {target}"))
-        rank = facts.faults[0].rank if facts.faults else LEAST_RANK
+        rank = evidence.faults[0].rank if evidence.faults else LEAST_RANK
         write = PlannedWrite(
             _REMOVED_RANK if removed else rank,
             self._since.setdefault(target, now.steady_ms),
@@ -110,13 +117,13 @@ class NodeConditions:
         return Plan(write, waiting)
 
     def _changes(
-        self, seen: NodeSignals, facts: NodeFacts, now: Instant, held: str | None
+        self, seen: NodeSignals, evidence: NodeEvidence, now: Instant, held: str | None
     ) -> tuple[tuple[NodeCondition, ...], tuple[str, ...], bool]:
         """Return conditions to write and types to remove, and whether one waits by ``held``."""
-        if facts.is_gone:
+        if evidence.is_gone:
             return (), tuple(condition.type for condition in seen.conditions), False
         changed, is_held = [], False
-        for wanted in wanted_conditions(facts, self._false_levels):
+        for wanted in wanted_conditions(evidence, self._false_levels):
             there = seen.condition(wanted.type)
             condition = next_condition(wanted, there, now.wall_ms)
             if condition is None:
@@ -152,18 +159,21 @@ class NodeConditions:
         if seen is None:
             self._foreign.pop(node, None)
             return
-        facts = self._facts(node)
-        if before is None or before.uid != seen.uid or facts is None or self.dry_run:
+        evidence = self._evidence(node)
+        if before is None or before.uid != seen.uid or evidence is None or self.dry_run:
+            return
+        # Changes that a follower sees are its leader's.
+        if not self._leads:
             return
         now = self._clock()
-        was_wanted = not self._differs(before, facts, now)
-        if was_wanted and self._differs(seen, facts, now):
+        was_wanted = not self._differs(before, evidence, now)
+        if was_wanted and self._differs(seen, evidence, now):
             foreign = self._foreign.setdefault(node, ForeignWrites())
             foreign.record_foreign_write(now.steady_ms / 1000)
             foreign.report(_log, f"conditions of node {node}")
 
-    def _differs(self, seen: NodeSignals, facts: NodeFacts, now: Instant) -> bool:
-        changed, removed, _ = self._changes(seen, facts, now, None)
+    def _differs(self, seen: NodeSignals, evidence: NodeEvidence, now: Instant) -> bool:
+        changed, removed, _ = self._changes(seen, evidence, now, None)
         return bool(changed or removed)
 
     def problems(self) -> Iterable[str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from aggregator.scheduler_signals.device_pools import DevicePools, NodeChip
-from aggregator.scheduler_signals.node_facts import LINK, PART
+from aggregator.scheduler_signals.node_evidence import LINK, PART
 from contract.codes.levels import LEAST_RANK, ChipLevel
 from contract.documents.device_taints import (
     DeviceEffect,
@@ -29,7 +29,7 @@ from contract.plural import plural
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from aggregator.scheduler_signals.node_facts import NodeFault
+    from aggregator.scheduler_signals.node_evidence import NodeFault
     from contract.documents.device_taints import Device, DeviceUse
 
 NO_ANSWER_MS = 60_000
@@ -180,6 +180,12 @@ class DeviceRules:
         if faults is None:
             self._unreported.add(node)
             return set(self._names.get(node, ()))
+        if self._obeyed:
+            self._obeyed = {
+                name: chip
+                for name, chip in self._obeyed.items()
+                if chip.node != node or chip.physical_id in faults
+            }
         was_unreported = node in self._unreported
         self._unreported.discard(node)
         if faults == self._faults.get(node, {}):
@@ -189,12 +195,6 @@ class DeviceRules:
             self._faults[node] = faults
         else:
             self._faults.pop(node, None)
-        if self._obeyed:
-            self._obeyed = {
-                name: chip
-                for name, chip in self._obeyed.items()
-                if chip.node != node or chip.physical_id in faults
-            }
         return self._place(node) | (self._most_urgent() if ended else set())
 
     def replace_devices(self, nodes: Iterable[str]) -> set[str]:
@@ -243,11 +243,17 @@ class DeviceRules:
         eased = before is not None and is_stricter(before.effect, rule.effect)
         return {name} | (self._most_urgent() if eased else set())
 
-    def obey(self, name: str) -> None:
-        """Observe that another program or person deleted a rule: it stays away during the fault."""
-        place = self._places.get(name)
-        if place is not None:
-            self._obeyed[name] = place[1]
+    def obey(self, name: str, chip: NodeChip) -> bool:
+        """Observe that another program or person deleted the rule for a chip.
+
+        Return whether the chip has a fault: then the rule stays away until that ends. Where the
+        faults of the node are not known yet, it has.
+        """
+        is_faulty = chip.physical_id in self._faults.get(chip.node, {})
+        if is_faulty or chip.node in self._unreported:
+            self._obeyed[name] = chip
+            return True
+        return False
 
     @property
     def devices_to_count(self) -> frozenset[Device]:
@@ -333,13 +339,9 @@ class DeviceRules:
         return name in self._obeyed
 
     @property
-    def obeyed(self) -> dict[str, NodeChip]:
-        """The rules that stay away, by name, with the chip of the fault."""
-        return self._obeyed
-
-    @obeyed.setter
-    def obeyed(self, obeyed: dict[str, NodeChip]) -> None:
-        self._obeyed = dict(obeyed)
+    def obeyed(self) -> frozenset[str]:
+        """The names of the rules that stay away."""
+        return frozenset(self._obeyed)
 
     def next_answer_ms(self, now_ms: int) -> int | None:
         """Return when the next answer of the controller manager is late, after now (steady)."""

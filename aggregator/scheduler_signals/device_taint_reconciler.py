@@ -11,6 +11,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
+from aggregator.scheduler_signals.device_pools import NodeChip
 from aggregator.scheduler_signals.device_rules import DeviceRules, Limits, Step, chip_faults
 from aggregator.scheduler_signals.reconciler import (
     BRAKE,
@@ -23,6 +24,7 @@ from aggregator.scheduler_signals.reconciler import (
     PlannedWrite,
     Waiting,
 )
+from aggregator.scheduler_signals.rule_memory import RuleRow
 from contract.documents.device_taints import CHIP_ATTRIBUTES, DeviceEffect, is_stricter
 from contract.errors import StoreConflict, StoreError
 from contract.plural import plural
@@ -37,7 +39,8 @@ if TYPE_CHECKING:
 
     from aggregator.config import DeviceTaintsSection
     from aggregator.scheduler_signals.device_rules import RuleStep
-    from aggregator.scheduler_signals.node_facts import NodeFacts
+    from aggregator.scheduler_signals.node_evidence import NodeEvidence
+    from aggregator.scheduler_signals.rule_memory import RuleMemory
     from contract.documents.device_taints import TaintRule
     from service.clock import Clock, Instant
     from stores.device_taints import DevicesEvent, DeviceTaints, RulesEvent, ServedVersions
@@ -57,9 +60,9 @@ _MAX_NAMED = 3
 class DeviceTaintReconciler:
     """The option ``device_taints`` (``reconciler.Reconciler``).
 
-    ``facts`` returns what is known of a node, ``None`` where that is not confirmed yet.
+    ``evidence`` returns what is known of a node, ``None`` where that is not confirmed yet.
     ``nodes`` returns all nodes of which something is published. ``on_change`` is called when rules
-    are to be planned again: ``judge`` returns them. ``leads``: this replica leads.
+    are to be planned again: ``judge`` returns them.
     """
 
     name = NAME
@@ -68,23 +71,24 @@ class DeviceTaintReconciler:
         self,
         taints: DeviceTaints,
         settings: DeviceTaintsSection,
-        facts: Callable[[str], NodeFacts | None],
+        evidence: Callable[[str], NodeEvidence | None],
         nodes: Callable[[], Iterable[str]],
         clock: Clock,
+        memory: RuleMemory,
         *,
         on_change: Callable[[], None],
-        leads: Callable[[], bool],
     ) -> None:
         self.dry_run = settings.dry_run
         self.rules = DeviceRules(Limits(settings.max_chips_percent, settings.max_pods_percent))
         self._attributes = CHIP_ATTRIBUTES | settings.drivers
         self._effects = settings.effects
         self._taints = taints
-        self._facts = facts
+        self._evidence = evidence
         self._nodes = nodes
         self._clock = clock
         self._on_change = on_change
-        self._leads = leads
+        self._memory = memory
+        self._leads = False
         self._served: ServedVersions | None = None
         self._interrupted: dict[str, str] = {}
         """By kind why it is not followed now."""
@@ -107,10 +111,25 @@ class DeviceTaintReconciler:
 
     # Reconciler.
 
-    def targets(self) -> Iterable[str]:
+    def begin_leading(self) -> Iterable[str]:
         """See ``Reconciler``."""
-        for node in {*self._nodes(), *self.rules.nodes}:
+        self._leads = True
+        return self._all_names()
+
+    def end_leading(self) -> None:
+        """See ``Reconciler``."""
+        self._leads = False
+
+    def _all_names(self) -> Iterable[str]:
+        """Bring everything that is known up to date; return all rules."""
+        rows = tuple(self._memory.items())
+        for node in {*self._nodes(), *self.rules.nodes, *(row.node for _, row in rows)}:
             self._observe_node(node)
+        if self._is_followed and self._leads and not self.dry_run:
+            for name, row in rows:
+                # One that no leader has seen was deleted while none watched.
+                if self.rules.rule(name) is None:
+                    self._obey(name, row)
         self._changed.clear()
         return self.rules.names
 
@@ -122,9 +141,13 @@ class DeviceTaintReconciler:
         return changed
 
     def _observe_node(self, node: str) -> set[str]:
-        facts = self._facts(node)
-        faults = None if facts is None else chip_faults(facts.faults, self._effects)
-        return self.rules.set_faults(node, faults)
+        evidence = self._evidence(node)
+        faults = None if evidence is None else chip_faults(evidence.faults, self._effects)
+        before = self.rules.obeyed
+        names = self.rules.set_faults(node, faults)
+        for name in before - self.rules.obeyed:
+            self._memory.put(name, None)
+        return names
 
     def plan(self, target: str, now: Instant, held: str | None) -> Plan:
         """See ``Reconciler``."""
@@ -300,7 +323,7 @@ class DeviceTaintReconciler:
         if kind not in self._listed:
             self._listed.add(kind)
             if self._is_followed:
-                self._replan(set(self.targets()))
+                self._replan(set(self._all_names()))
 
     def _observe(self, name: str, rule: TaintRule | None) -> None:
         """Take what the watch shows of a rule."""
@@ -309,10 +332,8 @@ class DeviceTaintReconciler:
         if rule is None:
             self._ended.pop(name, None)
             # A follower sees the deletions of the leader.
-            if before is not None and before.uid != ours and self._leads() and not self.dry_run:
-                self.rules.obey(name)
-                if self.rules.is_obeyed(name):
-                    _log.warning("rule %s was deleted: it stays away during the fault", name)
+            if before is not None and before.uid != ours and self._leads and not self.dry_run:
+                self._obey(name, RuleRow(before.node, before.chip))
         elif rule.uid == ours or _is_older(rule, before):
             return
         elif before is not None and rule.uid == before.uid and rule.content != before.content:
@@ -322,10 +343,23 @@ class DeviceTaintReconciler:
             foreign.report(_log, f"rule {name}")
         self._apply(name, rule)
 
+    def _obey(self, name: str, row: RuleRow) -> None:
+        """Take a deletion by another one: during the fault the rule stays away."""
+        if not self.rules.obey(name, NodeChip(row.node, row.chip)):
+            self._memory.put(name, None)
+            return
+        if not row.is_deleted:
+            _log.warning("rule %s was deleted: it stays away during the fault", name)
+        self._memory.put(name, RuleRow(row.node, row.chip, is_deleted=True))
+
     def _apply(self, name: str, rule: TaintRule | None) -> None:
         """Take a rule as it is stored."""
         if rule is None:
             self._foreign.pop(name, None)
+            if self._leads and not self.rules.is_obeyed(name):
+                self._memory.put(name, None)
+        elif self._leads and not self.dry_run:
+            self._memory.put(name, RuleRow(rule.node, rule.chip))
         self._replan(self.rules.update_rule(name, rule, self._clock().steady_ms))
         self._answers.set()
 
@@ -340,7 +374,7 @@ class DeviceTaintReconciler:
             await self._count.wait()
             self._count.clear()
             served, loop = self._served, asyncio.get_running_loop()
-            if not self._leads() or served is None or served.devices is None:
+            if not self._leads or served is None or served.devices is None:
                 self.rules.uncounted.clear()
                 continue
             began = loop.time()

@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from aggregator.scheduler_signals.node_facts import CHIP, LINK, PART
+from aggregator.scheduler_signals.node_evidence import CHIP, LINK, PART
 from contract.codes.reference import describe_code
 from contract.node_signals import (
     FALSE,
@@ -28,7 +28,7 @@ from service.clock import shown_time
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from aggregator.scheduler_signals.node_facts import NodeFacts, NodeFault
+    from aggregator.scheduler_signals.node_evidence import NodeEvidence, NodeFault
     from contract.pages.blind import BlindStatus
 
 SILENT = "AgentSilent"
@@ -55,29 +55,31 @@ class Wanted(NamedTuple):
     message: str
 
 
-def wanted_conditions(facts: NodeFacts, false_levels: Collection[str]) -> tuple[Wanted, ...]:
+def wanted_conditions(evidence: NodeEvidence, false_levels: Collection[str]) -> tuple[Wanted, ...]:
     """Return the conditions of a node; faults at ``false_levels`` make one ``False``."""
     return (
         *(
-            _of_faults(type_, of, reason, facts, false_levels)
+            _of_faults(type_, of, reason, evidence, false_levels)
             for type_, (of, reason) in _HEALTHY.items()
         ),
-        _watched(facts),
+        _watched(evidence),
     )
 
 
 def _of_faults(
-    type_: str, of: str, healthy: str, facts: NodeFacts, false_levels: Collection[str]
+    type_: str, of: str, healthy: str, evidence: NodeEvidence, false_levels: Collection[str]
 ) -> Wanted:
-    faults = [fault for fault in facts.faults if fault.of == of]
+    faults = [fault for fault in evidence.faults if fault.of == of]
     if any(fault.level in false_levels for fault in faults):
         return Wanted(type_, FALSE, reason_of(faults[0]), message_of(faults))
-    if facts.is_silent:
-        return Wanted(type_, UNKNOWN, SILENT, _silence(facts))
-    blind = facts.blind_of(of)
+    if evidence.is_silent:
+        return Wanted(type_, UNKNOWN, SILENT, _silence(evidence))
+    blind = evidence.blind_of(of)
     if blind:
         return Wanted(type_, UNKNOWN, BLIND, blind_message(blind))
-    is_reported = facts.has_parts or facts.is_watched if of == PART else facts.chips is not None
+    is_reported = (
+        evidence.has_parts or evidence.is_watched if of == PART else evidence.chips is not None
+    )
     if not is_reported:
         return Wanted(type_, UNKNOWN, NOT_REPORTED, "no document of the node is about these parts")
     if faults:
@@ -85,21 +87,21 @@ def _of_faults(
     return Wanted(type_, TRUE, healthy, "")
 
 
-def _watched(facts: NodeFacts) -> Wanted:
-    if facts.is_silent:
-        return Wanted(NPU_WATCHED, UNKNOWN, SILENT, _silence(facts))
-    if facts.blind:
-        return Wanted(NPU_WATCHED, FALSE, BLIND, blind_message(facts.blind))
-    if facts.blind is None or not facts.is_watched:
+def _watched(evidence: NodeEvidence) -> Wanted:
+    if evidence.is_silent:
+        return Wanted(NPU_WATCHED, UNKNOWN, SILENT, _silence(evidence))
+    if evidence.blind:
+        return Wanted(NPU_WATCHED, FALSE, BLIND, blind_message(evidence.blind))
+    if evidence.blind is None or not evidence.is_watched:
         text = "no agent reports which sources give it no answer"
         return Wanted(NPU_WATCHED, UNKNOWN, NOT_REPORTED, text)
     return Wanted(NPU_WATCHED, TRUE, "AllSourcesAnswer", "")
 
 
-def _silence(facts: NodeFacts) -> str:
-    if facts.silent_since_ms is None:
+def _silence(evidence: NodeEvidence) -> str:
+    if evidence.silent_since_ms is None:
         return "the agent sends no heartbeats"
-    return f"the agent sends no heartbeats since {shown_time(facts.silent_since_ms)}"
+    return f"the agent sends no heartbeats since {shown_time(evidence.silent_since_ms)}"
 
 
 def reason_of(fault: NodeFault) -> str:

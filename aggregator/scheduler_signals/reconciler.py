@@ -73,8 +73,11 @@ class Reconciler(Protocol):
     dry_run: bool
     """Whether differences are only shown."""
 
-    def targets(self) -> Iterable[str]:
-        """Return the names of all objects that may differ: this replica begins to lead."""
+    def begin_leading(self) -> Iterable[str]:
+        """Observe that this replica leads now; return all objects that may differ."""
+
+    def end_leading(self) -> None:
+        """Observe that another replica leads, or none."""
 
     def judge(self, nodes: Iterable[str], now: Instant) -> Iterable[str]:
         """Observe that something about these nodes has changed; return objects to plan again."""

@@ -13,17 +13,22 @@ from typing_extensions import override
 
 from aggregator.agent_reports.blindness import blind_statuses
 from aggregator.liveness.lost_nodes import LONG_AGO_MS
-from aggregator.plugin import Led
+from aggregator.plugin import Led, Persistent
+from aggregator.scheduler_signals import driver_pods
 from aggregator.scheduler_signals.brake import why_held
 from aggregator.scheduler_signals.condition_reconciler import NodeConditions
 from aggregator.scheduler_signals.device_taint_reconciler import DeviceTaintReconciler
-from aggregator.scheduler_signals.node_facts import NodeFacts, faults_of
+from aggregator.scheduler_signals.driver_pods import DriverPods
+from aggregator.scheduler_signals.node_evidence import NodeEvidence, faults_of
 from aggregator.scheduler_signals.observed_nodes import KIND, ObservedNodes
+from aggregator.scheduler_signals.rule_memory import RuleMemory
+from aggregator.scheduler_signals.taint_memory import TaintMemory
+from aggregator.scheduler_signals.taint_reconciler import NodeTaints
 from aggregator.scheduler_signals.writer import SignalWriter
 from stores.cluster import SharedReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from aggregator.config import AggregatorConfiguration
     from aggregator.liveness.lost_nodes import ObservedHeartbeat
@@ -50,7 +55,9 @@ class SchedulerSignals(Led):
         monitor: HeartbeatMonitor,
         leadership: Leadership,
         clock: Clock,
+        wake: Callable[[], None],
     ) -> None:
+        """Make it; ``wake`` is called when there is state to store."""
         self.cluster = cluster
         self._pipeline = pipeline
         self._monitor = monitor
@@ -67,32 +74,65 @@ class SchedulerSignals(Led):
                 NodeConditions(
                     cluster,
                     self.nodes,
-                    self.facts,
+                    self.evidence,
                     conditions.false_levels,
                     clock,
                     dry_run=conditions.dry_run,
                 )
             )
+        self._pods: DriverPods | None = None
+        self.memory: TaintMemory | None = None
+        """What the next leader needs (``aggregator.plugin.Persistent``), where taints are on."""
+        if configuration.node_taints.enabled:
+            self._pods = DriverPods(self._observe_pods)
+            self.memory = TaintMemory(wake)
+            reconcilers.append(
+                NodeTaints(
+                    cluster,
+                    self.nodes,
+                    self._pods,
+                    self.memory,
+                    self.evidence,
+                    lambda: len(pipeline.nodes),
+                    configuration.node_taints,
+                    clock,
+                )
+            )
         self._device_taints: DeviceTaintReconciler | None = None
+        self.rule_memory: RuleMemory | None = None
+        """The same of rules, where device taints are on."""
         if configuration.device_taints.enabled:
+            self.rule_memory = RuleMemory(wake)
             assert device_taints is not None, "the configuration demands an API server"
             self._device_taints = DeviceTaintReconciler(
                 device_taints,
                 configuration.device_taints,
-                self.facts,
-                lambda: self._pipeline.nodes,
+                self.evidence,
+                lambda: pipeline.nodes,
                 clock,
+                self.rule_memory,
                 on_change=lambda: self._writer.judge(()),
-                leads=lambda: leadership.leads,
             )
             reconcilers.append(self._device_taints)
         self._writer = SignalWriter(reconcilers, leadership, clock, self._why_held)
         self.nodes.on_change.append(lambda node, _: self._writer.judge((node,)))
 
     @property
+    def memories(self) -> tuple[Persistent, ...]:
+        """What the next leader needs of the options that are on."""
+        return tuple(memory for memory in (self.memory, self.rule_memory) if memory is not None)
+
+    @property
     def readers(self) -> tuple[tuple[str, SharedReader[Any]], ...]:
         """Readers of watches that exist anyway, by the kind that they read."""
-        return (("nodes", SharedReader(KIND, self.nodes.observe)),)
+        nodes = ("nodes", SharedReader(KIND, self.nodes.observe))
+        if self._pods is None:
+            return (nodes,)
+        return (nodes, ("pods", SharedReader(driver_pods.KIND, self._pods.observe)))
+
+    def _observe_pods(self, nodes: set[str]) -> None:
+        # No nodes: pods are listed for the first time.
+        self._writer.judge(nodes or tuple(self.nodes))
 
     @override
     async def set_leading(self, leading: bool) -> None:
@@ -135,7 +175,7 @@ class SchedulerSignals(Led):
         if changed:
             self._writer.judge(changed)
 
-    def facts(self, node: str) -> NodeFacts | None:
+    def evidence(self, node: str) -> NodeEvidence | None:
         """Return what is known of a node; ``None`` while it is not confirmed by a report."""
         pipeline, heartbeats = self._pipeline, self._heartbeats(node)
         entries = [
@@ -147,12 +187,12 @@ class SchedulerSignals(Led):
         if not self._is_listed or not all(entry.whole for _, entry in entries):
             return None
         if not entries and not heartbeats:
-            return NodeFacts(is_gone=True)
+            return NodeEvidence(is_gone=True)
         published = pipeline.published(node)
         device = published.device if any(t is pipeline.device for t, _ in entries) else None
         blind = next((beat.blind for beat in heartbeats if beat.blind is not None), None)
         lost_ms = self._monitor.lost_nodes.lost.get(node)
-        return NodeFacts(
+        return NodeEvidence(
             faults=faults_of(published) if entries else (),
             chips=None if device is None else device.chips,
             has_parts=any(table is pipeline.node for table, _ in entries),

@@ -27,7 +27,7 @@ from contract.errors import (
     StoreNotFound,
     StoreUnavailable,
 )
-from contract.pages.scheduler_signals import SignalStatus, WaitingSignal
+from contract.pages.scheduler_signals import SignalStatus, WaitingWrite
 from pacing.backoff import Backoff
 from pacing.token_bucket import TokenBucket
 from pacing.waiting import wait_for_event
@@ -121,7 +121,9 @@ class SignalWriter(Led):
         for option in self._options:
             option.pending, option.waiting = PendingWrites(), {}
             if leading:
-                self._plan(option, option.reconciler.targets())
+                self._plan(option, option.reconciler.begin_leading())
+            else:
+                option.reconciler.end_leading()
         self._wake.set()
 
     def judge(self, nodes: Iterable[str]) -> None:
@@ -282,7 +284,8 @@ class SignalWriter(Led):
         finally:
             option.running.discard(target)
         if self._leads_since_ms is not None:
-            self._planned(option, target, self.held)
+            # Others may have waited for this write, under a cap.
+            self._plan(option, option.reconciler.judge((target,), self._clock()))
             if postponed_ms:
                 option.pending.postpone(target, self._clock().steady_ms + postponed_ms)
         self._wake.set()
@@ -335,7 +338,7 @@ class SignalWriter(Led):
                 held=held,
                 would_write=tuple(text for _, text in sorted(option.shown.items())[:_MAX_SHOWN]),
                 waiting=tuple(
-                    WaitingSignal(target, waiting.reason, waiting.text)
+                    WaitingWrite(target, waiting.reason, waiting.text)
                     for target, waiting in sorted(option.waiting.items())[:_MAX_SHOWN]
                 ),
                 waiting_total=dict(Counter(w.reason for w in option.waiting.values())),

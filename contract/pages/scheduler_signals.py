@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from contract.pages.aggregator_status import Page
 
-class WaitingSignal(msgspec.Struct, frozen=True):
+
+class WaitingWrite(msgspec.Struct, frozen=True):
     """A difference of one object that is not written. ``reason`` is ``brake``, ``cap``,
     ``toleration``, ``conflict``, ``removed`` or ``eviction``.
     """
@@ -31,6 +33,12 @@ class SignalStatus(msgspec.Struct, frozen=True):
     oldest_seconds: float | None
     held: str | None
     would_write: tuple[str, ...]
-    waiting: tuple[WaitingSignal, ...]
+    waiting: tuple[WaitingWrite, ...]
     waiting_total: dict[str, int]
     problem: str | None
+
+
+class SchedulerSignalsPage(Page, frozen=True):
+    """The options that write conditions and taints; none where all of them are off."""
+
+    signals: tuple[SignalStatus, ...]

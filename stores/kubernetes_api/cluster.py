@@ -20,6 +20,7 @@ from stores.kubernetes_api import wire
 from stores.kubernetes_api.cluster_pods import PODS, controller
 from stores.kubernetes_api.feed import Feed, WatchedKind, follow_if_installed, kept, key_of
 from stores.kubernetes_api.node_signals import (
+    last_spec_manager,
     read_node_signals,
     write_conditions,
     write_taints,
@@ -197,3 +198,7 @@ class KubernetesCluster(Cluster):
         self, node: str, seen: NodeSignals, taints: Iterable[NodeTaint]
     ) -> NodeSignals:
         return await write_taints(self._connection, node, seen, taints)
+
+    @override
+    async def last_taint_manager(self, node: str) -> str | None:
+        return await last_spec_manager(self._connection, node)

@@ -16,6 +16,7 @@ from contract.kubernetes import decode_object
 from contract.node_signals import NodeSignals, condition_body, node_signals
 from stores.document_names import check_node_name
 from stores.kubernetes_api import wire
+from stores.kubernetes_api.writers import decoder, newest_of_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,6 +32,18 @@ async def read_node_signals(connection: ApiConnection, node: str) -> NodeSignals
     """Read a Node. Raises ``StoreNotFound`` where there is none, else ``StoreError``."""
     answer = await connection.request("GET", _path(node))
     return _decoded(wire.accepted(answer, f"read node {node}"), node)
+
+
+async def last_spec_manager(connection: ApiConnection, node: str) -> str | None:
+    """Return the newest manager besides us of the spec of a Node; ``None`` where none is known.
+
+    Raises as ``read_node_signals``.
+    """
+    answer = await connection.request("GET", _path(node), headers=wire.ONLY_METADATA)
+    body = wire.accepted(answer, f"read node {node}")
+    entries = wire.decoded(decoder.decode, body, f"the answer for node {node} is not a Node")
+    writer = newest_of_spec(entries.metadata.managed_fields)
+    return None if writer is None else writer.name
 
 
 async def write_conditions(

@@ -76,6 +76,15 @@ def newest_other(entries: Iterable[ManagedFields]) -> LastWriter | None:
     )
 
 
+def newest_of_spec(entries: Iterable[ManagedFields]) -> LastWriter | None:
+    """Return the program or person besides us that set a part of the spec last; ``None`` where
+    none did.
+    """
+    return _newest(
+        entry for entry in entries if entry.manager not in OURS and "f:spec" in entry.fields_v1
+    )
+
+
 def _newest(entries: Iterable[ManagedFields]) -> LastWriter | None:
     writers = [
         LastWriter(entry.manager, _milliseconds(entry.time))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aggregator.scheduler_signals.device_pools import NodeChip
 from aggregator.scheduler_signals.device_rules import (
     COUNT_VALID_MS,
     NO_ANSWER_MS,
@@ -19,7 +20,7 @@ from aggregator.scheduler_signals.device_rules import (
     Step,
     chip_faults,
 )
-from aggregator.scheduler_signals.node_facts import CHIP, LINK, PART, NodeFault
+from aggregator.scheduler_signals.node_evidence import CHIP, LINK, PART, NodeFault
 from contract.codes.levels import ChipLevel
 from contract.documents.device_taints import (
     DEFAULT_EFFECTS,
@@ -470,7 +471,8 @@ def test_a_person_who_deletes_a_rule_is_obeyed_during_the_fault() -> None:
     bench = Bench()
     bench.faults((3, PRE_SEPARATE))
     bench.apply(bench.step())
-    bench.rules.obey(name())
+    assert bench.rules.obey(name(), NodeChip("n1", 3))
+    assert not bench.rules.obey(name(4), NodeChip("n1", 4))
     bench.rules.update_rule(name(), None, 0)
     assert bench.rules.is_obeyed(name())
     assert bench.step() is None

@@ -18,7 +18,8 @@ from aggregator.scheduler_signals.device_taint_reconciler import (
     DISCOVERY_SECONDS,
     DeviceTaintReconciler,
 )
-from aggregator.scheduler_signals.node_facts import CHIP, NodeFacts, NodeFault
+from aggregator.scheduler_signals.node_evidence import CHIP, NodeEvidence, NodeFault
+from aggregator.scheduler_signals.rule_memory import RuleMemory
 from aggregator.scheduler_signals.writer import SignalWriter
 from contract.documents.device_taints import (
     DeviceEffect,
@@ -157,10 +158,13 @@ class ApiServer(DeviceTaints):
 
 
 class Bench:
-    def __init__(self, server: ApiServer, **settings: Any) -> None:
+    def __init__(
+        self, server: ApiServer, memory: RuleMemory | None = None, **settings: Any
+    ) -> None:
         self.lead = Lead()
         self.held: str | None = None
         self.known = True
+        self.memory = memory or RuleMemory(lambda: None)
         self.faults: dict[str, tuple[NodeFault, ...]] = {}
         self.option = DeviceTaintReconciler(
             server,
@@ -168,13 +172,13 @@ class Bench:
             self._facts,
             lambda: tuple(self.faults),
             clock,
+            self.memory,
             on_change=lambda: self.writer.judge(()),
-            leads=lambda: self.lead.leads,
         )
         self.writer = SignalWriter([self.option], self.lead, clock, lambda _: self.held)  # type: ignore[arg-type]
 
-    def _facts(self, node: str) -> NodeFacts | None:
-        return NodeFacts(self.faults.get(node, ())) if self.known else None
+    def _facts(self, node: str) -> NodeEvidence | None:
+        return NodeEvidence(self.faults.get(node, ())) if self.known else None
 
     def set_fault(self, level: str | None, chip: int = 3) -> None:
         fault = NodeFault(CHIP, f"Ascend910-{chip}", "80C98008", level or "")
@@ -193,9 +197,16 @@ class Bench:
 
 @contextlib.asynccontextmanager
 async def running(
-    server: ApiServer, *, leads: bool = True, **settings: Any
+    server: ApiServer,
+    *,
+    leads: bool = True,
+    memory: RuleMemory | None = None,
+    level: str | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Bench]:
-    bench = Bench(server, **settings)
+    """Run an aggregator; ``level`` is that of the fault when it begins to lead."""
+    bench = Bench(server, memory, **settings)
+    bench.set_fault(level)
     async with asyncio.TaskGroup() as tasks:
         work = [tasks.create_task(bench.option.run()), tasks.create_task(bench.writer.run())]
         await asyncio.sleep(0.1)
@@ -312,6 +323,60 @@ async def test_who_deletes_a_rule_is_obeyed_during_the_fault() -> None:
         bench.set_fault("PreSeparateNPU")
         await asyncio.sleep(1)
         assert server.stored.keys() == {name()}
+
+
+def handed_over(memory: RuleMemory) -> RuleMemory:
+    """Return what the next leader restores."""
+    texts = {bucket: text for bucket in memory.pop_changed() if (text := memory.text(bucket))}
+    restored = RuleMemory(lambda: None)
+    assert list(restored.restore(texts, clock())) == []
+    return restored
+
+
+async def test_the_next_leader_obeys_a_deletion_too_also_one_that_none_has_seen() -> None:
+    server = ApiServer()
+    async with running(server) as first:
+        first.set_fault("PreSeparateNPU")
+        await asyncio.sleep(1)
+        memory = first.memory
+    server.drop(name())
+    for _ in range(2):
+        memory = handed_over(memory)
+        async with running(server, memory=memory, level="PreSeparateNPU") as next_leader:
+            await asyncio.sleep(5)
+            assert server.stored == {}
+            assert next_leader.waiting == ["removed"]
+            # All buckets are to be handed over again.
+            rows = tuple(memory.items())
+            for rule, row in rows:
+                memory.put(rule, None)
+                memory.put(rule, row)
+    memory = handed_over(memory)
+    async with running(server, memory=memory, level="PreSeparateNPU") as last:
+        last.set_fault(None)
+        await asyncio.sleep(1)
+        assert tuple(last.memory.items()) == ()
+        last.set_fault("PreSeparateNPU")
+        await asyncio.sleep(1)
+    assert server.stored.keys() == {name()}
+
+
+async def test_a_rule_that_the_last_leader_deleted_is_forgotten() -> None:
+    server = ApiServer()
+    async with running(server) as bench:
+        bench.set_fault("PreSeparateNPU")
+        await asyncio.sleep(1)
+        assert len(tuple(bench.memory.items())) == 1
+        bench.set_fault(None)
+        await asyncio.sleep(1)
+        assert tuple(bench.memory.items()) == ()
+
+
+async def test_a_kept_row_that_makes_no_sense_is_reported() -> None:
+    memory = RuleMemory(lambda: None)
+    (problem,) = memory.restore({"00": "[]", "01": '{"x":{"node":"n","chip":1}}'}, clock())
+    assert problem.startswith("00: ")
+    assert tuple(memory.items()) == ()
 
 
 async def test_what_others_change_is_put_right_until_that_is_a_conflict() -> None:

@@ -1,4 +1,4 @@
-"""A real aggregator that writes conditions of Nodes of a real API server."""
+"""A real aggregator that writes conditions and taints of Nodes of a real API server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.aggregator.nodes import T0, faulty, healthy, report
-from tests.parts.deadlines import until
+from tests.parts.deadlines import stays, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,9 @@ def kind() -> str:
 @pytest.fixture
 def node(control_plane: ControlPlane) -> Iterator[str]:
     control_plane.ask("DELETE", NODE)
-    control_plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}})
+    # As of a kubelet: an API server records no managers of an object that is made without fields.
+    metadata = {"name": "n1", "labels": {"kubernetes.io/hostname": "n1"}}
+    control_plane.request("POST", "/api/v1/nodes", {"metadata": metadata})
     yield "n1"
     control_plane.ask("DELETE", NODE)
 
@@ -62,3 +64,60 @@ async def test_conditions_follow_the_faults_of_a_node(
     await until(lambda: conditions(control_plane)["NPUHealthy"]["status"] == "True")
     # The watch of no heartbeat is held for 15 s after the begin.
     assert "NPUWatched" not in conditions(control_plane)
+
+
+TAINTS = {
+    "NODE_TAINTS_ENABLED": "true",
+    "NODE_TAINTS_CHIPS": "any",
+    "NODE_TAINTS_NO_SCHEDULE_LEVELS": "RestartNPU",
+}
+OTHER = {"key": "other", "value": "v", "effect": "NoExecute"}
+
+
+def taints(plane: ControlPlane) -> list[tuple[str, str]]:
+    """Return key and effect of each taint."""
+    spec = plane.request("GET", NODE).get("spec", {})
+    return sorted((taint["key"], taint["effect"]) for taint in spec.get("taints", ()))
+
+
+def set_taints(plane: ControlPlane, manager: str, *wanted: dict[str, str]) -> None:
+    """Replace all taints of the Node, as another program does."""
+    path = f"{NODE}?fieldManager={manager}"
+    body = {"spec": {"taints": list(wanted) or None}}
+    status, answer = plane.ask("PATCH", path, body, "application/merge-patch+json")
+    assert status == 200, answer
+
+
+def kept(plane: ControlPlane) -> list[str]:
+    """Return the documents with what the next leader needs of taints."""
+    maps = plane.request("GET", "/api/v1/namespaces/mindx-dl/configmaps")["items"]
+    names = (item["metadata"]["name"] for item in maps)
+    return [name for name in names if name.startswith("npu-vigil-state-node-taints-")]
+
+
+@pytest.mark.timeout(120)
+async def test_a_taint_follows_the_faults_of_a_node_and_a_removal_is_obeyed(
+    control_plane: ControlPlane, store: Store, make: Make, node: str
+) -> None:
+    ours = ("npu-vigil/fault", "NoSchedule")
+    set_taints(control_plane, "someone", OTHER)
+    await store.put(report(node, faulty()))
+    daemon = aggregator(make, control_plane, **TAINTS)
+    await until(lambda: ours in taints(control_plane), seconds=40)
+    assert taints(control_plane) == [ours, ("other", "NoExecute")]
+    await store.put(report(node, healthy(update_time=T0 + 1)))
+    await until(lambda: ours not in taints(control_plane))
+    await store.put(report(node, faulty(update_time=T0 + 2)))
+    await until(lambda: ours in taints(control_plane))
+    set_taints(control_plane, "kubectl-taint", OTHER)
+    daemon.waits_for_text("'kubectl-taint' removed the taint")
+    # The next leader obeys, too.
+    daemon.stop()
+    daemon.start()
+    await stays(17, because="a new leader makes nothing stricter for 15 s")
+    assert taints(control_plane) == [("other", "NoExecute")]
+    # Obedience ends with the fault.
+    await store.put(report(node, healthy(update_time=T0 + 3)))
+    await until(lambda: not kept(control_plane))
+    await store.put(report(node, faulty(update_time=T0 + 4)))
+    await until(lambda: ours in taints(control_plane))

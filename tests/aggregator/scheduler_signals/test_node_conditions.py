@@ -14,8 +14,8 @@ from aggregator.scheduler_signals.node_conditions import (
     next_condition,
     wanted_conditions,
 )
-from aggregator.scheduler_signals.node_facts import (
-    NodeFacts,
+from aggregator.scheduler_signals.node_evidence import (
+    NodeEvidence,
     NodeFault,
     faults_of,
 )
@@ -26,22 +26,22 @@ from contract.documents.switch_info import SwitchEvent, SwitchRecord
 from contract.node_signals import MAX_MESSAGE_BYTES, NodeCondition
 from contract.pages.blind import BlindStatus
 
-GOOD = NodeFacts(chips=frozenset({"Ascend910-0"}), is_watched=True, blind=())
+GOOD = NodeEvidence(chips=frozenset({"Ascend910-0"}), is_watched=True, blind=())
 HBM = NodeFault("chip", "Ascend910-3", "80E01801", "RestartNPU")
 SUB = NodeFault("chip", "Ascend910-1", "80CD8008", "SubHealthFault")
 
 
-def statuses(facts: NodeFacts, levels: tuple[str, ...] = ENDING_LEVELS) -> dict[str, str]:
-    return {wanted.type: wanted.status for wanted in wanted_conditions(facts, levels)}
+def statuses(evidence: NodeEvidence, levels: tuple[str, ...] = ENDING_LEVELS) -> dict[str, str]:
+    return {wanted.type: wanted.status for wanted in wanted_conditions(evidence, levels)}
 
 
-def one(facts: NodeFacts, type_: str) -> Wanted:
-    return next(w for w in wanted_conditions(facts, ENDING_LEVELS) if w.type == type_)
+def one(evidence: NodeEvidence, type_: str) -> Wanted:
+    return next(w for w in wanted_conditions(evidence, ENDING_LEVELS) if w.type == type_)
 
 
-def facts(**changes: object) -> NodeFacts:
+def evidence(**changes: object) -> NodeEvidence:
     members = {name: getattr(GOOD, name) for name in GOOD.__struct_fields__}
-    return NodeFacts(**members | changes)
+    return NodeEvidence(**members | changes)
 
 
 def test_a_healthy_node_that_is_watched_is_true_in_all() -> None:
@@ -51,19 +51,19 @@ def test_a_healthy_node_that_is_watched_is_true_in_all() -> None:
 
 @pytest.mark.parametrize("level", UNITED_LEVELS)
 def test_levels_that_end_or_refuse_jobs_make_a_condition_false(level: str) -> None:
-    faulty = facts(faults=(NodeFault("chip", "Ascend910-3", "80E01801", level),))
+    faulty = evidence(faults=(NodeFault("chip", "Ascend910-3", "80E01801", level),))
     expected = "True" if level == "SubHealthFault" else "False"
     assert statuses(faulty)["NPUHealthy"] == expected
     assert statuses(faulty)["NPULinksHealthy"] == "True"
 
 
 def test_the_table_of_levels_is_an_option() -> None:
-    assert statuses(facts(faults=(SUB,)), ("SubHealthFault",))["NPUHealthy"] == "False"
-    assert statuses(facts(faults=(HBM,)), ())["NPUHealthy"] == "True"
+    assert statuses(evidence(faults=(SUB,)), ("SubHealthFault",))["NPUHealthy"] == "False"
+    assert statuses(evidence(faults=(HBM,)), ())["NPUHealthy"] == "True"
 
 
 def test_the_reason_is_a_word_of_the_catalogue_and_the_message_has_the_worst_first() -> None:
-    wanted = one(facts(faults=(HBM, SUB)), "NPUHealthy")
+    wanted = one(evidence(faults=(HBM, SUB)), "NPUHealthy")
     assert wanted.reason.isalnum()
     assert wanted.reason[0].isupper()
     assert wanted.message.startswith("Ascend910-3: 80E01801 (")
@@ -71,7 +71,7 @@ def test_the_reason_is_a_word_of_the_catalogue_and_the_message_has_the_worst_fir
 
 
 def test_sub_health_is_true_with_its_reason() -> None:
-    wanted = one(facts(faults=(SUB,)), "NPUHealthy")
+    wanted = one(evidence(faults=(SUB,)), "NPUHealthy")
     assert wanted.status == "True"
     assert wanted.reason != "ChipsHealthy"
     assert "Ascend910-1" in wanted.message
@@ -79,7 +79,7 @@ def test_sub_health_is_true_with_its_reason() -> None:
 
 def test_a_code_in_no_table_has_a_reason_too() -> None:
     odd = NodeFault("chip", "Ascend910-3", "12345678", "SeparateNPU")
-    wanted = one(facts(faults=(odd,)), "NPUHealthy")
+    wanted = one(evidence(faults=(odd,)), "NPUHealthy")
     assert (wanted.reason, wanted.message) == ("UnknownFault", "Ascend910-3: 12345678 SeparateNPU")
 
 
@@ -95,7 +95,7 @@ def test_a_code_in_no_table_has_a_reason_too() -> None:
     ],
 )
 def test_a_blind_source_makes_its_condition_unknown(source: str, type_: str) -> None:
-    blind = facts(blind=(BlindStatus(source, 1_767_225_600_000, "no answer", "Ascend910-3"),))
+    blind = evidence(blind=(BlindStatus(source, 1_767_225_600_000, "no answer", "Ascend910-3"),))
     found = statuses(blind)
     assert found.pop("NPUWatched") == "False"
     assert found.pop(type_) == "Unknown"
@@ -105,33 +105,33 @@ def test_a_blind_source_makes_its_condition_unknown(source: str, type_: str) -> 
 
 
 def test_a_heartbeat_that_is_blind_concerns_chips_and_links() -> None:
-    found = statuses(facts(blind=(BlindStatus("heartbeat"),)))
+    found = statuses(evidence(blind=(BlindStatus("heartbeat"),)))
     assert found["NPUHealthy"] == found["NPULinksHealthy"] == "Unknown"
     assert found["NodeHardwareHealthy"] == "True"
 
 
 def test_false_beats_unknown() -> None:
-    both = facts(faults=(HBM,), blind=(BlindStatus("chip-faults"),), is_silent=True)
+    both = evidence(faults=(HBM,), blind=(BlindStatus("chip-faults"),), is_silent=True)
     assert statuses(both)["NPUHealthy"] == "False"
 
 
 def test_a_silent_node_is_unknown_in_all_with_since_when() -> None:
-    silent = facts(is_silent=True, silent_since_ms=1_767_225_600_000)
+    silent = evidence(is_silent=True, silent_since_ms=1_767_225_600_000)
     assert set(statuses(silent).values()) == {"Unknown"}
     text = "the agent sends no heartbeats since 2026-01-01 00:00:00 UTC"
     assert one(silent, "NPUWatched")[2:] == ("AgentSilent", text)
 
 
 def test_what_no_document_reports_is_unknown() -> None:
-    assert set(statuses(NodeFacts()).values()) == {"Unknown"}
+    assert set(statuses(NodeEvidence()).values()) == {"Unknown"}
     # NodeD of upstream reports parts and sends no heartbeat that counts.
-    assert statuses(NodeFacts(has_parts=True))["NodeHardwareHealthy"] == "True"
+    assert statuses(NodeEvidence(has_parts=True))["NodeHardwareHealthy"] == "True"
 
 
 @given(st.lists(st.text(min_size=1, max_size=600), max_size=40))
 def test_a_message_always_fits(subjects: list[str]) -> None:
     many = tuple(NodeFault("chip", s, "80E01801", "SeparateNPU") for s in subjects)
-    message = one(facts(faults=many), "NPUHealthy").message
+    message = one(evidence(faults=many), "NPUHealthy").message
     assert len(message.encode()) <= MAX_MESSAGE_BYTES
     assert bool(message) is bool(many)
 

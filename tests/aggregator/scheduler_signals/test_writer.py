@@ -47,8 +47,11 @@ class Objects:
         self.writes: list[tuple[float, str]] = []
         self.seconds = 0.001
 
-    def targets(self) -> Iterable[str]:
+    def begin_leading(self) -> Iterable[str]:
         return self.wanted
+
+    def end_leading(self) -> None:
+        """Do nothing."""
 
     def judge(self, nodes: Iterable[str], now: Instant) -> Iterable[str]:
         return nodes

@@ -89,3 +89,15 @@ async def test_a_write_for_another_version_or_another_node_is_refused(
         await cluster.set_taints("n1", now, [OURS])
     with pytest.raises(StoreNotFound):
         await cluster.node_signals("n1")
+
+
+async def test_who_wrote_the_taints_last(control_plane: ControlPlane, cluster: Cluster) -> None:
+    seen = await cluster.node_signals("n1")
+    others = [taint for taint in seen.taints if taint.key == "other"]
+    both = await cluster.set_taints("n1", seen, [*others, OURS])
+    one = await cluster.set_taints("n1", both, others)
+    await cluster.set_taints("n1", one, [*others, OURS])
+    body = {"spec": {"taints": [msgspec.to_builtins(taint) for taint in others]}}
+    path = f"{NODE}?fieldManager=kubectl-taint"
+    assert control_plane.ask("PATCH", path, body, "application/merge-patch+json")[0] == 200
+    assert await cluster.last_taint_manager("n1") == "kubectl-taint"

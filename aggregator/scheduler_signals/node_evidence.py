@@ -52,7 +52,7 @@ class NodeFault(msgspec.Struct, frozen=True):
         return f"{self.subject} {self.code}"
 
 
-class NodeFacts(msgspec.Struct, frozen=True):
+class NodeEvidence(msgspec.Struct, frozen=True):
     """What is known of a node. ``faults`` are sorted, the worst first.
 
     ``chips`` are all of them, ``None`` where no document of the node has chips. ``is_watched``: an

@@ -1,0 +1,97 @@
+"""Which nodes were tainted, and which taints a person or another program has removed.
+
+The next leader obeys a removal, too, also one that no leader has seen (``aggregator.plugin``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from typing_extensions import override
+
+from aggregator.plugin import Persistent
+from aggregator.state_buckets import ChangedBuckets, bucket_of, decoded
+from contract.names import node_name_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from service.clock import Instant
+
+_BUCKETS = 16
+
+
+class TaintRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The taint of the Node with this uid, and the keys of the faults that it is for.
+
+    ``removed_at_ms`` is the wall time at which it was removed by another one than the aggregator,
+    0 while it stands. ``removed_by`` is the name under which the API server has that writer, empty
+    where it is not known.
+    """
+
+    uid: str
+    faults: tuple[str, ...]
+    removed_at_ms: int = 0
+    removed_by: str = ""
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether it was removed by another one."""
+        return self.removed_at_ms > 0
+
+
+_decode = msgspec.json.Decoder(dict[str, TaintRow]).decode
+
+
+class TaintMemory(Persistent):
+    """A row for each node that was tainted; ``changed`` is called when there is one to store."""
+
+    name = "node-taints"
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._on_change = changed
+        self._rows: dict[str, dict[str, TaintRow]] = {}
+        self._changed = ChangedBuckets()
+
+    def get(self, node: str) -> TaintRow | None:
+        """Return the row of a node; ``None`` where there is none."""
+        return self._rows.get(bucket_of(node, _BUCKETS), {}).get(node)
+
+    def items(self) -> Iterable[tuple[str, TaintRow]]:
+        """Return all nodes with their rows."""
+        return [item for rows in self._rows.values() for item in rows.items()]
+
+    def put(self, node: str, row: TaintRow | None) -> None:
+        """Replace the row of a node; ``None`` removes it."""
+        if self.get(node) == row:
+            return
+        bucket = bucket_of(node, _BUCKETS)
+        rows = self._rows.setdefault(bucket, {})
+        if row is None:
+            del rows[node]
+        else:
+            rows[node] = row
+        self._changed.add(bucket)
+        self._on_change()
+
+    @override
+    def pop_changed(self) -> frozenset[str]:
+        return self._changed.pop()
+
+    @override
+    def text(self, bucket: str) -> str | None:
+        rows = self._rows.get(bucket)
+        return msgspec.json.encode(dict(sorted(rows.items()))).decode() if rows else None
+
+    @override
+    def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
+        restored, problems = decoded(texts, _decode)
+        self._rows = {}
+        self._changed.pop()
+        for rows in restored.values():
+            for node, row in rows.items():
+                # Whoever may write the document must not make up keys for pages and logs.
+                if node_name_problem(node) is None:
+                    self._rows.setdefault(bucket_of(node, _BUCKETS), {})[node] = row
+        return problems
