@@ -36,6 +36,7 @@ from aggregator.wiring import (
     grpc_server,
     heartbeats,
     job_parts,
+    left_rules,
     missed_writes,
     scheduler_signals,
 )
@@ -168,6 +169,7 @@ class Aggregator:
                 *(() if self._advising is None else (self._advising.kept,)),
                 *(() if signals is None else (signals,)),
                 *(() if signals is None else signals.memories),
+                *left_rules(configuration, self.stores),
                 *plugins,
                 *(() if server is None else (server,)),
             ),

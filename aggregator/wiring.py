@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from aggregator.notify.notifier import Notifier
     from aggregator.public_faults.plugin import PublicFaultsPlugin
     from aggregator.public_faults.validation import ValidationReply
+    from aggregator.scheduler_signals.left_rules import LeftRules
     from aggregator.scheduler_signals.service import SchedulerSignals
     from contract.documents.node_info import NodeRecord
     from contract.documents.public_fault import PublicFault
@@ -284,6 +285,18 @@ def advising(
 
 
 # Conditions and taints.
+
+
+def left_rules(
+    configuration: AggregatorConfiguration, stores: Mapping[str, Store]
+) -> tuple[LeftRules, ...]:
+    """Return what deletes the rules of an option that was switched off, for each API server."""
+    taints = [store.device_taints for store in stores.values() if store.device_taints is not None]
+    if configuration.device_taints.enabled or not taints:
+        return ()
+    from aggregator.scheduler_signals.left_rules import LeftRules
+
+    return tuple(map(LeftRules, taints))
 
 
 def scheduler_signals(

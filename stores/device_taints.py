@@ -56,6 +56,9 @@ class DeviceTaints(Protocol):
         Reads all ResourceClaims, and keeps none.
         """
 
+    async def list_rules(self, version: str) -> tuple[TaintRule, ...]:
+        """Return all rules of ours as they are stored now."""
+
     async def read_rule(self, version: str, name: str) -> TaintRule | None:
         """Return a rule as it is stored now; ``None`` where there is none."""
 

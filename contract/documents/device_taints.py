@@ -330,6 +330,7 @@ class _RuleStatus(msgspec.Struct):
     conditions: list[_Condition] | None = None
 
 
+_labels: Member[dict[str, str]] = Member("metadata.labels", dict[str, str])
 _annotations = Member("metadata.annotations", _Annotations)
 _rule_spec = Member("spec", _RuleSpec)
 _rule_status = Member("status", _RuleStatus)
@@ -340,13 +341,14 @@ _WOULD_BE_EVICTED = re.compile(r"\b(\d{1,9}) pods? would be evicted\b")
 
 
 def read_rule(item: KubernetesObject) -> TaintRule | None:
-    """Return a rule of ours; ``None`` for a rule without our prefix.
+    """Return a rule of ours; ``None`` for a rule without our prefix or our label.
 
     A member that another program changed is as it is now, and empty where it is missing. Raises
     ``ValueError`` for a rule that cannot be read.
     """
     metadata = item.metadata
-    if not metadata.name.startswith(RULE_PREFIX):
+    label, product = MANAGED_BY
+    if not metadata.name.startswith(RULE_PREFIX) or _labels(item).get(label) != product:
         return None
     spec, annotations = _rule_spec(item), _annotations(item)
     selector = spec.device_selector or _Selector()

@@ -125,6 +125,12 @@ class KubernetesDeviceTaints(DeviceTaints):
         return use
 
     @override
+    async def list_rules(self, version: str) -> tuple[TaintRule, ...]:
+        path, action = _path(version, _RULES), "DeviceTaintRules"
+        items, _ = await listed(self._connection, path, {}, read_objects, action)
+        return tuple(rule for item in items if (rule := read_rule(item)) is not None)
+
+    @override
     async def read_rule(self, version: str, name: str) -> TaintRule | None:
         answer = await self._connection.request("GET", _path(version, _RULES, name))
         action = f"read DeviceTaintRule {name}"

@@ -22,7 +22,7 @@ from contract.documents.cluster_device import render_device_entry
 from contract.documents.cluster_info import entry_texts, member, value_of
 from contract.documents.forget_record import FORGET_LABEL, FORGET_NAMESPACE
 from contract.documents.switch_info import render_switch_entry
-from contract.errors import DocumentError
+from contract.errors import DocumentError, StoreForbidden
 from contract.names import (
     CLUSTER_LABEL,
     CLUSTER_NAMESPACE,
@@ -51,7 +51,9 @@ if TYPE_CHECKING:
     from advisor.snapshot import VcJob
     from aggregator.cluster_documents.kinds import DocumentKind
     from aggregator.config import AggregatorConfiguration
+    from contract.documents.device_taints import TaintRule
     from stores.base import LeaderLease, Store
+    from stores.device_taints import DeviceTaints
     from stores.kubernetes_api.uninstall import UninstallRequests
     from vigil.aggregator_stores import Stores
 
@@ -89,6 +91,9 @@ class Plan:
     left: list[str] = field(default_factory=list)
     jobs: list[VcJob] = field(default_factory=list)
     """Jobs of Volcano that have annotations of ours."""
+    rules: list[TaintRule] = field(default_factory=list)
+    """DeviceTaintRules of ours, of the version in ``rules_version``."""
+    rules_version: str = ""
 
 
 async def uninstall_all(configuration: AggregatorConfiguration, *, is_meant: bool) -> ExitStatus:
@@ -186,7 +191,20 @@ async def _plan(store: Store, configuration: AggregatorConfiguration) -> Plan:
     if _is_kubernetes(store):
         plan.jobs, smaller = await plan_jobs(configuration.kubeconfig)
         plan.left += smaller
+    if store.device_taints is not None:
+        await _plan_rules(plan, store.device_taints)
     return plan
+
+
+async def _plan_rules(plan: Plan, taints: DeviceTaints) -> None:
+    served = await taints.served()
+    if served.rules is None:
+        return
+    try:
+        plan.rules = list(await taints.list_rules(served.rules))
+    except StoreForbidden as error:
+        plan.left.append(f"DeviceTaintRules of device_taints stay, if there are any: {error}")
+    plan.rules_version = served.rules
 
 
 def _is_of_aggregator(document: Document) -> bool:
@@ -258,6 +276,9 @@ async def _delete(plan: Plan, configuration: AggregatorConfiguration) -> None:
             )
     for node in plan.nodes:
         await plan.store.forget_beat(node)
+    for rule in plan.rules:
+        assert plan.store.device_taints is not None, "the rules are from there"
+        await plan.store.device_taints.delete_rule(plan.rules_version, rule)
     if _is_kubernetes(plan.store):
         async with _remains(configuration) as remains:
             await remains.delete_leader_leases()
@@ -272,6 +293,7 @@ def _show(plan: Plan) -> None:
     for line in (
         *(f"{item.namespace}/{item.name} would lose its faults first" for item in plan.heal),
         *(f"{item.namespace}/{item.name} would be deleted" for item in plan.delete),
+        *(f"DeviceTaintRule {rule.name} would be deleted" for rule in plan.rules),
         *(f"the heartbeat of {node} would be deleted" for node in plan.nodes),
         *(f"vcjob {job.key} would lose its annotations of npu-vigil/elastic" for job in plan.jobs),
         *plan.left,

@@ -18,6 +18,7 @@ from aggregator.scheduler_signals.device_taint_reconciler import (
     DISCOVERY_SECONDS,
     DeviceTaintReconciler,
 )
+from aggregator.scheduler_signals.left_rules import LeftRules
 from aggregator.scheduler_signals.node_evidence import CHIP, NodeEvidence, NodeFault
 from aggregator.scheduler_signals.rule_memory import RuleMemory
 from aggregator.scheduler_signals.writer import SignalWriter
@@ -32,6 +33,7 @@ from contract.errors import (
     StoreConflict,
     StoreForbidden,
     StoreNotFound,
+    StoreRefused,
     StoreUnavailable,
 )
 from stores.cluster import KindUnavailable, Snapshot, Update
@@ -65,6 +67,7 @@ class ApiServer(DeviceTaints):
         self.answers = True
         """Whether the controller manager acts on rules."""
         self.pods = 0
+        self.list_errors: list[StoreError] = []
         self._version = 0
         self._events: asyncio.Queue[RulesEvent] = asyncio.Queue()
 
@@ -94,6 +97,11 @@ class ApiServer(DeviceTaints):
         if isinstance(self.use_or_error, DeviceUse):
             return self.use_or_error
         raise self.use_or_error
+
+    async def list_rules(self, version: str) -> tuple[TaintRule, ...]:
+        if self.list_errors:
+            raise self.list_errors.pop(0)
+        return tuple(self.stored.values())
 
     async def read_rule(self, version: str, name: str) -> TaintRule | None:
         return self.stored.get(name)
@@ -473,6 +481,43 @@ async def test_rules_that_cannot_be_followed_are_named() -> None:
         server.show(Snapshot({}))
         await asyncio.sleep(1)
         assert bench.problems == ""
+
+
+async def left_by_an_aggregator(server: ApiServer) -> LeftRules:
+    """Make a rule; return what deletes it once the option is off."""
+    async with running(server) as bench:
+        bench.set_fault("PreSeparateNPU")
+        await asyncio.sleep(1)
+    assert len(server.stored) == 1
+    return LeftRules(server)
+
+
+async def test_the_leader_deletes_the_rules_of_an_option_that_is_off() -> None:
+    server = ApiServer()
+    left = await left_by_an_aggregator(server)
+    await left.set_leading(False)
+    await asyncio.sleep(5)
+    assert len(server.stored) == 1
+    server.list_errors = [StoreUnavailable("no answer")]
+    await left.set_leading(True)
+    await asyncio.sleep(30)
+    assert server.stored == {}
+    await left.set_leading(True)
+    await left.set_leading(False)
+
+
+@pytest.mark.parametrize("error", [StoreForbidden("rules"), StoreRefused("rules")])
+async def test_rules_that_may_not_be_listed_stay(
+    error: StoreError, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = ApiServer()
+    left = await left_by_an_aggregator(server)
+    server.list_errors = [error]
+    await left.set_leading(True)
+    await asyncio.sleep(30)
+    assert len(server.stored) == 1
+    # Without the component there are no rights: that is the usual case.
+    assert ("cannot be deleted" in caplog.text) is not isinstance(error, StoreForbidden)
 
 
 @pytest.mark.parametrize(

@@ -100,4 +100,13 @@ async def test_rules_follow_the_faults_of_chips(
 
     await store.put(report("n1", healthy(update_time=T0 + 4)))
     await until(lambda: effect(plane) is None)
+
+    # What is left when the option is switched off is deleted.
+    await store.put(report("n1", faulty(update_time=T0 + 5)))
+    await until(lambda: effect(plane) == "None")
+    daemon.stop()
+    daemon.environment = {}
+    daemon.start()
+    await until(lambda: effect(plane) is None)
+    await until(lambda: "device_taints is off: deleted 1 rule" in daemon.log.read_text())
     assert others(plane) == ["site"]

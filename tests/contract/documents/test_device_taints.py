@@ -191,6 +191,10 @@ def test_rules_of_others_mean_nothing() -> None:
     body: Any = rule_body(RULE, "v1beta2")
     body["metadata"]["name"] = "maintenance"
     assert stored(body) is None
+    for labels in ({}, {"app.kubernetes.io/managed-by": "site"}):
+        body = rule_body(RULE, "v1beta2")
+        body["metadata"]["labels"] = labels
+        assert stored(body) is None
 
 
 def test_names_of_rules_differ_by_pool_and_are_valid() -> None:

@@ -44,6 +44,10 @@ RULE = TaintRule(
     name=rule_name(DEVICE),
 )
 V = "v1beta2"
+OTHERS = {
+    "metadata": {"name": "npu-vigil-by-a-person"},
+    "spec": {"taint": {"key": "site", "effect": "None"}},
+}
 T = TypeVar("T")
 
 
@@ -84,6 +88,8 @@ async def test_a_rule_is_made_changed_and_deleted(
         await taints.make_rule(V, RULE)
     stored = await taints.read_rule(V, RULE.name)
     assert stored == made
+    control_plane.request("POST", device_objects.RULES, OTHERS)
+    assert await taints.list_rules(V) == (made,)
     assert stored.content == RULE.content
     assert (bool(stored.uid), bool(stored.version), stored.generation) == (True, True, 1)
 
@@ -136,8 +142,7 @@ async def test_a_rule_that_was_made_anew_is_another_one(
 async def test_rules_of_ours_are_followed_with_their_answers(
     taints: DeviceTaints, control_plane: ControlPlane
 ) -> None:
-    other = {"metadata": {"name": "other"}, "spec": {"taint": {"key": "a", "effect": "None"}}}
-    control_plane.request("POST", device_objects.RULES, other)
+    control_plane.request("POST", device_objects.RULES, OTHERS)
     async with asyncio.timeout(patience(20)), closing(taints.rules(V)) as events:
         assert await anext(events) == Snapshot({})
         await taints.make_rule(V, RULE)
