@@ -28,6 +28,9 @@ from aggregator.processors.state_types import earliest
 from aggregator.public_faults.fault_table import follow_table
 from aggregator.public_faults.plugin import MESSAGES, PublicFaultsPlugin
 from aggregator.rank_tables.plugin import CONTROLLER
+from aggregator.scheduler_signals.removal import SignalRemoval
+from aggregator.scheduler_signals.rule_memory import RuleMemory
+from aggregator.scheduler_signals.signal_memory import SignalMemory
 from aggregator.wiring import (
     advising,
     certificate_files,
@@ -36,8 +39,8 @@ from aggregator.wiring import (
     grpc_server,
     heartbeats,
     job_parts,
-    left_rules,
     missed_writes,
+    rule_removal,
     scheduler_signals,
 )
 from pacing.waiting import wait_for_event
@@ -147,6 +150,7 @@ class Aggregator:
         self._advising = advising(
             configuration, self.stores, history, self.notifier, clock, self.wake
         )
+        memory_of_signals, rule_memory = SignalMemory(self.wake), RuleMemory(self.wake)
         self._signals = scheduler_signals(
             configuration,
             self.stores,
@@ -154,9 +158,17 @@ class Aggregator:
             self.heartbeat_monitor,
             lead,
             clock,
-            self.wake,
+            memory_of_signals,
+            rule_memory,
         )
+        removal_of_rules = rule_removal(configuration, self.stores, rule_memory)
         signals = self._signals
+        clusters = (store.cluster for store in self.stores.values())
+        removal = SignalRemoval(
+            configuration,
+            next((cluster for cluster in clusters if cluster is not None), None),
+            memory_of_signals,
+        )
         self.plugins = PluginHost(
             (
                 memory,
@@ -167,9 +179,11 @@ class Aggregator:
                 self.jobs.rank_tables,
                 self.jobs.labels,
                 *(() if self._advising is None else (self._advising.kept,)),
+                memory_of_signals,
+                rule_memory,
+                removal,
+                removal_of_rules,
                 *(() if signals is None else (signals,)),
-                *(() if signals is None else signals.memories),
-                *left_rules(configuration, self.stores),
                 *plugins,
                 *(() if server is None else (server,)),
             ),
@@ -191,7 +205,11 @@ class Aggregator:
             self.notifier,
             self.heartbeat_monitor,
             self.lasting,
-            lambda: () if signals is None else signals.problems(),
+            lambda: (
+                *removal.problems(),
+                *removal_of_rules.problems(),
+                *(() if signals is None else signals.problems()),
+            ),
             step=self._step,
             wake=self.wake,
         )

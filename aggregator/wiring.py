@@ -17,6 +17,7 @@ from aggregator.missed_writes.reader import MissedWrites, documents_of
 from aggregator.notify.pod_labels import PodLabelWriter
 from aggregator.public_faults.validation import INVALID
 from aggregator.rank_tables.plugin import RankTables
+from aggregator.scheduler_signals.rule_removal import RuleRemoval
 from contract.errors import StoreUnavailable
 from service.certificate_files import CertificateFiles
 from service.pages.event_stream import PLACES, Stream
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
     from aggregator.notify.notifier import Notifier
     from aggregator.public_faults.plugin import PublicFaultsPlugin
     from aggregator.public_faults.validation import ValidationReply
-    from aggregator.scheduler_signals.left_rules import LeftRules
+    from aggregator.scheduler_signals.rule_memory import RuleMemory
     from aggregator.scheduler_signals.service import SchedulerSignals
+    from aggregator.scheduler_signals.signal_memory import SignalMemory
     from contract.documents.node_info import NodeRecord
     from contract.documents.public_fault import PublicFault
     from service.clock import Clock
@@ -287,16 +289,13 @@ def advising(
 # Conditions and taints.
 
 
-def left_rules(
-    configuration: AggregatorConfiguration, stores: Mapping[str, Store]
-) -> tuple[LeftRules, ...]:
-    """Return what deletes the rules of an option that was switched off, for each API server."""
-    taints = [store.device_taints for store in stores.values() if store.device_taints is not None]
-    if configuration.device_taints.enabled or not taints:
-        return ()
-    from aggregator.scheduler_signals.left_rules import LeftRules
-
-    return tuple(map(LeftRules, taints))
+def rule_removal(
+    configuration: AggregatorConfiguration, stores: Mapping[str, Store], memory: RuleMemory
+) -> RuleRemoval:
+    """Return what deletes the rules of an option that is off."""
+    taints = (store.device_taints for store in stores.values())
+    left = None if configuration.device_taints.enabled else next(filter(None, taints), None)
+    return RuleRemoval(left, memory)
 
 
 def scheduler_signals(
@@ -306,12 +305,10 @@ def scheduler_signals(
     monitor: HeartbeatMonitor,
     lead: Leadership,
     clock: Clock,
-    wake: Callable[[], None],
+    memory: SignalMemory,
+    rule_memory: RuleMemory,
 ) -> SchedulerSignals | None:
-    """Return what writes conditions and taints; ``None``, and not loaded, without an option.
-
-    ``wake`` is called when there is state to store.
-    """
+    """Return what writes conditions and taints; ``None``, and not loaded, without an option."""
     options = (
         configuration.node_conditions,
         configuration.node_taints,
@@ -328,5 +325,5 @@ def scheduler_signals(
         if store.cluster is not None
     )
     return SchedulerSignals(
-        configuration, cluster, device_taints, pipeline, monitor, lead, clock, wake
+        configuration, cluster, device_taints, pipeline, monitor, lead, clock, memory, rule_memory
     )

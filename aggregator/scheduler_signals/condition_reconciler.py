@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from aggregator.scheduler_signals.node_evidence import NodeEvidence
     from aggregator.scheduler_signals.observed_nodes import ObservedNodes
+    from aggregator.scheduler_signals.signal_memory import SignalMemory
     from contract.node_signals import NodeCondition, NodeSignals
     from service.clock import Clock, Instant
     from stores.cluster import Cluster
@@ -53,6 +54,7 @@ class NodeConditions:
         self,
         cluster: Cluster,
         nodes: ObservedNodes,
+        memory: SignalMemory,
         evidence: Callable[[str], NodeEvidence | None],
         false_levels: Collection[str],
         clock: Clock,
@@ -62,6 +64,7 @@ class NodeConditions:
         self.dry_run = dry_run
         self._cluster = cluster
         self._nodes = nodes
+        self._memory = memory
         self._evidence = evidence
         self._false_levels = frozenset(false_levels)
         self._clock = clock
@@ -142,6 +145,7 @@ class NodeConditions:
         changed: tuple[NodeCondition, ...],
         removed: tuple[str, ...],
     ) -> None:
+        self._memory.note_conditions(are_there=True)
         written = await self._cluster.set_conditions(node, seen, changed, removed)
         self._nodes.acknowledge(node, written)
         self._since.pop(node, None)

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from aggregator.agent_reports.blindness import blind_statuses
 from aggregator.liveness.lost_nodes import LONG_AGO_MS
-from aggregator.plugin import Led, Persistent
+from aggregator.plugin import Led
 from aggregator.scheduler_signals import driver_pods
 from aggregator.scheduler_signals.brake import why_held
 from aggregator.scheduler_signals.condition_reconciler import NodeConditions
@@ -21,20 +21,20 @@ from aggregator.scheduler_signals.device_taint_reconciler import DeviceTaintReco
 from aggregator.scheduler_signals.driver_pods import DriverPods
 from aggregator.scheduler_signals.node_evidence import NodeEvidence, faults_of
 from aggregator.scheduler_signals.observed_nodes import KIND, ObservedNodes
-from aggregator.scheduler_signals.rule_memory import RuleMemory
-from aggregator.scheduler_signals.taint_memory import TaintMemory
 from aggregator.scheduler_signals.taint_reconciler import NodeTaints
 from aggregator.scheduler_signals.writer import SignalWriter
 from stores.cluster import SharedReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from aggregator.config import AggregatorConfiguration
     from aggregator.liveness.lost_nodes import ObservedHeartbeat
     from aggregator.liveness.monitor import HeartbeatMonitor
     from aggregator.merge.pipeline import Pipeline
     from aggregator.scheduler_signals.reconciler import Reconciler
+    from aggregator.scheduler_signals.rule_memory import RuleMemory
+    from aggregator.scheduler_signals.signal_memory import SignalMemory
     from contract.pages.scheduler_signals import SignalStatus
     from service.clock import Clock
     from service.election.leadership import Leadership
@@ -55,9 +55,9 @@ class SchedulerSignals(Led):
         monitor: HeartbeatMonitor,
         leadership: Leadership,
         clock: Clock,
-        wake: Callable[[], None],
+        memory: SignalMemory,
+        rule_memory: RuleMemory,
     ) -> None:
-        """Make it; ``wake`` is called when there is state to store."""
         self.cluster = cluster
         self._pipeline = pipeline
         self._monitor = monitor
@@ -74,6 +74,7 @@ class SchedulerSignals(Led):
                 NodeConditions(
                     cluster,
                     self.nodes,
+                    memory,
                     self.evidence,
                     conditions.false_levels,
                     clock,
@@ -81,17 +82,14 @@ class SchedulerSignals(Led):
                 )
             )
         self._pods: DriverPods | None = None
-        self.memory: TaintMemory | None = None
-        """What the next leader needs (``aggregator.plugin.Persistent``), where taints are on."""
         if configuration.node_taints.enabled:
             self._pods = DriverPods(self._observe_pods)
-            self.memory = TaintMemory(wake)
             reconcilers.append(
                 NodeTaints(
                     cluster,
                     self.nodes,
                     self._pods,
-                    self.memory,
+                    memory,
                     self.evidence,
                     lambda: len(pipeline.nodes),
                     configuration.node_taints,
@@ -99,10 +97,7 @@ class SchedulerSignals(Led):
                 )
             )
         self._device_taints: DeviceTaintReconciler | None = None
-        self.rule_memory: RuleMemory | None = None
-        """The same of rules, where device taints are on."""
         if configuration.device_taints.enabled:
-            self.rule_memory = RuleMemory(wake)
             assert device_taints is not None, "the configuration demands an API server"
             self._device_taints = DeviceTaintReconciler(
                 device_taints,
@@ -110,17 +105,12 @@ class SchedulerSignals(Led):
                 self.evidence,
                 lambda: pipeline.nodes,
                 clock,
-                self.rule_memory,
+                rule_memory,
                 on_change=lambda: self._writer.judge(()),
             )
             reconcilers.append(self._device_taints)
         self._writer = SignalWriter(reconcilers, leadership, clock, self._why_held)
         self.nodes.on_change.append(lambda node, _: self._writer.judge((node,)))
-
-    @property
-    def memories(self) -> tuple[Persistent, ...]:
-        """What the next leader needs of the options that are on."""
-        return tuple(memory for memory in (self.memory, self.rule_memory) if memory is not None)
 
     @property
     def readers(self) -> tuple[tuple[str, SharedReader[Any]], ...]:

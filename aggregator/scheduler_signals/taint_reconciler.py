@@ -27,7 +27,7 @@ from aggregator.scheduler_signals.reconciler import (
     PlannedWrite,
     Waiting,
 )
-from aggregator.scheduler_signals.taint_memory import TaintRow
+from aggregator.scheduler_signals.signal_memory import TaintRow
 from contract.codes.levels import LEAST_RANK
 from contract.errors import StoreError, StoreNotFound
 from contract.node_signals import NO_EXECUTE, NO_SCHEDULE, TAINT_KEY, NodeTaint, api_time
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from aggregator.scheduler_signals.node_evidence import NodeEvidence
     from aggregator.scheduler_signals.node_taints import WantedTaint
     from aggregator.scheduler_signals.observed_nodes import ObservedNodes
-    from aggregator.scheduler_signals.taint_memory import TaintMemory
+    from aggregator.scheduler_signals.signal_memory import SignalMemory
     from contract.node_signals import NodeSignals
     from service.clock import Clock, Instant
     from stores.cluster import Cluster
@@ -68,7 +68,7 @@ class NodeTaints:
         cluster: Cluster,
         nodes: ObservedNodes,
         pods: DriverPods,
-        memory: TaintMemory,
+        memory: SignalMemory,
         evidence: Callable[[str], NodeEvidence | None],
         count: Callable[[], int],
         options: NodeTaintsSection,

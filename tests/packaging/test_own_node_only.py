@@ -229,6 +229,8 @@ OF_ANOTHER = ROWS["a document of another node"][1]
 class Agent:
     """Asks the API server with the token of an agent's pod. Nothing is kept of it."""
 
+    patch_type = "application/merge-patch+json"
+
     def __init__(self, plane: ControlPlane, kubeconfig: Path) -> None:
         self._token = json.loads(kubeconfig.read_text())["users"][0]["user"]["token"]
         self._port = plane.port
@@ -236,7 +238,7 @@ class Agent:
 
     def ask(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, str]:
         """Ask, as a rehearsal; status and text of the answer."""
-        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        kind = self.patch_type if method == "PATCH" else "application/json"
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind}
         connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._tls)
         try:

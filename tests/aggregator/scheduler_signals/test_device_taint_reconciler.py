@@ -18,9 +18,9 @@ from aggregator.scheduler_signals.device_taint_reconciler import (
     DISCOVERY_SECONDS,
     DeviceTaintReconciler,
 )
-from aggregator.scheduler_signals.left_rules import LeftRules
 from aggregator.scheduler_signals.node_evidence import CHIP, NodeEvidence, NodeFault
 from aggregator.scheduler_signals.rule_memory import RuleMemory
+from aggregator.scheduler_signals.rule_removal import RuleRemoval
 from aggregator.scheduler_signals.writer import SignalWriter
 from contract.documents.device_taints import (
     DeviceEffect,
@@ -33,7 +33,6 @@ from contract.errors import (
     StoreConflict,
     StoreForbidden,
     StoreNotFound,
-    StoreRefused,
     StoreUnavailable,
 )
 from stores.cluster import KindUnavailable, Snapshot, Update
@@ -483,41 +482,54 @@ async def test_rules_that_cannot_be_followed_are_named() -> None:
         assert bench.problems == ""
 
 
-async def left_by_an_aggregator(server: ApiServer) -> LeftRules:
+async def left_by_an_aggregator(server: ApiServer) -> RuleRemoval:
     """Make a rule; return what deletes it once the option is off."""
     async with running(server) as bench:
         bench.set_fault("PreSeparateNPU")
         await asyncio.sleep(1)
     assert len(server.stored) == 1
-    return LeftRules(server)
+    return RuleRemoval(server, handed_over(bench.memory))
 
 
-async def test_the_leader_deletes_the_rules_of_an_option_that_is_off() -> None:
+async def test_the_leader_deletes_the_rules_of_an_option_that_is_off(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
     server = ApiServer()
-    left = await left_by_an_aggregator(server)
-    await left.set_leading(False)
+    removal = await left_by_an_aggregator(server)
+    await removal.set_leading(False)
     await asyncio.sleep(5)
     assert len(server.stored) == 1
-    server.list_errors = [StoreUnavailable("no answer")]
-    await left.set_leading(True)
-    await asyncio.sleep(30)
+    server.list_errors = [StoreConflict("it has changed"), StoreUnavailable("no answer")]
+    await removal.set_leading(True)
+    await asyncio.sleep(60)
     assert server.stored == {}
-    await left.set_leading(True)
-    await left.set_leading(False)
+    assert "device_taints is off: none of its rules is left" in caplog.text
+    asked = server.asked
+    await removal.set_leading(True)
+    await asyncio.sleep(60)
+    assert server.asked == asked
 
 
-@pytest.mark.parametrize("error", [StoreForbidden("rules"), StoreRefused("rules")])
-async def test_rules_that_may_not_be_listed_stay(
-    error: StoreError, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_rules_that_may_not_be_deleted_are_named() -> None:
     server = ApiServer()
-    left = await left_by_an_aggregator(server)
-    server.list_errors = [error]
-    await left.set_leading(True)
-    await asyncio.sleep(30)
-    assert len(server.stored) == 1
-    # Without the component there are no rights: that is the usual case.
-    assert ("cannot be deleted" in caplog.text) is not isinstance(error, StoreForbidden)
+    removal = await left_by_an_aggregator(server)
+    server.list_errors = [StoreForbidden("rules may not be listed")] * 3
+    await removal.set_leading(True)
+    await asyncio.sleep(1)
+    assert list(removal.problems()) == [
+        "rules are left of device_taints, which is off: rules may not be listed"
+    ]
+    await asyncio.sleep(120)
+    assert (server.stored, list(removal.problems())) == ({}, [])
+
+
+async def test_where_the_option_was_never_on_nothing_is_asked() -> None:
+    server = ApiServer()
+    await RuleRemoval(server, RuleMemory(lambda: None)).set_leading(True)
+    await RuleRemoval(None, RuleMemory(lambda: None)).set_leading(True)
+    await asyncio.sleep(1)
+    assert server.asked == 0
 
 
 @pytest.mark.parametrize(

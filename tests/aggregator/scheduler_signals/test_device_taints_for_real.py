@@ -108,5 +108,5 @@ async def test_rules_follow_the_faults_of_chips(
     daemon.environment = {}
     daemon.start()
     await until(lambda: effect(plane) is None)
-    await until(lambda: "device_taints is off: deleted 1 rule" in daemon.log.read_text())
+    await until(lambda: "device_taints is off" in daemon.log.read_text())
     assert others(plane) == ["site"]

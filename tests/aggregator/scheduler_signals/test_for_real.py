@@ -92,7 +92,7 @@ def kept(plane: ControlPlane) -> list[str]:
     """Return the documents with what the next leader needs of taints."""
     maps = plane.request("GET", "/api/v1/namespaces/mindx-dl/configmaps")["items"]
     names = (item["metadata"]["name"] for item in maps)
-    return [name for name in names if name.startswith("npu-vigil-state-node-taints-")]
+    return [name for name in names if name.startswith("npu-vigil-state-scheduler-signals-")]
 
 
 @pytest.mark.timeout(120)

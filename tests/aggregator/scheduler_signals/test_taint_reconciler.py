@@ -11,7 +11,7 @@ from aggregator.config import NodeTaintsSection
 from aggregator.scheduler_signals.driver_pods import DriverPod, DriverPods
 from aggregator.scheduler_signals.node_evidence import NodeEvidence, NodeFault
 from aggregator.scheduler_signals.observed_nodes import ObservedNodes
-from aggregator.scheduler_signals.taint_memory import TaintMemory
+from aggregator.scheduler_signals.signal_memory import SignalMemory
 from aggregator.scheduler_signals.taint_reconciler import NodeTaints
 from contract.node_signals import TAINT_KEY, NodeSignals, NodeTaint
 from service.clock import Instant
@@ -66,14 +66,14 @@ class Bench:
     """An aggregator's taints. ``memory`` is that of the leader before."""
 
     def __init__(
-        self, cluster: Cluster | None = None, memory: TaintMemory | None = None, **options: Any
+        self, cluster: Cluster | None = None, memory: SignalMemory | None = None, **options: Any
     ) -> None:
         self.cluster = cluster or Cluster()
         self.known: dict[str, NodeEvidence | None] = {}
         self.nodes = ObservedNodes()
         self.pods = DriverPods(lambda nodes: None)
         self.pods.observe(Snapshot({}))
-        self.memory = TaintMemory(lambda: None)
+        self.memory = SignalMemory(lambda: None)
         if memory is not None:
             buckets = memory.pop_changed()
             texts = {bucket: memory.text(bucket) for bucket in buckets}
@@ -350,7 +350,7 @@ async def test_a_dry_run_remembers_nothing() -> None:
 
 
 def test_a_document_of_state_that_makes_no_sense_is_named() -> None:
-    memory = TaintMemory(lambda: None)
+    memory = SignalMemory(lambda: None)
     problems = list(memory.restore({"00": "[1]", "01": '{"a/b":{"uid":"u","faults":[]}}'}, NOW))
     assert len(problems) == 1
     assert problems[0].startswith("00: ")

@@ -1,6 +1,8 @@
-"""Which nodes were tainted, and which taints a person or another program has removed.
+"""What the next leader needs to know of conditions and taints (``aggregator.plugin``).
 
-The next leader obeys a removal, too, also one that no leader has seen (``aggregator.plugin``).
+Which nodes were tainted, and which taints a person or another program has removed: the next leader
+obeys a removal, too, also one that no leader has seen. Whether conditions were written: if the
+option is off then, they are removed.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from service.clock import Instant
 
 _BUCKETS = 16
+_OPTIONS = "options"
+"""The bucket of everything but rows."""
 
 
 class TaintRow(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -41,18 +45,38 @@ class TaintRow(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.removed_at_ms > 0
 
 
+class _Options(msgspec.Struct, frozen=True):
+    has_conditions: bool = False
+
+
 _decode = msgspec.json.Decoder(dict[str, TaintRow]).decode
+_decode_options = msgspec.json.Decoder(_Options).decode
 
 
-class TaintMemory(Persistent):
-    """A row for each node that was tainted; ``changed`` is called when there is one to store."""
+class SignalMemory(Persistent):
+    """A row for each node that was tainted, and more; ``changed`` is called when there is
+    something to store.
+    """
 
-    name = "node-taints"
+    name = "scheduler-signals"
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._on_change = changed
         self._rows: dict[str, dict[str, TaintRow]] = {}
         self._changed = ChangedBuckets()
+        self._has_conditions = False
+
+    @property
+    def has_conditions(self) -> bool:
+        """Whether Nodes may have conditions of ours."""
+        return self._has_conditions
+
+    def note_conditions(self, *, are_there: bool) -> None:
+        """Record whether Nodes may have conditions of ours."""
+        if self._has_conditions is not are_there:
+            self._has_conditions = are_there
+            self._changed.add(_OPTIONS)
+            self._on_change()
 
     def get(self, node: str) -> TaintRow | None:
         """Return the row of a node; ``None`` where there is none."""
@@ -81,12 +105,20 @@ class TaintMemory(Persistent):
 
     @override
     def text(self, bucket: str) -> str | None:
+        if bucket == _OPTIONS:
+            return '{"has_conditions":true}' if self._has_conditions else None
         rows = self._rows.get(bucket)
         return msgspec.json.encode(dict(sorted(rows.items()))).decode() if rows else None
 
     @override
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
-        restored, problems = decoded(texts, _decode)
+        rows_of = {bucket: text for bucket, text in texts.items() if bucket != _OPTIONS}
+        restored, problems = decoded(rows_of, _decode)
+        options, more = decoded(
+            {bucket: text for bucket, text in texts.items() if bucket == _OPTIONS}, _decode_options
+        )
+        # What cannot be read may have been true: to look once too often does no harm.
+        self._has_conditions = bool(more) or any(o.has_conditions for o in options.values())
         self._rows = {}
         self._changed.pop()
         for rows in restored.values():
@@ -94,4 +126,4 @@ class TaintMemory(Persistent):
                 # Whoever may write the document must not make up keys for pages and logs.
                 if node_name_problem(node) is None:
                     self._rows.setdefault(bucket_of(node, _BUCKETS), {})[node] = row
-        return problems
+        return [*problems, *more]

@@ -1,0 +1,130 @@
+"""Removes what an option has written that is off now, while the rights for it are still there.
+
+The leader finds in the state of the leader before what there may be (``signal_memory.py``), so
+where no option was ever on nothing is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from aggregator.plugin import Led
+from contract.errors import StoreConflict, StoreError, StoreNotFound
+from contract.node_signals import TAINT_KEY
+from stores.cluster import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterator
+
+    from aggregator.config import AggregatorConfiguration
+    from aggregator.scheduler_signals.signal_memory import SignalMemory
+    from stores.cluster import Cluster
+
+_log = logging.getLogger(__name__)
+
+_PAUSE_SECONDS = 0.05
+"""Between two writes: 20 a second, as options write."""
+_RETRY_SECONDS = 30.0
+
+
+class SignalRemoval(Led):
+    """Removes conditions and taints on ``cluster`` whose options are off, while it leads."""
+
+    def __init__(
+        self,
+        configuration: AggregatorConfiguration,
+        cluster: Cluster | None,
+        memory: SignalMemory,
+    ) -> None:
+        self._keeps_conditions = configuration.node_conditions.enabled
+        self._keeps_taints = configuration.node_taints.enabled
+        self._cluster = cluster
+        self._memory = memory
+        self._task: asyncio.Task[None] | None = None
+        self._problem: str | None = None
+
+    @override
+    async def set_leading(self, leading: bool) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        if leading and self._cluster is not None and self._left():
+            work = self._remove(self._cluster)
+            self._task = asyncio.create_task(work, name="remove conditions and taints")
+
+    def _left(self) -> tuple[str, ...]:
+        """Return what may be left of options that are off."""
+        left = []
+        if self._memory.has_conditions and not self._keeps_conditions:
+            left.append("conditions")
+        if self._memory.items() and not self._keeps_taints:
+            left.append("taints")
+        return tuple(left)
+
+    async def _remove(self, cluster: Cluster) -> None:
+        while left := self._left():
+            try:
+                if "conditions" in left:
+                    await self._remove_conditions(cluster)
+                if "taints" in left:
+                    await self._remove_taints(cluster)
+            except StoreError as error:
+                # Also without rights: the component may have been removed first.
+                if self._problem is None:
+                    _log.warning("%s of Nodes cannot be removed: %s", " and ".join(left), error)
+                self._problem = str(error)
+                await asyncio.sleep(_RETRY_SECONDS)
+        self._problem = None
+
+    async def _remove_conditions(self, cluster: Cluster) -> None:
+        # A late import: where no option was ever on, nothing of it is needed.
+        from aggregator.scheduler_signals.observed_nodes import KIND
+
+        left = 0
+        async for event in cluster.objects(KIND):
+            if not isinstance(event, Snapshot):
+                continue
+            for node, seen in event.items.items():
+                if seen.conditions:
+                    types = [condition.type for condition in seen.conditions]
+                    left += 1 - await self._write(cluster.set_conditions(node, seen, (), types))
+            break
+        # What was refused, because its Node had changed, is tried in the next round.
+        if not left:
+            self._memory.note_conditions(are_there=False)
+            _log.info("node_conditions is off: no Node has its conditions any more")
+
+    async def _remove_taints(self, cluster: Cluster) -> None:
+        for node, row in self._memory.items():
+            try:
+                seen = await cluster.node_signals(node)
+            except StoreNotFound:
+                self._memory.put(node, None)
+                continue
+            if seen.uid == row.uid and seen.fault_taints and not row.is_removed:
+                others = [taint for taint in seen.taints if taint.key != TAINT_KEY]
+                if not await self._write(cluster.set_taints(node, seen, others)):
+                    continue
+            self._memory.put(node, None)
+        if not self._memory.items():
+            _log.info("node_taints is off: no Node has its taint any more")
+
+    @staticmethod
+    async def _write(write: Awaitable[object]) -> int:
+        """Make a write in its turn; return 0 where its Node has changed or is gone meanwhile."""
+        await asyncio.sleep(_PAUSE_SECONDS)
+        try:
+            await write
+        except (StoreConflict, StoreNotFound):
+            return 0
+        return 1
+
+    def problems(self) -> Iterator[str]:
+        """Yield what ``/readyz`` warns of."""
+        if self._problem is not None:
+            left = " and ".join(self._left())
+            yield f"{left} of Nodes are left of an option that is off: {self._problem}"

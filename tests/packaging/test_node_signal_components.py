@@ -1,0 +1,151 @@
+"""The components for conditions and taints: switched on, and what the aggregator may write.
+
+Rows are tried one by one with the token of the aggregator's account.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from aggregator.config import load_aggregator
+from contract.node_signals import CONDITION_TYPES, TAINT_KEY
+from tests.packaging.test_grpc_components import container
+from tests.packaging.test_own_node_only import FORBIDDEN, OK, REFUSED, Agent
+from tests.parts.controlplane import ControlPlane
+from tests.parts.deadlines import wait_until
+from tests.parts.kustomize import build_with
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+STATUS, SPEC = "/api/v1/nodes/worker-1/status", "/api/v1/nodes/worker-1"
+AT = "2026-01-01T00:00:00Z"
+READY = {"type": "Ready", "status": "True", "lastTransitionTime": AT, "lastHeartbeatTime": AT}
+OTHER_TAINT = {"key": "other", "value": "v", "effect": "NoExecute", "timeAdded": AT}
+OURS = {"key": TAINT_KEY, "value": "SeparateNPU", "effect": "NoSchedule"}
+COMPONENTS = ("node-conditions", "node-taints")
+
+
+def conditions(*types: str) -> list[dict[str, Any]]:
+    return [{"type": type_, "status": "False", "reason": "Any"} for type_ in types]
+
+
+class Row(NamedTuple):
+    """A change of a Node, and how it is answered."""
+
+    about: str
+    path: str
+    change: dict[str, Any]
+    status: int
+
+
+ROWS = (
+    Row("conditions of ours", STATUS, {"conditions": conditions(*CONDITION_TYPES)}, OK),
+    Row("a condition of the kubelet", STATUS, {"conditions": conditions("Ready")}, REFUSED),
+    Row("a condition of no known type", STATUS, {"conditions": conditions("Other")}, REFUSED),
+    Row(
+        "a condition of another one is removed",
+        STATUS,
+        {"conditions": [{"$patch": "delete", "type": "Ready"}]},
+        REFUSED,
+    ),
+    Row("capacity", STATUS, {"capacity": {"huawei.com/Ascend910": "99"}}, REFUSED),
+    Row("addresses", STATUS, {"addresses": [{"type": "Hostname", "address": "a"}]}, REFUSED),
+    Row("a label by way of the status", STATUS, {"labels": {"a": "b"}}, REFUSED),
+    Row("an annotation by way of the status", STATUS, {"annotations": {"a": "b"}}, REFUSED),
+    Row("our taint", SPEC, {"taints": [OTHER_TAINT, OURS]}, OK),
+    Row(
+        "our taint that evicts",
+        SPEC,
+        {"taints": [OTHER_TAINT, OURS | {"effect": "NoExecute"}]},
+        OK,
+    ),
+    Row("our taint and another one is lost", SPEC, {"taints": [OURS]}, REFUSED),
+    Row(
+        "a taint of another one is changed",
+        SPEC,
+        {"taints": [OTHER_TAINT | {"effect": "NoSchedule"}, OURS]},
+        REFUSED,
+    ),
+    Row(
+        "a taint of Kubernetes",
+        SPEC,
+        {"taints": [OTHER_TAINT, {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]},
+        REFUSED,
+    ),
+    Row("a cordon", SPEC, {"unschedulable": True}, REFUSED),
+    Row("an address of pods", SPEC, {"podCIDR": "10.0.0.0/24"}, REFUSED),
+    Row("a label", SPEC, {"labels": {"node-role.kubernetes.io/control-plane": ""}}, REFUSED),
+    Row("an annotation", SPEC, {"annotations": {"a": "b"}}, REFUSED),
+    Row("a finalizer", SPEC, {"finalizers": ["example.com/never"]}, REFUSED),
+)
+
+
+def body(row: Row) -> dict[str, Any]:
+    if row.change.keys() & {"labels", "annotations", "finalizers"}:
+        return {"metadata": row.change}
+    return {"status" if row.path == STATUS else "spec": row.change}
+
+
+class Aggregator(Agent):
+    """Asks with the token of the aggregator's account; nothing is kept of it."""
+
+    def refuses(self, row: Row) -> bool:
+        return self.status_of(row)[0] == REFUSED
+
+    def status_of(self, row: Row) -> tuple[int, str]:
+        kind = "strategic-merge-patch" if row.path == STATUS else "merge-patch"
+        self.patch_type = f"application/{kind}+json"
+        return self.ask("PATCH", row.path, body(row))
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """Start an API server with both components; other tests must not meet their policies."""
+    with ControlPlane(tmp_path_factory.mktemp("signals")) as plane:
+        folder = tmp_path_factory.mktemp("manifests")
+        for item in build_with(folder, "base", *COMPONENTS):
+            plane.apply(item)
+        metadata = {"name": "worker-1", "labels": {"kept": "yes"}, "annotations": {"kept": "yes"}}
+        plane.request("POST", "/api/v1/nodes", {"metadata": metadata})
+        # In place of the one that the API server gives to a new Node, which is not ready.
+        plane.request("PATCH", SPEC, {"spec": {"taints": [OTHER_TAINT]}})
+        status = {"conditions": [READY], "capacity": {"cpu": "1", "huawei.com/Ascend910": "8"}}
+        plane.request("PATCH", STATUS, {"status": status})
+        yield plane
+
+
+@pytest.mark.apiserver
+def test_each_right_is_as_the_table_states(plane: ControlPlane) -> None:
+    account = plane.service_account("mindx-dl", "npu-vigil-aggregator")
+    aggregator = Aggregator(plane, account)
+    for refused in (ROWS[1], ROWS[13]):
+        # Policies come with a delay.
+        wait_until(partial(aggregator.refuses, refused))
+    found = []
+    for row in ROWS:
+        status, answer = aggregator.status_of(row)
+        if status != row.status or (status == REFUSED and "the aggregator may" not in answer):
+            found.append((row, status, answer))
+    assert found == []
+    # The agents have none of these rights.
+    agent = Agent(plane, plane.service_account("mindx-dl", "npu-vigil-agent", "worker-1"))
+    assert agent.ask("PATCH", SPEC, {"spec": {"unschedulable": True}})[0] == FORBIDDEN
+    assert agent.ask("PATCH", STATUS, {"status": {"conditions": [READY]}})[0] in (OK, REFUSED)
+    # Whoever is not the aggregator is not concerned.
+    change = {"spec": {"unschedulable": True}}
+    assert plane.ask("PATCH", f"{SPEC}?dryRun=All", change, "application/merge-patch+json")[0] == OK
+
+
+@pytest.mark.server
+def test_each_component_switches_its_option_on(tmp_path: Path) -> None:
+    for component in COMPONENTS:
+        items = build_with(tmp_path, "overlays/beside-device-plugin", component)
+        environment = {one["name"]: one["value"] for one in container(items).get("env", [])}
+        configuration = load_aggregator(None, environment, {})
+        assert configuration.node_conditions.enabled is (component == "node-conditions")
+        assert configuration.node_taints.enabled is (component == "node-taints")
