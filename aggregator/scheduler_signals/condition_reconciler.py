@@ -16,8 +16,8 @@ from aggregator.scheduler_signals.reconciler import (
     BRAKE,
     CONFLICT,
     NOTHING,
-    Plan,
     PlannedWrite,
+    SignalPlan,
     Waiting,
 )
 from contract.codes.levels import LEAST_RANK
@@ -88,7 +88,7 @@ class NodeConditions:
         """See ``Reconciler``."""
         return nodes
 
-    def plan(self, target: str, now: Instant, held: str | None) -> Plan:
+    def plan(self, target: str, now: Instant, held: str | None) -> SignalPlan:
         """See ``Reconciler``."""
         seen = self._nodes.get(target)
         evidence = None if seen is None else self._evidence(target)
@@ -99,7 +99,7 @@ class NodeConditions:
         waiting = Waiting(BRAKE, held) if is_held and held is not None else None
         if not changed and not removed:
             self._since.pop(target, None)
-            return Plan(waiting=waiting)
+            return SignalPlan(waiting=waiting)
         until_ms = now.steady_ms
         foreign = self._foreign.get(target)
         if foreign is not None and not self.dry_run:
@@ -117,7 +117,7 @@ class NodeConditions:
             lambda: self._send(target, seen, changed, removed),
             until_ms,
         )
-        return Plan(write, waiting)
+        return SignalPlan(write, waiting)
 
     def _changes(
         self, seen: NodeSignals, evidence: NodeEvidence, now: Instant, held: str | None

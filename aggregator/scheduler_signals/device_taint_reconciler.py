@@ -20,8 +20,8 @@ from aggregator.scheduler_signals.reconciler import (
     EVICTION,
     NOTHING,
     REMOVED,
-    Plan,
     PlannedWrite,
+    SignalPlan,
     Waiting,
 )
 from aggregator.scheduler_signals.rule_memory import RuleRow
@@ -149,12 +149,12 @@ class DeviceTaintReconciler:
             self._memory.put(name, None)
         return names
 
-    def plan(self, target: str, now: Instant, held: str | None) -> Plan:
+    def plan(self, target: str, now: Instant, held: str | None) -> SignalPlan:
         """See ``Reconciler``."""
         if not self._is_followed:
             return NOTHING
         if self.rules.is_obeyed(target):
-            return Plan(waiting=Waiting(REMOVED, "the rule was deleted during the fault"))
+            return SignalPlan(waiting=Waiting(REMOVED, "the rule was deleted during the fault"))
         step = self.rules.step(target, now.steady_ms)
         if self.rules.uncounted:
             self._count.set()
@@ -163,16 +163,16 @@ class DeviceTaintReconciler:
             return NOTHING
         text = _shown(step)
         if step.step is Step.WAIT_FOR_ROOM:
-            return Plan(waiting=Waiting(CAP, text))
+            return SignalPlan(waiting=Waiting(CAP, text))
         if step.step is Step.WAIT_FOR_COUNT:
-            return Plan(waiting=Waiting(EVICTION, text))
+            return SignalPlan(waiting=Waiting(EVICTION, text))
         stored = self.rules.rule(target)
         if held is not None and _gets_stricter(step, stored):
-            return Plan(waiting=Waiting(BRAKE, held))
+            return SignalPlan(waiting=Waiting(BRAKE, held))
         until_ms, waiting = self._conflict(target, now)
         since_ms = self._since.setdefault(target, now.steady_ms)
         send = partial(self._send, step, stored)
-        return Plan(PlannedWrite(step.rank, since_ms, text, send, until_ms), waiting)
+        return SignalPlan(PlannedWrite(step.rank, since_ms, text, send, until_ms), waiting)
 
     def _conflict(self, name: str, now: Instant) -> tuple[int, Waiting | None]:
         """Return when a rule may be written that other programs change, and why not before."""
@@ -391,7 +391,7 @@ class DeviceTaintReconciler:
             await asyncio.sleep(_RETRY_SECONDS if use is None else max(_MIN_COUNT_SECONDS, pause))
 
     async def _await_answers(self) -> None:
-        """Plan rules again when their answer is late."""
+        """SignalPlan rules again when their answer is late."""
         while True:
             self._answers.clear()
             now_ms = self._clock().steady_ms

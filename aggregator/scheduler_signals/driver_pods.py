@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aggregator.scheduler_signals.node_taints import Toleration, tolerates
+from aggregator.scheduler_signals.node_taints import TaintToleration, tolerates
 from contract.kubernetes import Member
 from contract.node_signals import NO_EXECUTE, NO_SCHEDULE, TAINT_KEY
 from stores.cluster import ObjectKind, Snapshot
@@ -53,7 +53,7 @@ class _Spec(msgspec.Struct, rename="camel"):
     node_name: str = ""
     containers: list[_Container] = []
     volumes: list[_Volume] = []
-    tolerations: list[Toleration] = []
+    tolerations: list[TaintToleration] = []
 
 
 _owners: Member[list[_Owner]] = Member("metadata.ownerReferences", list[_Owner])
@@ -69,7 +69,7 @@ class DriverPod(msgspec.Struct, frozen=True):
 
     node: str
     daemon_set: str
-    tolerations: tuple[Toleration, ...]
+    tolerations: tuple[TaintToleration, ...]
 
     @property
     def patch(self) -> str:

@@ -80,7 +80,7 @@ def admitted(
     return stay.union(order[:room])
 
 
-class Toleration(msgspec.Struct, frozen=True):
+class TaintToleration(msgspec.Struct, frozen=True):
     """A toleration of a pod, in the form of the API."""
 
     key: str = ""
@@ -90,7 +90,7 @@ class Toleration(msgspec.Struct, frozen=True):
     seconds: int | None = msgspec.field(default=None, name="tolerationSeconds")
 
 
-def tolerates(tolerations: Iterable[Toleration], value: str, effect: str) -> bool:
+def tolerates(tolerations: Iterable[TaintToleration], value: str, effect: str) -> bool:
     """Return whether one of ``tolerations`` tolerates our taint with this value.
 
     Source: Kubernetes, Taints and Tolerations: an empty key with ``Exists`` tolerates all keys, an

@@ -54,14 +54,14 @@ class Waiting(msgspec.Struct, frozen=True):
     text: str
 
 
-class Plan(msgspec.Struct, frozen=True):
+class SignalPlan(msgspec.Struct, frozen=True):
     """What is to be written to one object now, and what waits for something else."""
 
     write: PlannedWrite | None = None
     waiting: Waiting | None = None
 
 
-NOTHING = Plan()
+NOTHING = SignalPlan()
 """The object is as it should be."""
 
 
@@ -82,7 +82,7 @@ class Reconciler(Protocol):
     def judge(self, nodes: Iterable[str], now: Instant) -> Iterable[str]:
         """Observe that something about these nodes has changed; return objects to plan again."""
 
-    def plan(self, target: str, now: Instant, held: str | None) -> Plan:
+    def plan(self, target: str, now: Instant, held: str | None) -> SignalPlan:
         """Return what is to be written to an object.
 
         ``held`` is why nothing may get stricter now: no condition turns ``Unknown``, no taint is

@@ -23,8 +23,8 @@ from aggregator.scheduler_signals.reconciler import (
     NOTHING,
     REMOVED,
     TOLERATION,
-    Plan,
     PlannedWrite,
+    SignalPlan,
     Waiting,
 )
 from aggregator.scheduler_signals.signal_memory import TaintRow
@@ -142,7 +142,7 @@ class NodeTaints:
         )
         return nodes | (before ^ self._admitted)
 
-    def plan(self, target: str, now: Instant, held: str | None) -> Plan:
+    def plan(self, target: str, now: Instant, held: str | None) -> SignalPlan:
         """See ``Reconciler``."""
         seen, evidence = self._nodes.get(target), self._evidence(target)
         if seen is None or evidence is None or evidence.is_silent:
@@ -154,14 +154,14 @@ class NodeTaints:
         row = self._memory.get(target)
         if row is not None and row.is_removed and row.uid == seen.uid:
             if wanted.faults <= set(row.faults):
-                return Plan(waiting=Waiting(REMOVED, _removed_text(row)))
+                return SignalPlan(waiting=Waiting(REMOVED, _removed_text(row)))
             self._memory.put(target, None)
         now_effect = max((t.effect for t in seen.fault_taints), key=_strictness, default=None)
         effect, waiting = self._allowed(target, wanted, now_effect, held)
         if effect is None and now_effect is None:
-            return Plan(waiting=waiting)
+            return SignalPlan(waiting=waiting)
         plan = self._written(target, seen, (wanted, effect), wanted.rank, now)
-        return Plan(plan.write, waiting)
+        return SignalPlan(plan.write, waiting)
 
     def _allowed(
         self, node: str, wanted: WantedTaint, present: str | None, held: str | None
@@ -200,7 +200,7 @@ class NodeTaints:
         wanted: tuple[WantedTaint, str | None] | None,
         rank: int,
         now: Instant,
-    ) -> Plan:
+    ) -> SignalPlan:
         """Return the write that gives a Node this taint and effect, or removes its taint."""
         effect = None if wanted is None else wanted[1]
         value = "" if wanted is None else wanted[0].value
@@ -217,7 +217,7 @@ class NodeTaints:
             # A leader before this one may still remove it, for an earlier version of the Node.
             rank, shown = _TOUCH_RANK, f"{shown} (again, as the new leader)"
         row = None if wanted is None else TaintRow(seen.uid, tuple(sorted(wanted[0].faults)))
-        return Plan(
+        return SignalPlan(
             PlannedWrite(
                 rank,
                 self._since.setdefault(node, now.steady_ms),

@@ -118,8 +118,10 @@ _read_page = msgspec.json.Decoder(ListPage[_Identified]).decode
 class KubernetesCluster(Cluster):
     """Nodes, pods and jobs, read and followed at the API server."""
 
-    def __init__(self, connection: ApiConnection) -> None:
+    def __init__(self, connection: ApiConnection, manager: str = wire.FIELD_MANAGER) -> None:
+        """Make it; ``manager`` is the query that names who writes taints."""
         self._connection = connection
+        self._manager = manager
 
     @override
     def pods(self, *others: SharedReader[Any]) -> AsyncIterator[PodsEvent]:
@@ -197,7 +199,7 @@ class KubernetesCluster(Cluster):
     async def set_taints(
         self, node: str, seen: NodeSignals, taints: Iterable[NodeTaint]
     ) -> NodeSignals:
-        return await write_taints(self._connection, node, seen, taints)
+        return await write_taints(self._connection, node, seen, taints, self._manager)
 
     @override
     async def last_taint_manager(self, node: str) -> str | None:

@@ -73,15 +73,20 @@ async def write_conditions(
 
 
 async def write_taints(
-    connection: ApiConnection, node: str, seen: NodeSignals, taints: Iterable[NodeTaint]
+    connection: ApiConnection,
+    node: str,
+    seen: NodeSignals,
+    taints: Iterable[NodeTaint],
+    manager: str = wire.FIELD_MANAGER,
 ) -> NodeSignals:
     """Replace all taints of a Node by these; return the Node. Raises as ``write_conditions``.
 
-    The API has no other way: its list of taints cannot be merged.
+    The API has no other way: its list of taints cannot be merged. ``manager`` is the query that
+    names the writer.
     """
     spec = {"taints": [msgspec.to_builtins(taint) for taint in taints] or None}
     return await _patch(
-        connection, node, seen, "", {"spec": spec}, wire.MERGE_PATCH_HEADERS, "taints"
+        connection, node, seen, "", {"spec": spec}, wire.MERGE_PATCH_HEADERS, "taints", manager
     )
 
 
@@ -93,11 +98,12 @@ async def _patch(
     changes: dict[str, Any],
     headers: dict[str, str],
     name: str,
+    manager: str = wire.FIELD_MANAGER,
 ) -> NodeSignals:
     metadata = {"uid": seen.uid, "resourceVersion": seen.version}
     answer = await connection.request(
         "PATCH",
-        f"{_path(node)}{subresource}?{wire.FIELD_MANAGER}",
+        f"{_path(node)}{subresource}?{manager}",
         msgspec.json.encode({"metadata": metadata} | changes),
         headers=headers,
     )

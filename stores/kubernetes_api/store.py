@@ -62,7 +62,7 @@ class KubernetesStore(Store):
         self._heartbeats = LeaseHeartbeats(self._connection)
         self.refusals = self._heartbeats.refusals
         self.objects = KubernetesObjects(self._connection)
-        self.cluster = KubernetesCluster(self._connection)
+        self.cluster = KubernetesCluster(self._connection, self._manager)
         self.device_taints = KubernetesDeviceTaints(self._connection)
         self.leader_lease = KubernetesLeaderLease(self._connection)
 

@@ -129,7 +129,7 @@ class _Run:
             if not sys.stdin.isatty():
                 text = f"would {plan}; nothing was changed: without a terminal, add --yes"
                 return self._end(found_chip, ExitStatus.WRONG_USE, text, shown)
-            if not await _consents(plan):
+            if not await consents(plan):
                 return self._end(found_chip, ExitStatus.NOT_WELL, _UNCHANGED, shown)
         return await self._carry_out(found_chip)
 
@@ -251,7 +251,7 @@ class _Run:
         return status
 
 
-async def _consents(plan: str) -> bool:
+async def consents(plan: str) -> bool:
     """Return whether the person at the terminal agrees to ``plan``; Ctrl-C is raised."""
     print(f"This will {plan}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
     loop, is_answered = asyncio.get_running_loop(), asyncio.Event()

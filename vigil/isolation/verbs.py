@@ -52,7 +52,14 @@ def isolate(
 
 def release(
     node: _Node,
-    chip: _Chip,
+    chip: Annotated[
+        str | None,
+        typer.Argument(metavar="[CHIP]", help="Name or physical id, such as Ascend910-3 or 3."),
+    ] = None,
+    taint: Annotated[
+        bool,
+        typer.Option("--taint", help="Remove the taint npu-vigil/fault, not a chip's isolation."),
+    ] = False,
     store: _Stores = None,
     kubeconfig: options.Kubeconfig = None,
     config: options.AggregatorConfig = None,
@@ -62,15 +69,40 @@ def release(
 ) -> None:
     """Release a chip, whoever isolated it: a rule, a person or the policy of the cluster.
 
-    It waits until cluster-info shows it, and shows which level stays because of other faults. Exit
-    status: 0 released, 1 not shown within 30 s, 2 wrong use, unknown node or chip, 3 a store cannot
-    be used.
+    It waits until cluster-info shows it, and shows which level stays because of other faults. With
+    --taint it removes the taint of the Node; the aggregator writes it again for other faults only.
+    Exit status: 0 released, 1 no such taint or not shown within 30 s, 2 wrong use or an unknown
+    name, 3 a store cannot be used.
     """
     from vigil.isolation.change import Isolation
 
     consent = _consent(yes=yes, dry_run=dry_run)
     given = {"store": store or None, "kubeconfig": kubeconfig}
-    _change(Isolation(node, chip), consent, config, given, as_json=as_json)
+    if taint is (chip is not None):
+        raise typer.BadParameter("give either CHIP or --taint")
+    if chip is None:
+        _release_taint(node, consent, config, given, as_json=as_json)
+    else:
+        _change(Isolation(node, chip), consent, config, given, as_json=as_json)
+
+
+def _release_taint(
+    node: str,
+    consent: Consent,
+    config: Path | None,
+    given: Mapping[str, object],
+    *,
+    as_json: bool,
+) -> NoReturn:
+    import asyncio
+    import os
+    import sys
+
+    from aggregator.config import load_aggregator
+    from vigil.isolation.taint import release_taint
+
+    configuration = load_aggregator(config, os.environ, given)
+    sys.exit(asyncio.run(release_taint(configuration, node, consent, as_json=as_json)))
 
 
 def _consent(*, yes: bool, dry_run: bool) -> Consent:

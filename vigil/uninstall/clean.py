@@ -22,7 +22,7 @@ from contract.documents.cluster_device import render_device_entry
 from contract.documents.cluster_info import entry_texts, member, value_of
 from contract.documents.forget_record import FORGET_LABEL, FORGET_NAMESPACE
 from contract.documents.switch_info import render_switch_entry
-from contract.errors import DocumentError, StoreForbidden
+from contract.errors import DocumentError, StoreConflict, StoreForbidden
 from contract.names import (
     CLUSTER_LABEL,
     CLUSTER_NAMESPACE,
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from aggregator.cluster_documents.kinds import DocumentKind
     from aggregator.config import AggregatorConfiguration
     from contract.documents.device_taints import TaintRule
+    from contract.node_signals import NodeSignals
     from stores.base import LeaderLease, Store
     from stores.device_taints import DeviceTaints
     from stores.kubernetes_api.uninstall import UninstallRequests
@@ -94,6 +95,8 @@ class Plan:
     rules: list[TaintRule] = field(default_factory=list)
     """DeviceTaintRules of ours, of the version in ``rules_version``."""
     rules_version: str = ""
+    signals: dict[str, NodeSignals] = field(default_factory=dict)
+    """Nodes with conditions or a taint of ours."""
 
 
 async def uninstall_all(configuration: AggregatorConfiguration, *, is_meant: bool) -> ExitStatus:
@@ -193,6 +196,8 @@ async def _plan(store: Store, configuration: AggregatorConfiguration) -> Plan:
         plan.left += smaller
     if store.device_taints is not None:
         await _plan_rules(plan, store.device_taints)
+        async with _remains(configuration) as remains:
+            plan.signals = await remains.nodes_with_signals()
     return plan
 
 
@@ -282,6 +287,12 @@ async def _delete(plan: Plan, configuration: AggregatorConfiguration) -> None:
     if _is_kubernetes(plan.store):
         async with _remains(configuration) as remains:
             await remains.delete_leader_leases()
+            for node, seen in sorted(plan.signals.items()):
+                try:
+                    await remains.remove_signals(node, seen)
+                except StoreConflict:
+                    # The kubelet has written the Node since; once more is enough for most.
+                    plan.left.append(f"node {node} has changed: run this once more")
         plan.left += await clear_jobs(configuration.kubeconfig, plan.jobs)
     print_done(
         f"{plan.store.url}: deleted {plural(len(plan.delete), 'document')} and "
@@ -295,6 +306,10 @@ def _show(plan: Plan) -> None:
         *(f"{item.namespace}/{item.name} would be deleted" for item in plan.delete),
         *(f"DeviceTaintRule {rule.name} would be deleted" for rule in plan.rules),
         *(f"the heartbeat of {node} would be deleted" for node in plan.nodes),
+        *(
+            f"node {node} would lose its conditions and its taint of npu-vigil"
+            for node in sorted(plan.signals)
+        ),
         *(f"vcjob {job.key} would lose its annotations of npu-vigil/elastic" for job in plan.jobs),
         *plan.left,
     ):

@@ -13,7 +13,7 @@ from aggregator.config import NodeTaintsSection
 from aggregator.scheduler_signals.driver_pods import KIND, DriverPods
 from aggregator.scheduler_signals.node_evidence import NodeEvidence, NodeFault
 from aggregator.scheduler_signals.node_taints import (
-    Toleration,
+    TaintToleration,
     WantedTaint,
     admitted,
     tolerates,
@@ -121,7 +121,7 @@ def test_the_cap_holds_for_any_table(
     ],
 )
 def test_tolerations_count_as_for_a_kubelet(toleration: dict[str, Any], expected: bool) -> None:
-    given_ = msgspec.convert(toleration, Toleration)
+    given_ = msgspec.convert(toleration, TaintToleration)
     assert tolerates([given_], "SeparateNPU", "NoExecute") is expected
 
 

@@ -20,7 +20,7 @@ from stores.cluster import Snapshot, Update
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator.scheduler_signals.reconciler import Plan
+    from aggregator.scheduler_signals.reconciler import SignalPlan
 
 NOW = Instant(wall_ms=1_767_225_600_000, steady_ms=1000)
 OUT = NodeFault("chip", "Ascend910-0", "80E01801", "SeparateNPU")
@@ -103,7 +103,7 @@ class Bench:
         self.known |= nodes
         self.taints.judge(nodes, NOW)
 
-    def plan(self, node: str = "n1") -> Plan:
+    def plan(self, node: str = "n1") -> SignalPlan:
         return self.taints.plan(node, NOW, self.held)
 
     def reason(self, node: str = "n1") -> str | None:

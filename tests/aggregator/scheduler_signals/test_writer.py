@@ -11,8 +11,8 @@ import pytest
 from aggregator.scheduler_signals.reconciler import (
     BRAKE,
     NOTHING,
-    Plan,
     PlannedWrite,
+    SignalPlan,
     Waiting,
 )
 from aggregator.scheduler_signals.writer import SignalWriter
@@ -56,12 +56,12 @@ class Objects:
     def judge(self, nodes: Iterable[str], now: Instant) -> Iterable[str]:
         return nodes
 
-    def plan(self, target: str, now: Instant, held: str | None) -> Plan:
+    def plan(self, target: str, now: Instant, held: str | None) -> SignalPlan:
         rank, number = self.wanted.get(target, (0, self.stored.get(target, 0)))
         if self.stored.get(target, 0) == number:
             return NOTHING
         if held is not None and target in self.strict:
-            return Plan(waiting=Waiting(BRAKE, held))
+            return SignalPlan(waiting=Waiting(BRAKE, held))
 
         async def send() -> None:
             await asyncio.sleep(self.seconds)
@@ -70,7 +70,7 @@ class Objects:
                 raise self.errors[target].pop(0)
             self.stored[target] = number
 
-        return Plan(PlannedWrite(rank, 0, f"{target}={number}", send))
+        return SignalPlan(PlannedWrite(rank, 0, f"{target}={number}", send))
 
     async def read(self, target: str) -> None:
         self.reads.append(target)

@@ -9,6 +9,7 @@ import pytest
 
 from contract.errors import StoreConflict, StoreNotFound
 from contract.node_signals import NO_SCHEDULE, TAINT_KEY, NodeCondition, NodeTaint
+from stores.kubernetes_api.uninstall import UninstallRequests
 
 if TYPE_CHECKING:
     from stores.base import Store
@@ -101,3 +102,24 @@ async def test_who_wrote_the_taints_last(control_plane: ControlPlane, cluster: C
     path = f"{NODE}?fieldManager=kubectl-taint"
     assert control_plane.ask("PATCH", path, body, "application/merge-patch+json")[0] == 200
     assert await cluster.last_taint_manager("n1") == "kubectl-taint"
+
+
+async def test_uninstalling_removes_conditions_and_taints_of_ours_alone(
+    control_plane: ControlPlane, cluster: Cluster
+) -> None:
+    seen = await cluster.node_signals("n1")
+    faulty = NodeCondition("NPUHealthy", "False", "Hbm", "chip 3", AT_MS, AT_MS)
+    written = await cluster.set_conditions("n1", seen, [faulty], [])
+    written = await cluster.set_taints("n1", written, [*seen.taints, OURS])
+    requests = UninstallRequests(str(control_plane.kubeconfig))
+    left = await requests.nodes_with_signals()
+    assert left == {"n1": written}
+    await requests.remove_signals("n1", left["n1"])
+    after = await cluster.node_signals("n1")
+    assert (after.conditions, after.taints) == ((), seen.taints)
+    types = [c["type"] for c in control_plane.request("GET", NODE)["status"]["conditions"]]
+    assert types == ["Ready"]
+    assert await requests.nodes_with_signals() == {}
+    with pytest.raises(StoreConflict):
+        await requests.remove_signals("n1", written)
+    await requests.close()

@@ -1,0 +1,1 @@
+"""Tests of ``vigil isolate`` and ``vigil release``."""

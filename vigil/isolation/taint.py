@@ -1,0 +1,102 @@
+"""Removes the taint ``npu-vigil/fault`` of a Node for an operator.
+
+The aggregator sees that somebody else removed it, and writes it again for other faults only.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.errors import StoreConflict, StoreForbidden, StoreNotFound, StoreRefused
+from contract.node_signals import TAINT_KEY
+from vigil.aggregator_stores import open_stores
+from vigil.exit_status import ExitStatus
+from vigil.isolation.change import Consent
+from vigil.isolation.run import consents
+from vigil.reports.show import print_json, print_lines
+
+if TYPE_CHECKING:
+    from aggregator.config import AggregatorConfiguration
+    from contract.node_signals import NodeSignals
+    from stores.cluster import Cluster
+
+_ATTEMPTS = 5
+"""Kubelets and controllers write a Node often, so a conflict is normal; five in a row are not."""
+
+
+class TaintRelease(msgspec.Struct, frozen=True):
+    """What became of a release. ``changed``: the taint was removed."""
+
+    node: str
+    taint: str
+    action: str
+    done: bool
+    changed: bool
+    text: str
+
+
+async def release_taint(
+    configuration: AggregatorConfiguration, node: str, consent: Consent, *, as_json: bool
+) -> ExitStatus:
+    """Remove the taint of a Node, show what became of it, and return the exit status.
+
+    Raises ``StoreError``.
+    """
+    async with open_stores(configuration, by_operator=True) as stores:
+        cluster = next((s.cluster for s in stores.read if s.cluster is not None), None)
+        changed = False
+        try:
+            if cluster is None:
+                status, text = ExitStatus.WRONG_USE, "only the store kubernetes: has Nodes"
+            else:
+                status, text, changed = await _release(cluster, node, consent)
+        except StoreForbidden as error:
+            raise StoreRefused(f"{error}; your account needs get and patch of nodes") from None
+    if as_json:
+        done = status is ExitStatus.OK
+        print_json(TaintRelease(node, TAINT_KEY, "release", done, changed, text))
+    else:
+        print_lines([text])
+    return status
+
+
+async def _release(cluster: Cluster, node: str, consent: Consent) -> tuple[ExitStatus, str, bool]:
+    """Return the exit status, what to show, and whether the taint was removed."""
+    try:
+        seen = await cluster.node_signals(node)
+    except StoreNotFound:
+        return ExitStatus.WRONG_USE, f"there is no Node {node}", False
+    if not seen.fault_taints:
+        return ExitStatus.NOT_WELL, f"node {node} has no taint {TAINT_KEY}", False
+    taint = ", ".join(f"{t.key}={t.value}:{t.effect}" for t in seen.fault_taints)
+    plan = f"remove the taint {taint} from node {node}"
+    if consent is Consent.DRY_RUN:
+        return ExitStatus.OK, f"would {plan}; nothing was changed", False
+    if consent is Consent.ASK:
+        # A script gets no question that nothing would answer.
+        if not sys.stdin.isatty():
+            text = f"would {plan}; nothing was changed: without a terminal, add --yes"
+            return ExitStatus.WRONG_USE, text, False
+        if not await consents(plan):
+            return ExitStatus.NOT_WELL, "nothing was changed", False
+    await _remove(cluster, node, seen)
+    text = (
+        f"removed the taint {taint} from node {node}; the aggregator writes it again for other "
+        "faults only"
+    )
+    return ExitStatus.OK, text, True
+
+
+async def _remove(cluster: Cluster, node: str, seen: NodeSignals) -> None:
+    for attempt in range(_ATTEMPTS):
+        others = [taint for taint in seen.taints if taint.key != TAINT_KEY]
+        try:
+            await cluster.set_taints(node, seen, others)
+            return
+        except StoreConflict:
+            if attempt == _ATTEMPTS - 1:
+                raise
+            seen = await cluster.node_signals(node)
