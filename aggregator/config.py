@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, Field, model_validator
 
 from aggregator.accepted_namespaces import ALL
-from contract.codes.levels import ENDING_LEVELS, SEPARATING_LEVELS, UNITED_LEVELS
+from contract.codes.levels import (
+    ENDING_LEVELS,
+    SEPARATING_LEVELS,
+    UNITED_LEVELS,
+    ChipLevel,
+)
+from contract.documents.device_taints import DEFAULT_EFFECTS, DeviceEffect
 from contract.documents.public_fault import LAST_DEVICE
 from contract.settings import HostName, ListenAddress, Section, StoreAddress
 from service.configuration import load, load_daemon
@@ -196,6 +202,28 @@ class NodeTaintsSection(Section):
     """So many of the nodes with agents get a taint at most, one at least."""
 
 
+class DeviceTaintsSection(Section):
+    """Rules that taint devices of dynamic resource allocation, on Kubernetes."""
+
+    enabled: bool = False
+    dry_run: bool = False
+    """Show what would be written, and write nothing."""
+    drivers: dict[Annotated[str, Field(min_length=1)], Annotated[str, Field(min_length=1)]] = Field(
+        default_factory=dict
+    )
+    """By driver the attribute of its devices with the physical id of the chip, beside those of
+    ``npu.huawei.com`` and ``ascend.project-hami.io``.
+    """
+    effects: dict[ChipLevel, DeviceEffect] = Field(default_factory=DEFAULT_EFFECTS.copy)
+    """By level of a fault the effect on the devices of its chip; a level without an entry has no
+    rule.
+    """
+    max_chips_percent: int = Field(default=10, ge=1, le=100)
+    """So many of the chips with devices have an effect at most, one at least."""
+    max_pods_percent: int = Field(default=5, ge=1, le=100)
+    """So many of the pods with such devices are evicted at most, one at least."""
+
+
 class AggregatorConfiguration(Section):
     """All settings of ``vigil aggregator``."""
 
@@ -220,12 +248,14 @@ class AggregatorConfiguration(Section):
     advice: AdviceSection = AdviceSection()
     node_conditions: NodeConditionsSection = NodeConditionsSection()
     node_taints: NodeTaintsSection = NodeTaintsSection()
+    device_taints: DeviceTaintsSection = DeviceTaintsSection()
 
     @model_validator(mode="after")
     def _has_nodes(self) -> Self:
         options = {
             "node_conditions": self.node_conditions.enabled,
             "node_taints": self.node_taints.enabled,
+            "device_taints": self.device_taints.enabled,
         }
         enabled = [name for name, is_enabled in options.items() if is_enabled]
         if enabled and "kubernetes:" not in self.store:

@@ -29,6 +29,7 @@ from aggregator.public_faults.fault_table import follow_table
 from aggregator.public_faults.plugin import MESSAGES, PublicFaultsPlugin
 from aggregator.rank_tables.plugin import CONTROLLER
 from aggregator.scheduler_signals.removal import SignalRemoval
+from aggregator.scheduler_signals.rule_memory import RuleMemory
 from aggregator.scheduler_signals.signal_memory import SignalMemory
 from aggregator.wiring import (
     advising,
@@ -39,6 +40,7 @@ from aggregator.wiring import (
     heartbeats,
     job_parts,
     missed_writes,
+    rule_removal,
     scheduler_signals,
 )
 from pacing.waiting import wait_for_event
@@ -153,7 +155,7 @@ class Aggregator:
         self._advising = advising(
             configuration, self.stores, history, self.notifier, clock, self.wake
         )
-        memory_of_signals = SignalMemory(self.wake)
+        memory_of_signals, rule_memory = SignalMemory(self.wake), RuleMemory(self.wake)
         self._signals = scheduler_signals(
             configuration,
             self.stores,
@@ -162,7 +164,9 @@ class Aggregator:
             lead,
             clock,
             memory_of_signals,
+            rule_memory,
         )
+        removal_of_rules = rule_removal(configuration, self.stores, rule_memory)
         signals = self._signals
         clusters = (store.cluster for store in self.stores.values())
         removal = SignalRemoval(
@@ -181,7 +185,9 @@ class Aggregator:
                 self.jobs.labels,
                 *(() if self._advising is None else (self._advising.kept,)),
                 memory_of_signals,
+                rule_memory,
                 removal,
+                removal_of_rules,
                 *(() if signals is None else (signals,)),
                 *plugins,
                 *(() if server is None else (server,)),
@@ -204,7 +210,11 @@ class Aggregator:
             self.notifier,
             self.heartbeat_monitor,
             self.lasting,
-            lambda: (*removal.problems(), *(() if signals is None else signals.problems())),
+            lambda: (
+                *removal.problems(),
+                *removal_of_rules.problems(),
+                *(() if signals is None else signals.problems()),
+            ),
             step=self._step,
             wake=self.wake,
         )

@@ -17,6 +17,7 @@ from aggregator.missed_writes.reader import MissedWrites, documents_of
 from aggregator.notify.pod_labels import PodLabelWriter
 from aggregator.public_faults.validation import INVALID
 from aggregator.rank_tables.plugin import RankTables
+from aggregator.scheduler_signals.rule_removal import RuleRemoval
 from contract.errors import StoreUnavailable
 from service.certificate_files import CertificateFiles
 from service.pages.event_stream import PLACES, Stream
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from aggregator.notify.notifier import Notifier
     from aggregator.public_faults.plugin import PublicFaultsPlugin
     from aggregator.public_faults.validation import ValidationReply
+    from aggregator.scheduler_signals.rule_memory import RuleMemory
     from aggregator.scheduler_signals.service import SchedulerSignals
     from aggregator.scheduler_signals.signal_memory import SignalMemory
     from contract.documents.node_info import NodeRecord
@@ -287,6 +289,15 @@ def advising(
 # Conditions and taints.
 
 
+def rule_removal(
+    configuration: AggregatorConfiguration, stores: Mapping[str, Store], memory: RuleMemory
+) -> RuleRemoval:
+    """Return what deletes the rules of an option that is off."""
+    taints = (store.device_taints for store in stores.values())
+    left = None if configuration.device_taints.enabled else next(filter(None, taints), None)
+    return RuleRemoval(left, memory)
+
+
 def scheduler_signals(
     configuration: AggregatorConfiguration,
     stores: Mapping[str, Store],
@@ -295,12 +306,24 @@ def scheduler_signals(
     lead: Leadership,
     clock: Clock,
     memory: SignalMemory,
+    rule_memory: RuleMemory,
 ) -> SchedulerSignals | None:
     """Return what writes conditions and taints; ``None``, and not loaded, without an option."""
-    if not (configuration.node_conditions.enabled or configuration.node_taints.enabled):
+    options = (
+        configuration.node_conditions,
+        configuration.node_taints,
+        configuration.device_taints,
+    )
+    if not any(option.enabled for option in options):
         return None
     from aggregator.scheduler_signals.service import SchedulerSignals
 
     # The configuration refuses these options without a store that has Nodes.
-    cluster = next(store.cluster for store in stores.values() if store.cluster is not None)
-    return SchedulerSignals(configuration, cluster, pipeline, monitor, lead, clock, memory)
+    cluster, device_taints = next(
+        (store.cluster, store.device_taints)
+        for store in stores.values()
+        if store.cluster is not None
+    )
+    return SchedulerSignals(
+        configuration, cluster, device_taints, pipeline, monitor, lead, clock, memory, rule_memory
+    )

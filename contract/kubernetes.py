@@ -37,6 +37,7 @@ class ObjectMetadata(msgspec.Struct, rename="camel", gc=False):
     creation_timestamp: Raw = _NULL
     deletion_timestamp: Raw = _NULL
     deletion_grace_period_seconds: Raw = _NULL
+    generation: Raw = _NULL
     managed_fields: Raw = _NULL
 
 
@@ -87,6 +88,7 @@ _CONTENTS = {
     "metadata.creationTimestamp": attrgetter("metadata.creation_timestamp"),
     "metadata.deletionTimestamp": attrgetter("metadata.deletion_timestamp"),
     "metadata.deletionGracePeriodSeconds": attrgetter("metadata.deletion_grace_period_seconds"),
+    "metadata.generation": attrgetter("metadata.generation"),
     "metadata.managedFields": attrgetter("metadata.managed_fields"),
     "spec": attrgetter("spec"),
     "status": attrgetter("status"),

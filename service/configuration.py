@@ -14,7 +14,7 @@ import json
 import tomllib
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeVar, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -179,8 +179,12 @@ def _converted(annotation: Any, value: object) -> object:
         value = [part.strip() for part in value.split(",")] if value else []
     if isinstance(value, str) and get_origin(annotation) is dict:
         pairs = (part.strip().partition("=") for part in value.split(",") if part.strip())
-        # A part without a sign is not a list, so it is refused.
-        value = {key.strip(): rest.split() if sign else rest for key, sign, rest in pairs}
+        has_lists = get_origin(get_args(annotation)[1]) is tuple
+        # A part without a sign has no value that is valid, so it is refused.
+        value = {
+            key.strip(): (rest.split() if has_lists else rest.strip()) if sign else None
+            for key, sign, rest in pairs
+        }
     if isinstance(value, str):
         validated = adapter.validate_strings(value)
     else:

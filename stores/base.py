@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from stores.cluster import Cluster
+    from stores.device_taints import DeviceTaints
     from stores.refusals import Refusals
 
 
@@ -417,6 +418,9 @@ class Store(Protocol):
 
     cluster: Cluster | None
     """Nodes, pods and jobs; ``None`` where a store knows nothing of them."""
+
+    device_taints: DeviceTaints | None = None
+    """Devices of dynamic resource allocation and rules; ``None`` where a store has none."""
 
     channel: EventChannel | None
     """Carries episodes from nodes to the aggregator; ``None`` where a store does not."""

@@ -26,7 +26,9 @@ CONFLICT = "conflict"
 """Waits because another program writes the same."""
 REMOVED = "removed"
 """Is not written again: a person or another program removed it, and the fault still holds."""
-WAITING = (BRAKE, CAP, TOLERATION, CONFLICT, REMOVED)
+EVICTION = "eviction"
+"""Waits because too many pods would be evicted, or because their number is not known."""
+WAITING = (BRAKE, CAP, TOLERATION, CONFLICT, REMOVED, EVICTION)
 """Reasons why a difference is not written."""
 
 

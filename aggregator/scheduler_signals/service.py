@@ -6,6 +6,7 @@ its own for what these have now. Loaded only where an option is on.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from typing_extensions import override
@@ -16,6 +17,7 @@ from aggregator.plugin import Led
 from aggregator.scheduler_signals import driver_pods
 from aggregator.scheduler_signals.brake import why_held
 from aggregator.scheduler_signals.condition_reconciler import NodeConditions
+from aggregator.scheduler_signals.device_taint_reconciler import DeviceTaintReconciler
 from aggregator.scheduler_signals.driver_pods import DriverPods
 from aggregator.scheduler_signals.node_evidence import NodeEvidence, faults_of
 from aggregator.scheduler_signals.observed_nodes import KIND, ObservedNodes
@@ -31,12 +33,14 @@ if TYPE_CHECKING:
     from aggregator.liveness.monitor import HeartbeatMonitor
     from aggregator.merge.pipeline import Pipeline
     from aggregator.scheduler_signals.reconciler import Reconciler
+    from aggregator.scheduler_signals.rule_memory import RuleMemory
     from aggregator.scheduler_signals.signal_memory import SignalMemory
     from contract.pages.scheduler_signals import SignalStatus
     from service.clock import Clock
     from service.election.leadership import Leadership
     from stores.base import Beat
     from stores.cluster import Cluster
+    from stores.device_taints import DeviceTaints
 
 
 class SchedulerSignals(Led):
@@ -46,11 +50,13 @@ class SchedulerSignals(Led):
         self,
         configuration: AggregatorConfiguration,
         cluster: Cluster,
+        device_taints: DeviceTaints | None,
         pipeline: Pipeline,
         monitor: HeartbeatMonitor,
         leadership: Leadership,
         clock: Clock,
         memory: SignalMemory,
+        rule_memory: RuleMemory,
     ) -> None:
         self.cluster = cluster
         self._pipeline = pipeline
@@ -90,6 +96,19 @@ class SchedulerSignals(Led):
                     clock,
                 )
             )
+        self._device_taints: DeviceTaintReconciler | None = None
+        if configuration.device_taints.enabled:
+            assert device_taints is not None, "the configuration demands an API server"
+            self._device_taints = DeviceTaintReconciler(
+                device_taints,
+                configuration.device_taints,
+                self.evidence,
+                lambda: pipeline.nodes,
+                clock,
+                rule_memory,
+                on_change=lambda: self._writer.judge(()),
+            )
+            reconcilers.append(self._device_taints)
         self._writer = SignalWriter(reconcilers, leadership, clock, self._why_held)
         self.nodes.on_change.append(lambda node, _: self._writer.judge((node,)))
 
@@ -111,7 +130,11 @@ class SchedulerSignals(Led):
 
     async def run(self) -> NoReturn:
         """Write until cancelled."""
-        await self._writer.run()
+        async with asyncio.TaskGroup() as tasks:
+            if self._device_taints is not None:
+                tasks.create_task(self._device_taints.run(), name="devices and rules")
+            tasks.create_task(self._writer.run(), name="write conditions and taints")
+        raise AssertionError("the tasks never end")
 
     def judge(self, nodes: Iterable[str]) -> None:
         """Observe that documents of these nodes, or what is published of them, has changed."""

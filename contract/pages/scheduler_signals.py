@@ -9,7 +9,7 @@ from contract.pages.aggregator_status import Page
 
 class WaitingWrite(msgspec.Struct, frozen=True):
     """A difference of one object that is not written. ``reason`` is ``brake``, ``cap``,
-    ``toleration``, ``conflict`` or ``removed``.
+    ``toleration``, ``conflict``, ``removed`` or ``eviction``.
     """
 
     target: str

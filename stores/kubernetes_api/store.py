@@ -20,6 +20,7 @@ from stores.kubernetes_api import wire, writers
 from stores.kubernetes_api.beats import LeaseHeartbeats
 from stores.kubernetes_api.client.connection import ApiConnection
 from stores.kubernetes_api.cluster import KubernetesCluster
+from stores.kubernetes_api.device_taints import KubernetesDeviceTaints
 from stores.kubernetes_api.leader import KubernetesLeaderLease
 from stores.kubernetes_api.namespaces import create, create_namespace, is_namespace_missing
 from stores.kubernetes_api.objects import KubernetesObjects
@@ -62,6 +63,7 @@ class KubernetesStore(Store):
         self.refusals = self._heartbeats.refusals
         self.objects = KubernetesObjects(self._connection)
         self.cluster = KubernetesCluster(self._connection, self._manager)
+        self.device_taints = KubernetesDeviceTaints(self._connection)
         self.leader_lease = KubernetesLeaderLease(self._connection)
 
     @property

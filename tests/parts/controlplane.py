@@ -160,6 +160,9 @@ class ControlPlane:
                 "--authorization-mode=RBAC",
                 "--allow-privileged=true",
                 "--endpoint-reconciler-type=none",
+                # Off by default in Kubernetes 1.36; 1.37 serves DeviceTaintRules without them.
+                "--runtime-config=resource.k8s.io/v1beta2=true",
+                "--feature-gates=DRADeviceTaintRules=true",
                 *self._surroundings(),
                 *(self._audit_options() if self._audited else ()),
             ],

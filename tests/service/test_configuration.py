@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import pytest
 from pydantic import Field
@@ -17,6 +17,7 @@ class Audit(Section):
     period_seconds: Annotated[float, Field(gt=0)] = 60.0
     chips: tuple[int, ...] = ()
     devices: dict[str, tuple[int, ...]] = Field(default_factory=dict)
+    names: dict[str, Literal["x", "y"]] = Field(default_factory=dict)
 
 
 class Example(Section):
@@ -84,6 +85,14 @@ def test_a_table_is_read_from_pairs() -> None:
     found = loaded({"node_name": "n"}, {"VIGIL_AUDIT_DEVICES": text})
     assert found.audit.devices == {"a": (0, 1), "b": (), "c": (3,)}
     assert loaded({"node_name": "n"}, {"VIGIL_AUDIT_DEVICES": ""}).audit.devices == {}
+
+
+def test_a_table_of_texts_is_read_from_pairs() -> None:
+    found = loaded({"node_name": "n"}, {"VIGIL_AUDIT_NAMES": "a = x ,b=y"})
+    assert found.audit.names == {"a": "x", "b": "y"}
+    for text in ("a", "a=", "a=z", "a=x y"):
+        refused = problems(file={"node_name": "n"}, environment={"VIGIL_AUDIT_NAMES": text})
+        assert refused.keys() == {"VIGIL_AUDIT_NAMES"}
 
 
 @pytest.mark.parametrize("text", ["a", "a=x", "a=1;2"])

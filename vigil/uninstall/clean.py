@@ -22,7 +22,7 @@ from contract.documents.cluster_device import render_device_entry
 from contract.documents.cluster_info import entry_texts, member, value_of
 from contract.documents.forget_record import FORGET_LABEL, FORGET_NAMESPACE
 from contract.documents.switch_info import render_switch_entry
-from contract.errors import DocumentError, StoreConflict
+from contract.errors import DocumentError, StoreConflict, StoreForbidden
 from contract.names import (
     CLUSTER_LABEL,
     CLUSTER_NAMESPACE,
@@ -51,8 +51,10 @@ if TYPE_CHECKING:
     from advisor.snapshot import VcJob
     from aggregator.cluster_documents.kinds import DocumentKind
     from aggregator.config import AggregatorConfiguration
+    from contract.documents.device_taints import TaintRule
     from contract.node_signals import NodeSignals
     from stores.base import LeaderLease, Store
+    from stores.device_taints import DeviceTaints
     from stores.kubernetes_api.uninstall import UninstallRequests
     from vigil.aggregator_stores import Stores
 
@@ -90,6 +92,9 @@ class Plan:
     left: list[str] = field(default_factory=list)
     jobs: list[VcJob] = field(default_factory=list)
     """Jobs of Volcano that have annotations of ours."""
+    rules: list[TaintRule] = field(default_factory=list)
+    """DeviceTaintRules of ours, of the version in ``rules_version``."""
+    rules_version: str = ""
     signals: dict[str, NodeSignals] = field(default_factory=dict)
     """Nodes with conditions or a taint of ours."""
 
@@ -189,9 +194,22 @@ async def _plan(store: Store, configuration: AggregatorConfiguration) -> Plan:
     if _is_kubernetes(store):
         plan.jobs, smaller = await plan_jobs(configuration.kubeconfig)
         plan.left += smaller
+    if store.device_taints is not None:
+        await _plan_rules(plan, store.device_taints)
         async with _remains(configuration) as remains:
             plan.signals = await remains.nodes_with_signals()
     return plan
+
+
+async def _plan_rules(plan: Plan, taints: DeviceTaints) -> None:
+    served = await taints.served()
+    if served.rules is None:
+        return
+    try:
+        plan.rules = list(await taints.list_rules(served.rules))
+    except StoreForbidden as error:
+        plan.left.append(f"DeviceTaintRules of device_taints stay, if there are any: {error}")
+    plan.rules_version = served.rules
 
 
 def _is_of_aggregator(document: Document) -> bool:
@@ -263,6 +281,9 @@ async def _delete(plan: Plan, configuration: AggregatorConfiguration) -> None:
             )
     for node in plan.nodes:
         await plan.store.forget_beat(node)
+    for rule in plan.rules:
+        assert plan.store.device_taints is not None, "the rules are from there"
+        await plan.store.device_taints.delete_rule(plan.rules_version, rule)
     if _is_kubernetes(plan.store):
         async with _remains(configuration) as remains:
             await remains.delete_leader_leases()
@@ -283,6 +304,7 @@ def _show(plan: Plan) -> None:
     for line in (
         *(f"{item.namespace}/{item.name} would lose its faults first" for item in plan.heal),
         *(f"{item.namespace}/{item.name} would be deleted" for item in plan.delete),
+        *(f"DeviceTaintRule {rule.name} would be deleted" for rule in plan.rules),
         *(f"the heartbeat of {node} would be deleted" for node in plan.nodes),
         *(
             f"node {node} would lose its conditions and its taint of npu-vigil"

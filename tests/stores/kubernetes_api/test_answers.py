@@ -15,6 +15,7 @@ from aiohttp import web
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from stores.address import open_store
 from stores.base import Document, DocumentsListed, Selection
+from stores.device_taints import ServedVersions
 from stores.interruption import Interrupted
 from tests.parts.watching import watching
 
@@ -187,3 +188,46 @@ async def test_a_broken_answer_is_unavailable(server: Server, store: Store) -> N
     server.handler = answer
     with pytest.raises(StoreUnavailable):
         await store.get("mindx-dl", "one")
+
+
+RULES, SLICES = {"name": "devicetaintrules"}, {"name": "resourceslices"}
+
+
+@pytest.mark.parametrize(
+    ("resources", "served"),
+    [
+        (None, ServedVersions()),
+        ({}, ServedVersions(has_group=True)),
+        ({"v1": [SLICES]}, ServedVersions(None, "v1", has_group=True)),
+        ({"v1": [SLICES], "v1beta2": None}, ServedVersions(None, "v1", has_group=True)),
+        (
+            {"v1": [SLICES], "v1beta2": [SLICES, RULES]},
+            ServedVersions("v1beta2", "v1", has_group=True),
+        ),
+        (
+            {"v1": [RULES, SLICES], "v1beta2": [RULES, SLICES]},
+            ServedVersions("v1", "v1", has_group=True),
+        ),
+        ({"v1alpha3": [RULES], "v2": [RULES, SLICES]}, ServedVersions(has_group=True)),
+    ],
+)
+async def test_which_versions_of_device_taint_rules_are_served(
+    server: Server,
+    store: Store,
+    resources: dict[str, list[dict[str, str]] | None] | None,
+    served: ServedVersions,
+) -> None:
+    """Other releases of Kubernetes than that of the tests. ``None``: the version or group ends."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        _, _, version = request.path.removeprefix("/apis/resource.k8s.io").rpartition("/")
+        if resources is None or (version and resources.get(version) is None):
+            return web.Response(status=404, text="{}")
+        if not version:
+            versions = [{"groupVersion": "g/v", "version": name} for name in resources]
+            return web.Response(text=json.dumps({"versions": versions}))
+        return web.Response(text=json.dumps({"resources": resources[version]}))
+
+    server.handler = answer
+    assert store.device_taints is not None
+    assert await store.device_taints.served() == served

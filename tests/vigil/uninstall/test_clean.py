@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from contract.documents.device_taints import Device, DeviceEffect, TaintRule, rule_body, rule_name
 from contract.documents.elastic_job import CAUSE, LEASE, RESTORE, SWITCH, PersistedJob
 from contract.documents.elastic_job import KEPT as KEPT_ON_JOB
 from contract.documents.node_info import FaultDevice
@@ -24,6 +25,7 @@ from tests.elastic.jobs import size, vcjob, with_kept
 from tests.parts.controlplane import LEASES
 from tests.parts.deadlines import patience, time_passes, until
 from tests.parts.definitions import VCJOBS
+from tests.parts.device_objects import RULES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -41,6 +43,15 @@ LEASE_SECONDS = 2
 DEVICES = "cluster-info-device-0"
 NODES = "cluster-info-node-cm"
 EVERYTHING = Selection()
+DEVICE = Device("npu.huawei.com", "n1", "npu-3")
+DEVICE_RULE = TaintRule(
+    device=DEVICE,
+    value="SeparateNPU",
+    effect=DeviceEffect.NO_SCHEDULE,
+    node="n1",
+    chip=3,
+    name=rule_name(DEVICE),
+)
 KEPT = {"kube-root-ca.crt", "extension-apiserver-authentication"}
 
 
@@ -271,3 +282,18 @@ async def test_elastic_training_that_still_runs_is_named(
     assert (status, "vigil elastic pod-1 still runs" in output) == (1, True), output
     job = control_plane.request("GET", f"{OF_VCJOBS}/train")
     assert KEPT_ON_JOB in job["metadata"]["annotations"]
+
+
+@pytest.mark.apiserver
+async def test_rules_of_ours_are_deleted(training: Place, control_plane: ControlPlane) -> None:
+    rule = rule_body(DEVICE_RULE, "v1beta2")
+    foreign = {"metadata": {"name": "site"}, "spec": {"taint": {"key": "site", "effect": "None"}}}
+    for body in (rule, foreign):
+        control_plane.request("POST", RULES, body)
+    status, output = await training.uninstall()
+    assert (status, f"DeviceTaintRule {DEVICE_RULE.name} would be deleted" in output) == (0, True)
+    status, output = await training.uninstall("--yes")
+    assert status == 0, output
+    left = control_plane.request("GET", RULES)["items"]
+    assert [item["metadata"]["name"] for item in left] == ["site"]
+    control_plane.request("DELETE", RULES)
