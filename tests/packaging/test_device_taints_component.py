@@ -21,11 +21,10 @@ from contract.documents.device_taints import (
 )
 from stores.address import open_store
 from stores.cluster import Snapshot
-from tests.packaging.test_grpc_components import container
 from tests.parts import device_objects
 from tests.parts.deadlines import patience, wait_until
 from tests.parts.device_objects import API, RULES
-from tests.parts.kustomize import build_with, take_back
+from tests.parts.kustomize import aggregator_container, build_with, take_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -192,7 +191,9 @@ def account(running_control_plane: ControlPlane, items: list[dict[str, Any]]) ->
 
 @pytest.mark.server
 def test_it_is_switched_on(items: list[dict[str, Any]]) -> None:
-    environment = {item["name"]: item["value"] for item in container(items).get("env", [])}
+    environment = {
+        item["name"]: item["value"] for item in aggregator_container(items).get("env", [])
+    }
     settings = load_aggregator(None, environment, {}).device_taints
     assert settings.enabled
     assert not settings.dry_run
