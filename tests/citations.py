@@ -124,19 +124,30 @@ def prose(source: str) -> Iterator[tuple[int, str]]:
     """
     if next(all_in(source), None) is None:
         return
-    for node in ast.walk(ast.parse(source)):
-        match node:
-            case ast.Expr(value=ast.Constant(value=str(text))):
-                yield node.lineno, text
-    begin, last, lines = 0, 0, list[str]()
+    strings: list[tokenize.TokenInfo] = []
+    comments: list[tokenize.TokenInfo] = []
+    has_code = False
+    # One pass over the tokens: to parse each file besides would take twice as long again.
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type != tokenize.COMMENT:
-            continue
-        line = token.start[0]
-        if lines and line != last + 1:
-            yield begin, "\n".join(lines)
-            lines = []
-        begin, last = (begin if lines else line), line
-        lines.append(token.string.lstrip("# "))
-    if lines:
-        yield begin, "\n".join(lines)
+        if token.type == tokenize.COMMENT:
+            if comments and token.start[0] != comments[-1].start[0] + 1:
+                yield _of_comments(comments)
+                comments = []
+            comments.append(token)
+        elif token.type == tokenize.STRING:
+            strings.append(token)
+        elif token.type == tokenize.NEWLINE:
+            # A statement that is nothing but a string.
+            if strings and not has_code:
+                text = ast.literal_eval(" ".join(part.string for part in strings))
+                yield strings[0].start[0], text
+            strings, has_code = [], False
+        elif token.type not in (tokenize.NL, tokenize.INDENT, tokenize.DEDENT):
+            has_code = True
+    if comments:
+        yield _of_comments(comments)
+
+
+def _of_comments(tokens: list[tokenize.TokenInfo]) -> tuple[int, str]:
+    lines = (token.string.lstrip("# ") for token in tokens)
+    return tokens[0].start[0], "\n".join(lines)

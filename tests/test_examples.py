@@ -98,8 +98,10 @@ def _targets(statement: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
 def test_every_example_is_tested_or_a_documented_no() -> None:
     found: dict[str, set[str]] = {}
     for path in TESTS.rglob("test_*.py"):
-        if path != Path(__file__):
-            for example, function in examples_of(ast.parse(path.read_text())):
+        text = path.read_text()
+        # To parse all files takes seconds; names have their examples in lower case.
+        if path != Path(__file__) and _ID.search(text.upper()):
+            for example, function in examples_of(ast.parse(text)):
                 found.setdefault(example, set()).add(f"{path.name}::{function}")
     assert found.keys() <= EXAMPLES
     missing = EXAMPLES - NOT_DONE - found.keys()
