@@ -1,8 +1,8 @@
 """What this project needs of the official client, without the rest of it.
 
-``import kubernetes.aio`` imports every part of the package and its counterpart for threads, with requests
-and oauthlib: some 9 MiB in each agent, for three functions. So while these are imported their
-parents are empty. Should a release need its parents, they are imported after all.
+``import kubernetes.aio`` imports every part of the package and its counterpart for threads, with
+requests and oauthlib: some 9 MiB in each agent, for three functions. So while these are imported
+their parents are empty. Should a release need its parents, they are imported after all.
 """
 
 from __future__ import annotations
