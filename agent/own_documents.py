@@ -247,7 +247,7 @@ class OwnDocument:
     async def before_repair(self) -> None:
         """Find out whether another program owns the document, or another agent has our name."""
         if self.ownership is not None:
-            await self.ownership.ask_after_change()
+            await self.ownership.query_after_change()
         # A write of another program shows nothing about agents with our node name.
         if not self.is_left:
             await self._context.claim.check()

@@ -1,7 +1,7 @@
 """The tracked state of codes that a driver reports by events and lists. Pure: times are passed in.
 
 The rules are those of ``docs/packages/collectors.md`` ("Chip faults"). Two clocks are used: ``at``
-and ``asked_at`` are seconds of a monotonic clock and decide what is compared; ``now_ms`` is the
+and ``queried_at`` are seconds of a monotonic clock and decide what is compared; ``now_ms`` is the
 host's wall clock and is only written into reports.
 
 PRESENT after RECOVER: the observation has ``seen_at_ms`` of the audit and ``driver_raised_at_ms``
@@ -55,9 +55,9 @@ class CodeState:
     audited: bool = True
     recovered: bool = False
 
-    def comparable(self, asked_at: float) -> bool:
-        """Return whether an answer asked at ``asked_at`` covers this code."""
-        return self.event_at is None or asked_at >= self.event_at + LAG_SECONDS
+    def comparable(self, queried_at: float) -> bool:
+        """Return whether an answer asked at ``queried_at`` covers this code."""
+        return self.event_at is None or queried_at >= self.event_at + LAG_SECONDS
 
 
 class ListTracker:
@@ -131,13 +131,13 @@ class ListTracker:
     def observe(
         self,
         listed: Mapping[Key, ListedCode | None],
-        asked_at: float,
+        queried_at: float,
         now_ms: int,
         *,
         complete: bool = True,
         apart: frozenset[Key] = frozenset(),
     ) -> list[Report]:
-        """Apply the driver's list, the answer to a query made at ``asked_at``.
+        """Apply the driver's list, the answer to a query made at ``queried_at``.
 
         Returns what to report.
 
@@ -152,11 +152,11 @@ class ListTracker:
             is_new = key not in self.states
             state = self.states.setdefault(key, CodeState(present=False))
             if state.held is not None:
-                reports += self._release(key, state, key in listed, asked_at)
+                reports += self._release(key, state, key in listed, queried_at)
             elif key not in listed and not complete:
-                if state.comparable(asked_at):
+                if state.comparable(queried_at):
                     self._end_audit(key, state)
-            elif state.comparable(asked_at):
+            elif state.comparable(queried_at):
                 entry = listed.get(key) or _NOTHING
                 # The last complete list lacked it, so it did end in between.
                 anew = is_new and self._was_complete
@@ -169,12 +169,12 @@ class ListTracker:
         if not state.present:
             del self.states[key]
 
-    def _release(self, key: Key, state: CodeState, listed: bool, asked_at: float) -> list[Report]:
+    def _release(self, key: Key, state: CodeState, listed: bool, queried_at: float) -> list[Report]:
         """Decide about a recovery that waited for an answer."""
         held = state.held
         assert held is not None
         state.held = None
-        if state.comparable(asked_at):
+        if state.comparable(queried_at):
             state.audited = True
             if listed:
                 return []

@@ -165,32 +165,32 @@ class SwitchCollector(Collector[SwitchSection]):
         waiting = [check for check in checks if check is not None and check > self._asked_at]
         return min([self._due, *waiting])
 
-    async def _ask(self, asked_at: float) -> None:
+    async def _ask(self, queried_at: float) -> None:
         """Read the list, and apply it."""
-        self._asked_at = asked_at
+        self._asked_at = queried_at
         again = min(self.period_seconds, _RETRY_SECONDS)
         # Set before the call: an error must not leave the list due at once, for ever.
-        self._due = asked_at + again
+        self._due = queried_at + again
         try:
             faults = await self._driver.faults()
         except DriverError as error:
             if isinstance(error, DriverCallError) and error.return_code in _UNSUPPORTED:
                 self._has_list = False
-                self._due = asked_at + self.period_seconds
+                self._due = queried_at + self.period_seconds
             if begun := self._answers.observe_failure(str(error), self.context.wall_clock()):
                 _log.warning("switch: blind: %s", error)
                 self.context.report(begun)
             return
         self._has_list = True
         if self._driver.polling_reason is None:
-            self._due = asked_at + self.period_seconds
+            self._due = queried_at + self.period_seconds
         now_ms = self.context.wall_clock()
         if self._answers.is_answering is False:
             _log.info("switch: the list of faults is answered again")
         reports = self._answers.observe_answer(now_ms)
         # A full list may lack more faults, so it ends none.
         complete = len(faults) < LIST_LENGTH
-        reports += self._tracker.observe(_entries(faults), asked_at, now_ms, complete=complete)
+        reports += self._tracker.observe(_entries(faults), queried_at, now_ms, complete=complete)
         if reports:
             self.context.report(reports)
 

@@ -36,14 +36,14 @@ _decoder = msgspec.json.Decoder(_Page)
 class AggregatorReply(msgspec.Struct, frozen=True):
     """An answer; ``troubles`` are reasons not to start anything.
 
-    ``silent`` are the nodes whose heartbeats have ended, ``None`` without an answer. ``asked_ms``
-    is when it was asked for (steady): the answer shows the cluster of then, or of later.
+    ``silent`` are the nodes whose heartbeats have ended, ``None`` without an answer.
+    ``requested_ms`` is steady: the answer shows the cluster of then, or of later.
     """
 
     ended: EndedJobs = EndedJobs()
     troubles: tuple[str, ...] = ()
     silent: frozenset[str] | None = None
-    asked_ms: int = 0
+    requested_ms: int = 0
 
 
 class Aggregators:
@@ -52,7 +52,7 @@ class Aggregators:
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
 
-    async def ask(
+    async def request(
         self,
         sized: Sequence[VcJob],
         judged: Sequence[VcJob],

@@ -22,15 +22,15 @@ class ContinuousFaults(Generic[Key]):
     def __init__(self, gap_ms: int) -> None:
         self._gap_ms = gap_ms
         self._updated_at_ms = 0
-        self._asked_ms = 0
+        self._requested_ms = 0
         self._since_ms: dict[Key, int] = {}
 
-    def update(self, standing: Iterable[Key], asked_ms: int, now_ms: int) -> None:
+    def update(self, standing: Iterable[Key], requested_ms: int, now_ms: int) -> None:
         """Update to the faults of a new answer. Both times are of the steady clock."""
         before = {} if now_ms - self._updated_at_ms > self._gap_ms else self._since_ms
-        self._updated_at_ms, self._asked_ms = now_ms, asked_ms
+        self._updated_at_ms, self._requested_ms = now_ms, requested_ms
         self._since_ms = {key: before.get(key, now_ms) for key in standing}
 
     def stood_ms(self, key: Key) -> int:
         """Return how long a fault has lasted; 0 or less for a new or an absent one."""
-        return self._asked_ms - self._since_ms.get(key, self._asked_ms)
+        return self._requested_ms - self._since_ms.get(key, self._requested_ms)

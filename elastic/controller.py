@@ -249,7 +249,7 @@ class ElasticController:
         }
         for job in asking:
             if job.uid in advised:
-                self._note_faults(job, advised[job.uid], answer.asked_ms)
+                self._note_faults(job, advised[job.uid], answer.requested_ms)
         return advised
 
     async def _keep_causes(self, jobs: Sequence[VcJob]) -> bool:
@@ -335,14 +335,14 @@ class ElasticController:
         faults = (self._faults if job.is_ending else self._hits).get(_key(job), ())
         return (*faults, *(FaultUnder("HEARTBEAT", node) for node in sorted(dead)))
 
-    def _note_faults(self, job: VcJob, ended_job: EndedJob, asked_ms: int) -> None:
+    def _note_faults(self, job: VcJob, ended_job: EndedJob, requested_ms: int) -> None:
         """Note the faults that were found under a job that ends, and whether these are all.
 
         They are kept: its pods go one after the other, and the answer with the size comes last.
         """
         now_ms = self._clock().wall_ms
         if job.is_ended and ended_job.not_known is not None:
-            self._judged[job.uid] = job.ended_at_ms, asked_ms, ended_job.not_known
+            self._judged[job.uid] = job.ended_at_ms, requested_ms, ended_job.not_known
         faults = {(fault.kind, fault.node): fault for fault in self._faults.get(_key(job), ())}
         for fault in ended_job.faults:
             if (fault.kind, fault.node) not in faults:
@@ -401,17 +401,17 @@ class ElasticController:
             pods = (pod for job in live for pod in self.cache.pods(job))
             is_urgent = handles or any(pod.deleted_at_ms for pod in pods)
             # Any change of an object begins a round; without this each would ask once.
-            age_ms = now.steady_ms - newest.asked_ms
+            age_ms = now.steady_ms - newest.requested_ms
             if age_ms < (_MIN_POLL_MS if is_urgent else _POLL_MS):
                 return newest
         # Who has no cause may have one by the answer, and then asks for its size.
-        answer = await self._aggregators.ask(
+        answer = await self._aggregators.request(
             sized,
             judged,
             running=handles and self.faults.ends_on_network_faults,
             hit=bool(live),
         )
-        self._answer = answer = msgspec.structs.replace(answer, asked_ms=now.steady_ms)
+        self._answer = answer = msgspec.structs.replace(answer, requested_ms=now.steady_ms)
         # An incomplete answer without a fault does not prove that a job runs without one.
         if live and not answer.troubles:
             self._note_hits(answer, jobs)

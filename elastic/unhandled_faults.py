@@ -113,7 +113,7 @@ class UnhandledFaults:
             if job is not None and ended_job.version >= job.number:
                 self._over[job.uid] = ended_job
         standing = ((uid, fault) for uid, job in self._over.items() for fault in job.faults)
-        self._standing.update(standing, answer.asked_ms, self._clock().steady_ms)
+        self._standing.update(standing, answer.requested_ms, self._clock().steady_ms)
 
     async def _update_nodes(
         self, answer: AggregatorReply, jobs: Sequence[VcJob], cache: JobCache
@@ -122,7 +122,7 @@ class UnhandledFaults:
         if not self.deletes_on_dead_nodes or answer.silent is None:
             return ()
         now, grace_ms = self._clock(), cache.grace_over_time_ms
-        self._silent.update(answer.silent, answer.asked_ms, now.steady_ms)
+        self._silent.update(answer.silent, answer.requested_ms, now.steady_ms)
         dead, troubles = set(), []
         for node in sorted({pod.node for job in jobs for pod in cache.pods(job)}):
             # Two signs are required (decision 37); the second is read only where the first holds.

@@ -15,9 +15,9 @@ class FailingRequests:
         self._since_ms: dict[str, int] = {}
         self._why = ""
 
-    def failed(self, name: str, reason: str, asked_ms: int) -> None:
+    def failed(self, name: str, reason: str, requested_ms: int) -> None:
         """Record the failure of a request of this time."""
-        self._since_ms.setdefault(name, asked_ms)
+        self._since_ms.setdefault(name, requested_ms)
         self._why = reason
 
     def forget(self, name: str) -> None:

@@ -90,21 +90,21 @@ class DaemonClient:
 
     def get(self, path: str, model: type[T]) -> T:
         """Return the answer at ``path``."""
-        status, body = self.ask(path)
+        status, body = self.fetch(path)
         if status != OK:
             raise self.refused(path, status, body)
         return self.decoded(body, model)
 
     def find(self, path: str, model: type[T]) -> T | None:
         """Return the answer at ``path``; ``None`` where there is no such thing."""
-        status, body = self.ask(path)
+        status, body = self.fetch(path)
         if status == NOT_FOUND:
             return None
         if status != OK:
             raise self.refused(path, status, body)
         return self.decoded(body, model)
 
-    def ask(self, path: str) -> tuple[int, bytes]:
+    def fetch(self, path: str) -> tuple[int, bytes]:
         """Return status and body of the answer, whatever the status is."""
         return self.exchange("GET", path, self.headers())
 

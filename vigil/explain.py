@@ -69,7 +69,7 @@ def explain(
     from vigil.reports.explanation_lines import explanation_lines
     from vigil.sources.watch import Output, show
 
-    def ask(source: AnswerSource) -> Output:
+    def query(source: AnswerSource) -> Output:
         explained = source.explanation(node, part)
         return Output(
             explained,
@@ -81,7 +81,7 @@ def explain(
 
     sources = options.sources_of(server, state_dir, kubeconfig, store)
     try:
-        show(sources, ask, node=node, watching=watch, as_json=as_json, utc=utc)
+        show(sources, query, node=node, watching=watch, as_json=as_json, utc=utc)
     except (UnknownNode, StoreUnavailable):
         # Without a daemon it may be the name of a node; with one it is not.
         if not _has_digits_of_code(name):

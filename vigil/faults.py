@@ -56,7 +56,7 @@ def faults(
     language = options.language_of(lang)
     arranged = worst_first if order is Order.WORST else newest_first
 
-    def ask(source: AnswerSource) -> Output:
+    def query(source: AnswerSource) -> Output:
         report = source.report(node)
         rows = tuple(
             row
@@ -72,4 +72,4 @@ def faults(
             report.well and not rows,
         )
 
-    show(sources, ask, node=node, watching=watch, as_json=as_json, utc=utc)
+    show(sources, query, node=node, watching=watch, as_json=as_json, utc=utc)

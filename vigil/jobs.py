@@ -30,7 +30,7 @@ def jobs(
     sources = options.sources_of(server, state_dir, kubeconfig, store, "cluster")
     language = options.language_of(lang)
 
-    def ask(source: AnswerSource) -> Output:
+    def query(source: AnswerSource) -> Output:
         report = source.jobs()
         return Output(
             report,
@@ -38,4 +38,4 @@ def jobs(
             not report.jobs and not report.not_known,
         )
 
-    show(sources, ask, node=None, watching=watch, as_json=as_json, utc=utc)
+    show(sources, query, node=None, watching=watch, as_json=as_json, utc=utc)

@@ -35,7 +35,7 @@ def status(
     sources = options.sources_of(server, state_dir, kubeconfig, store)
     language = options.language_of(lang)
 
-    def ask(source: AnswerSource) -> Output:
+    def query(source: AnswerSource) -> Output:
         report = source.report(node)
         return Output(
             report,
@@ -43,4 +43,4 @@ def status(
             report.well,
         )
 
-    show(sources, ask, node=node, watching=watch, as_json=as_json, utc=utc)
+    show(sources, query, node=node, watching=watch, as_json=as_json, utc=utc)

@@ -201,7 +201,7 @@ class Ownership:
         elif self._left_seconds() <= 0:
             self._take_over()
 
-    async def ask_after_change(self) -> None:
+    async def query_after_change(self) -> None:
         """Leave the document to a real Device Plugin or NodeD that has written it.
 
         The same holds for the program from which it was taken over. Returns when that is decided; a

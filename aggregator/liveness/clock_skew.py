@@ -39,14 +39,14 @@ class Skews(msgspec.Struct, frozen=True):
     """All nodes of one store, and when it was asked for its last listing (our wall clock)."""
 
     nodes: dict[str, Skew] = {}
-    asked_at_ms: int | None = None
+    requested_at_ms: int | None = None
 
 
 def observed(
     before: Skews,
     heartbeats: Mapping[str, ObservedHeartbeat],
     beats: Iterable[Beat],
-    asked_at_ms: int,
+    requested_at_ms: int,
     now_ms: int,
 ) -> Skews:
     """Return the bounds after a listing that was requested and answered at these times of our
@@ -76,10 +76,10 @@ def observed(
                 high = math.inf  # it may have been retained for long
         else:
             low = beat.beaten_at_ms - now_ms
-            is_first = heartbeat is None or before.asked_at_ms is None
-            high = math.inf if is_first else beat.beaten_at_ms - (before.asked_at_ms or 0)
+            is_first = heartbeat is None or before.requested_at_ms is None
+            high = math.inf if is_first else beat.beaten_at_ms - (before.requested_at_ms or 0)
         nodes[beat.node] = _narrowed(earlier, low, high)
-    return Skews(nodes, asked_at_ms)
+    return Skews(nodes, requested_at_ms)
 
 
 def _narrowed(earlier: Skew | None, low: float, high: float) -> Skew:

@@ -224,12 +224,12 @@ class DocumentWriter(Generic[W]):
 
     async def _read_document(self) -> bool:
         """Read the document where the watch has not shown it; return whether that succeeded."""
-        output, asked_ms = self.output, self._clock().steady_ms
+        output, requested_ms = self.output, self._clock().steady_ms
         try:
             output.observe_read(await self._store.get(output.namespace, output.name))
         except StoreError as error:
             output.trouble.begin(str(error))
-            self._fails(error, asked_ms)
+            self._fails(error, requested_ms)
             return False
         return True
 
@@ -255,7 +255,7 @@ class DocumentWriter(Generic[W]):
             await self._touch(value)
 
     async def _touch(self, value: W) -> None:
-        output, asked_ms = self.output, self._clock().steady_ms
+        output, requested_ms = self.output, self._clock().steady_ms
         output.touched(value)
         try:
             with self._context.stalls.busy(f"touch {output.name} in {self._store.url}"):
@@ -277,7 +277,7 @@ class DocumentWriter(Generic[W]):
             output.touch_trouble.begin(str(error))
             # A conflict shows that the store answers, so the store is not failing.
             if not isinstance(error, StoreConflict):
-                self._fails(error, asked_ms)
+                self._fails(error, requested_ms)
             if not output.fenced:
                 await self._wait(_NO_LEADER_SECONDS)
             return
@@ -322,13 +322,13 @@ class DocumentWriter(Generic[W]):
         self._context.failing.succeeded()
         return self._clock().steady_ms - began_ms
 
-    def _fails(self, error: Exception, asked_ms: int) -> None:
+    def _fails(self, error: Exception, requested_ms: int) -> None:
         name = self.output.name
-        self._context.failing.failed(name, f"{name}: {error}", asked_ms)
+        self._context.failing.failed(name, f"{name}: {error}", requested_ms)
 
     async def _refused(self, error: StoreConflict) -> None:
         """Read the document after another program wrote it, unless another replica leads."""
-        output, asked_ms = self.output, self._clock().steady_ms
+        output, requested_ms = self.output, self._clock().steady_ms
         output.refused_total += 1
         self._refused_in_a_row += 1
         _log.debug("%s: %s", output.name, error)
@@ -340,7 +340,7 @@ class DocumentWriter(Generic[W]):
             document = await self._store.get(output.namespace, output.name)
         except StoreError as trouble:
             output.trouble.begin(str(trouble))
-            self._fails(trouble, asked_ms)
+            self._fails(trouble, requested_ms)
             return
         output.observe_read(document)
         # Written by an earlier leader after we took over: our next entry has to be later than that.

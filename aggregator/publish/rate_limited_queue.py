@@ -61,15 +61,16 @@ class RateLimitedQueue:
         self._patient = 1 + burst // _KEPT_FREE_SHARE
         """So many writes must be possible for what can wait."""
         self._waiting: dict[str, _Waiting] = {}
-        self._asked = 0
+        self._enqueued = 0
         self._since_state = 0
         """Other writes since state was written last."""
 
-    def ask(self, name: str, now_ms: int, kind: WriteKind = WriteKind.CHANGE) -> None:
+    def enqueue(self, name: str, now_ms: int, kind: WriteKind = WriteKind.CHANGE) -> None:
         """Queue a document that is to be written or touched."""
-        self._asked += 1
-        # A document that asks again keeps one place: it is written once with its newest content.
-        self._waiting[name] = _Waiting(now_ms, self._asked, kind)
+        self._enqueued += 1
+        # A document that is queued again keeps one place, and is written once with its newest
+        # content.
+        self._waiting[name] = _Waiting(now_ms, self._enqueued, kind)
 
     def withdraw(self, name: str) -> None:
         """Remove a document from the queue."""
@@ -131,7 +132,7 @@ class WriteQueue:
     async def write(self, name: str, kind: WriteKind = WriteKind.CHANGE) -> None:
         """Wait until a document may be written."""
         try:
-            await self._ask(name, kind)
+            await self._enqueue(name, kind)
         finally:
             self._withdraw(name)
 
@@ -139,7 +140,7 @@ class WriteQueue:
         """Wait until a document may be touched, or has ``changed``; return whether it may be
         touched.
         """
-        turn = self._ask(name, WriteKind.TOUCH)
+        turn = self._enqueue(name, WriteKind.TOUCH)
         if turn.done():
             return True
         # A document that changes meanwhile is written, which replaces the touch.
@@ -152,11 +153,11 @@ class WriteQueue:
             self._withdraw(name)
         return turn.done() and not turn.cancelled()
 
-    def _ask(self, name: str, kind: WriteKind) -> asyncio.Future[None]:
+    def _enqueue(self, name: str, kind: WriteKind) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
         now_ms = self._clock().steady_ms
         turn = self._turns[name] = loop.create_future()
-        self._pace.ask(name, now_ms, kind)
+        self._pace.enqueue(name, now_ms, kind)
         self._grant()
         return turn
 

@@ -73,24 +73,24 @@ class ChipTracker:
         # Before the first list, too, nothing could show that a recovery is wrong.
         return Query.CODES in self._failing or Query.CODES not in self._answered
 
-    def observe_codes(self, codes: Iterable[str], asked_at: float, now_ms: int) -> list[Report]:
-        """Apply ``codes``, which the driver listed when it was asked at ``asked_at``.
+    def observe_codes(self, codes: Iterable[str], queried_at: float, now_ms: int) -> list[Report]:
+        """Apply ``codes``, which the driver listed when it was asked at ``queried_at``.
 
         Returns what to report.
         """
         listed = tuple(codes)
-        reports = self._answer(Query.CODES, asked_at, now_ms)
+        reports = self._answer(Query.CODES, queried_at, now_ms)
         keys = dict.fromkeys((self._chip, code) for code in listed if code != CARD_DROP)
         # Both queries can show a drop, so both are judged together (``_judge_drop``).
         apart = frozenset({self._drop})
-        reports += self._codes.observe(keys, asked_at, now_ms, apart=apart)
+        reports += self._codes.observe(keys, queried_at, now_ms, apart=apart)
         self._drop_listed = CARD_DROP in listed
         return reports + self._judge_drop(now_ms)
 
-    def observe_health(self, ready: bool, asked_at: float, now_ms: int) -> list[Report]:
+    def observe_health(self, ready: bool, queried_at: float, now_ms: int) -> list[Report]:
         """Apply the answer to the health query; not ``ready`` is a card that dropped."""
         self._dropped = not ready
-        return self._answer(Query.HEALTH, asked_at, now_ms) + self._judge_drop(now_ms)
+        return self._answer(Query.HEALTH, queried_at, now_ms) + self._judge_drop(now_ms)
 
     def observe_failure(
         self,
@@ -125,10 +125,10 @@ class ChipTracker:
             reports += self._judge_drop(now_ms)
         return reports
 
-    def _answer(self, query: Query, asked_at: float, now_ms: int) -> list[Report]:
+    def _answer(self, query: Query, queried_at: float, now_ms: int) -> list[Report]:
         self._failing.pop(query, None)
         self._answered.add(query)
-        self._asked_at[query] = asked_at
+        self._asked_at[query] = queried_at
         # Any answer shows that the chip is there: its silence begins anew.
         self._silent_since = None
         self._silent_too_long = False

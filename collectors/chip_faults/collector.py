@@ -89,7 +89,7 @@ class _Watched:
     """The codes that the driver listed last."""
     word: ChipWord | None = None
     """The health word of a chip whose driver has no events."""
-    asked_at: dict[Query, float] = field(
+    queried_at: dict[Query, float] = field(
         default_factory=lambda: dict.fromkeys(Query, float("-inf"))
     )
 
@@ -98,8 +98,8 @@ class _Watched:
         checks = [self.tracker.next_check(query)]
         if query is Query.CODES:
             checks.append(self.settled_at)
-        asked_at = self.asked_at[query]
-        waiting = [check for check in checks if check is not None and check > asked_at]
+        queried_at = self.queried_at[query]
+        waiting = [check for check in checks if check is not None and check > queried_at]
         return min([self.due[query], *waiting])
 
 
@@ -245,7 +245,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
             if due != NEVER:
                 pause = _OWN_SECONDS if watched is own else _AFTER_EVENT_SECONDS
                 # Once in this pause, however many events of a burst ask for it.
-                again_at = max(now, watched.asked_at[Query.HEALTH] + pause)
+                again_at = max(now, watched.queried_at[Query.HEALTH] + pause)
                 watched.due[Query.HEALTH] = min(due, again_at)
 
     def _ask_now(self, chips: Iterable[_Watched]) -> None:
@@ -326,18 +326,18 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         self, watched: _Watched, chip: Chip, query: Query, due: float, began: float
     ) -> None:
         # Timers may fire early, and an answer asked before ``due`` would not count for the event.
-        asked_at = watched.asked_at[query] = max(self._loop.time(), due)
+        queried_at = watched.queried_at[query] = max(self._loop.time(), due)
         # Counted from the beginning of the round, so that all queries of a round stay one round.
         watched.due[query] = began + self.period_seconds
-        if query is Query.HEALTH and asked_at < self._event_at + _AFTER_EVENT_SECONDS:
+        if query is Query.HEALTH and queried_at < self._event_at + _AFTER_EVENT_SECONDS:
             watched.due[query] = began + _AFTER_EVENT_SECONDS
         wall_clock, tracker = self.context.wall_clock, watched.tracker
         try:
             if query is Query.CODES:
-                listed = await self._ask_codes(watched, chip, asked_at, began)
-                reports = tracker.observe_codes(listed, asked_at, wall_clock())
+                listed = await self._ask_codes(watched, chip, queried_at, began)
+                reports = tracker.observe_codes(listed, queried_at, wall_clock())
             else:
-                health = await self._health(watched, chip, asked_at)
+                health = await self._health(watched, chip, queried_at)
                 # The driver returns 0xFFFFFFFF for a device that is not found or not started
                 # (dcmi#2.2).
                 if health is None:
@@ -345,13 +345,13 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
                     reason = "the health is unknown"
                     reports = self._failed(watched, query, reason, by_chip=in_place)
                 else:
-                    reports = tracker.observe_health(True, asked_at, wall_clock())
+                    reports = tracker.observe_health(True, queried_at, wall_clock())
         except DriverCallError as error:
             in_place = await self._driver.is_in_place()
             if query is Query.CODES:
                 # A card that dropped is not blind, and its health query shows the drop.
-                await self._ask(watched, chip, Query.HEALTH, asked_at, began)
-            reports = self._refused(watched, query, error, asked_at, in_place=in_place)
+                await self._ask(watched, chip, Query.HEALTH, queried_at, began)
+            reports = self._refused(watched, query, error, queried_at, in_place=in_place)
         except DriverCallStuck as error:
             in_place = await self._driver.is_in_place()
             reports = self._failed(watched, query, str(error), by_chip=in_place, hangs=True)
@@ -364,7 +364,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         watched: _Watched,
         query: Query,
         error: DriverCallError,
-        asked_at: float,
+        queried_at: float,
         *,
         in_place: bool,
     ) -> list[Report]:
@@ -374,16 +374,16 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         """
         # -8012 is a card that dropped (device-plugin#2.2).
         if query is Query.HEALTH and error.return_code == NOT_READY and in_place:
-            return watched.tracker.observe_health(False, asked_at, self.context.wall_clock())
+            return watched.tracker.observe_health(False, queried_at, self.context.wall_clock())
         if query is Query.HEALTH and error.return_code in _UNSUPPORTED:
             # It will never answer. Counted as good, or the chip would never be complete.
             watched.due[query] = NEVER
-            return watched.tracker.observe_health(True, asked_at, self.context.wall_clock())
+            return watched.tracker.observe_health(True, queried_at, self.context.wall_clock())
         by_chip = in_place and error.return_code not in ENVIRONMENT
         return self._failed(watched, query, str(error), by_chip=by_chip)
 
     async def _ask_codes(
-        self, watched: _Watched, chip: Chip, asked_at: float, began: float
+        self, watched: _Watched, chip: Chip, queried_at: float, began: float
     ) -> frozenset[str]:
         """Return the code list of ``chip``, from this round's lists or from the driver."""
         codes = self._lists.pop(chip, None)
@@ -395,7 +395,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         else:
             watched.due[Query.CODES] = began + self.section.list_period_seconds
             if listed != watched.listed:
-                await self._list_changed(watched, chip, listed, asked_at, began)
+                await self._list_changed(watched, chip, listed, queried_at, began)
         watched.listed = listed
         return listed
 
@@ -429,14 +429,14 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         watched: _Watched,
         chip: Chip,
         listed: frozenset[str],
-        asked_at: float,
+        queried_at: float,
         began: float,
     ) -> None:
         """Read the health word with a list that has changed."""
         if watched.word is not None:
-            watched.word.record_list(listed, asked_at)
+            watched.word.record_list(listed, queried_at)
         if watched.due[Query.HEALTH] != NEVER:
-            await self._ask(watched, chip, Query.HEALTH, asked_at, began)
+            await self._ask(watched, chip, Query.HEALTH, queried_at, began)
 
     def _failed(
         self, watched: _Watched, query: Query, reason: str, *, by_chip: bool, hangs: bool = False

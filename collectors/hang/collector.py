@@ -175,15 +175,15 @@ class HangCollector(Collector[HangSection]):
             return None
 
     async def _packets(self, chip: Chip) -> int:
-        counters = await self._tool.ask(COUNTERS, chip.physical_id, self.deadline_seconds)
+        counters = await self._tool.query(COUNTERS, chip.physical_id, self.deadline_seconds)
         return _sum(counters, _PACKETS)
 
     async def _flits(self, chip: Chip) -> int:
         total = 0
-        for port in await self._tool.ask_a5(A5_PORTS, chip.logic_id, self.deadline_seconds):
+        for port in await self._tool.query_a5(A5_PORTS, chip.logic_id, self.deadline_seconds):
             if port.kind == "UB":
                 place = (port.udie, port.port)
-                counters = await self._tool.ask_a5(
+                counters = await self._tool.query_a5(
                     A5_COUNTERS, chip.logic_id, self.deadline_seconds, port=place
                 )
                 total += _sum(counters, _FLITS)

@@ -97,8 +97,8 @@ async def check_once(
     is that of one run of the tool. Raises ``ToolError``.
     """
     if family != _A5:
-        return {LINK_DOWN: not await tool.ask(LINK, chip.physical_id, deadline_seconds)}
-    ports = await tool.ask_a5(A5_PORTS, chip.logic_id, deadline_seconds)
+        return {LINK_DOWN: not await tool.query(LINK, chip.physical_id, deadline_seconds)}
+    ports = await tool.query_a5(A5_PORTS, chip.logic_id, deadline_seconds)
     down = [port for port in ports if not port.up]
     unified = [
         await _is_wired(tool, chip, port, deadline_seconds) for port in down if port.kind == "UB"
@@ -117,7 +117,7 @@ async def _is_wired(tool: HccnTool, chip: Chip, port: A5Port, deadline_seconds: 
     place = (port.udie, port.port)
     try:
         # A query that fails counts as enabled, as upstream (device-plugin#2.6).
-        return await tool.ask_a5(A5_PORT_ENABLED, chip.logic_id, deadline_seconds, port=place)
+        return await tool.query_a5(A5_PORT_ENABLED, chip.logic_id, deadline_seconds, port=place)
     except ToolSilent:
         raise
     except ToolError:
@@ -257,13 +257,13 @@ class LinksCollector(Collector[LinksSection]):
             return now
         return self._next().next if self._links else NEVER
 
-    async def _audit(self, asked_at: float) -> None:
+    async def _audit(self, queried_at: float) -> None:
         """Query the link that is due most; after a gap, the driver for its chips before."""
         if self._gap:
             self._gap = False
             self._take_over(await self.context.driver.inventory())
         else:
-            await self._ask(self._next(), asked_at)
+            await self._ask(self._next(), queried_at)
 
     def _next(self) -> _Link:
         """Return the link to query next; what an event made due goes before what time did."""
@@ -273,38 +273,38 @@ class LinksCollector(Collector[LinksSection]):
             return min(checks, key=lambda link: link.check)
         return min(links, key=lambda link: link.next)
 
-    async def _ask(self, link: _Link, asked_at: float) -> None:
+    async def _ask(self, link: _Link, queried_at: float) -> None:
         is_round = self._schedule.is_due(link.due)
         # By whole periods: a late question must not move the link out of its own part of them.
         while self._schedule.is_due(link.due):
             link.due += self.period_seconds
-        link.tracker.record_question(asked_at)
+        link.tracker.record_question(queried_at)
         link.retry_at = NEVER
         try:
             faults = await self._faults(link)
         except ToolMissing as error:
             self._lacks_tool(error)
             if self._failure_is_down:
-                self._failed(link, error, asked_at)
+                self._failed(link, error, queried_at)
             return
         except ToolError as error:
             self._has_tool()
             # A busy tool fails quickly and answers soon; one that hangs would block others again.
             if not link.tracker.blind and not isinstance(error, ToolSilent):
-                link.retry_at = asked_at + _RETRY_SECONDS
-            self._failed(link, error, asked_at)
+                link.retry_at = queried_at + _RETRY_SECONDS
+            self._failed(link, error, queried_at)
             return
         self._has_tool()
         now_ms = self.context.wall_clock()
-        self._batch.add(link.tracker.observe(faults, asked_at, now_ms))
+        self._batch.add(link.tracker.observe(faults, queried_at, now_ms))
         self._bus.observe_tool(link.subject, down=UB_PORT_DOWN in link.tracker.present)
         self._log_bus()
         self.context.show(link.subject, LINK_UP, 0.0 if any(faults.values()) else 1.0)
         # The next failure is news again, even with the text of the last one.
         self._trouble = None
-        if self._telemetry and is_round and link.slow_due <= asked_at and self._family != _A5:
+        if self._telemetry and is_round and link.slow_due <= queried_at and self._family != _A5:
             # Half a period early: this round may be late, and the one 5 min later in time.
-            link.slow_due = asked_at + _SLOW_ROUND_SECONDS - self.period_seconds / 2
+            link.slow_due = queried_at + _SLOW_ROUND_SECONDS - self.period_seconds / 2
             await self._slow_round(link)
 
     async def _faults(self, link: _Link) -> Mapping[str, bool]:
@@ -331,7 +331,7 @@ class LinksCollector(Collector[LinksSection]):
             if not silent:
                 try:
                     chip = link.chip.physical_id
-                    answer = await self._tool.ask(readings.question, chip, self.deadline_seconds)
+                    answer = await self._tool.query(readings.question, chip, self.deadline_seconds)
                     values = readings.named(answer)
                 except ToolError as error:
                     # A tool that hangs would hang again for each of the other readings.
@@ -345,13 +345,13 @@ class LinksCollector(Collector[LinksSection]):
             self.context.show(link.subject, name, value)
         link.shown[readings] = set(values)
 
-    def _failed(self, link: _Link, error: ToolError, asked_at: float) -> None:
+    def _failed(self, link: _Link, error: ToolError, queried_at: float) -> None:
         down = self._all_down() if self._failure_is_down else ()
         text = "the last known state of the link stays"
         if down:
             text = 'the link counts as down, by compatibility.hccn_error = "down"'
         now_ms = self.context.wall_clock()
-        reports = link.tracker.observe_failure(str(error), now_ms, down, asked_at)
+        reports = link.tracker.observe_failure(str(error), now_ms, down, queried_at)
         if reports and str(error) != self._trouble:
             self._trouble = str(error)
             _log.warning("%s: %s; %s", self.name, error, text)

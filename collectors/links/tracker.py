@@ -65,13 +65,13 @@ class LinkTracker:
         # An event since the check was planned needs an answer that is asked later.
         self.check_at = again if again > at else None
 
-    def observe(self, faults: Mapping[str, bool], asked_at: float, now_ms: int) -> list[Report]:
+    def observe(self, faults: Mapping[str, bool], queried_at: float, now_ms: int) -> list[Report]:
         """Apply the tool's answer, which has for each code whether it holds.
 
         Returns what to report.
         """
         reports = self._answers.observe_answer(now_ms)
-        if asked_at < self._event_at + LAG_SECONDS:
+        if queried_at < self._event_at + LAG_SECONDS:
             return reports
         for code, holds in faults.items():
             if self._settled and holds is (code in self._present):
@@ -83,13 +83,13 @@ class LinkTracker:
         return reports
 
     def observe_failure(
-        self, reason: str, now_ms: int, down: Iterable[str] = (), asked_at: float = 0.0
+        self, reason: str, now_ms: int, down: Iterable[str] = (), queried_at: float = 0.0
     ) -> list[Report]:
         """Apply a question without an answer: the tracked state stays, but codes of ``down`` now
         hold.
         """
         reports = self._answers.observe_failure(reason, now_ms)
-        counts = asked_at >= self._event_at + LAG_SECONDS
+        counts = queried_at >= self._event_at + LAG_SECONDS
         codes = [code for code in down if counts and not (self._settled and code in self._present)]
         reports += [self._observation(code, Assertion.PRESENT, now_ms, reason) for code in codes]
         self._present.update(codes)

@@ -70,14 +70,14 @@ class HccnTool:
         self._paths = paths
         self._tool = Tool(NAME)
 
-    async def ask(
+    async def query(
         self, question: ToolQuestion[Answer], chip: int, deadline_seconds: float
     ) -> Answer:
-        """Ask about the chip with the physical id ``chip``. Raises ``ToolError``."""
+        """Query the chip with the physical id ``chip``. Raises ``ToolError``."""
         printed = await self._run(("-i", str(chip), *question.words), deadline_seconds)
         return question.parse(printed, chip)
 
-    async def ask_a5(
+    async def query_a5(
         self,
         question: ToolQuestion[Answer],
         logic_id: int,
@@ -85,7 +85,7 @@ class HccnTool:
         *,
         port: tuple[int, int] | None = None,
     ) -> Answer:
-        """Ask an A5 about a chip, or about its ``port`` (UDie, port). Raises ``ToolError``."""
+        """Query a chip of an A5, or its ``port`` (UDie, port). Raises ``ToolError``."""
         place = () if port is None else ("-u", str(port[0]), "-p", str(port[1]))
         arguments = ("-g", *question.words, "-i", str(logic_id), *place)
         return question.parse(await self._run(arguments, deadline_seconds), logic_id)

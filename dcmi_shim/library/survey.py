@@ -30,7 +30,7 @@ _MAIN_BOARD = "dcmi_get_mainboard_id"
 _NAMES = ("dcmi_get_device_chip_info_v2", "dcmi_get_device_chip_info")
 
 
-class Ask(Protocol):
+class Query(Protocol):
     """Calls a function of the driver; raises the driver errors of ``contract.errors``."""
 
     async def __call__(
@@ -38,11 +38,11 @@ class Ask(Protocol):
     ) -> msgspec.Raw: ...
 
 
-class _Questions:
-    """Asks the driver; ``problems`` are why answers are missing."""
+class _Queries:
+    """Queries the driver; ``problems`` are why answers are missing."""
 
-    def __init__(self, ask: Ask) -> None:
-        self.ask = ask
+    def __init__(self, query: Query) -> None:
+        self.query = query
         self.problems: list[str] = []
 
     async def read(
@@ -58,7 +58,7 @@ class _Questions:
         Unsupported is not a problem unless ``needed``.
         """
         try:
-            return msgspec.json.decode(await self.ask(function, arguments, where))
+            return msgspec.json.decode(await self.query(function, arguments, where))
         except DriverCallError as error:
             if needed or error.return_code not in (UNSUPPORTED, SYMBOL_MISSING):
                 self.problems.append(str(error))
@@ -94,7 +94,7 @@ class Survey:
     is_refused: bool = False
 
 
-async def survey(ask: Ask, library: str, current: Inventory | None) -> Survey:
+async def survey(query: Query, library: str, current: Inventory | None) -> Survey:
     """Read everything once; return what was read.
 
     Chips of ``current`` stay, even if the driver does not list them now, unless another one is
@@ -103,17 +103,17 @@ async def survey(ask: Ask, library: str, current: Inventory | None) -> Survey:
     Raises ``DriverGone`` when there is no driver, ``DriverCallError`` or ``DriverCallStuck`` when
     there is no list of cards, and ``DriverError`` for chips of no supported family.
     """
-    asked = _Questions(ask)
-    problems = asked.problems
+    queries = _Queries(query)
+    problems = queries.problems
     before = () if current is None else current.chips
-    result = await _chips(asked, before)
+    result = await _chips(queries, before)
     hidden = (chip for chip in before if not any(_are_in_one_place(chip, item) for item in result))
     chips = tuple(sorted([*result, *hidden]))
     if not chips:
         return Survey(None, (*problems, "the driver lists no chip"))
-    words = await asked.first(_NAMES, chips)
+    words = await queries.first(_NAMES, chips)
     name = None if words is None else words[1]
-    board = await asked.first((_BOARD,), chips)
+    board = await queries.first((_BOARD,), chips)
     if name is None:
         return Survey(None, (*problems, "no chip returns its name"), chips)
     family = chip_family(name, board)
@@ -125,28 +125,28 @@ async def survey(ask: Ask, library: str, current: Inventory | None) -> Survey:
         raise DriverError(
             f"chip name {name!r} with board id {board:#x} belongs to no supported chip family"
         )
-    families = await _families(ask, chips, is_board_known=board is not None)
+    families = await _families(query, chips, is_board_known=board is not None)
     if len(families) > 1:
         return Survey(None, (*problems, _mixed_families(families)), chips, is_refused=True)
-    version = await asked.read("dcmi_get_dcmi_version")
-    pod = await _super_pod(asked, chips[0])
-    virtual = await virtual_chips(ask, chips, () if current is None else current.virtual)
+    version = await queries.read("dcmi_get_dcmi_version")
+    pod = await _super_pod(queries, chips[0])
+    virtual = await virtual_chips(query, chips, () if current is None else current.virtual)
     main_board = None
     if family == _A5:
-        main_board = await asked.first((_MAIN_BOARD,), chips)
+        main_board = await queries.first((_MAIN_BOARD,), chips)
     inventory = Inventory(chips, family, name, board, version, pod, library, virtual, main_board)
     return Survey(inventory, tuple(problems), chips)
 
 
 async def _families(
-    ask: Ask, chips: Sequence[Chip], *, is_board_known: bool
+    query: Query, chips: Sequence[Chip], *, is_board_known: bool
 ) -> dict[str, dict[str, list[Chip]]]:
     """Return the chips by family and name. One without enough answers now is in none."""
-    asked = _Questions(ask)
+    queries = _Queries(query)
     result: dict[str, dict[str, list[Chip]]] = {}
     for chip in chips:
-        words = await asked.first(_NAMES, (chip,))
-        board = None if words is None else await asked.of_chip(_BOARD, chip)
+        words = await queries.first(_NAMES, (chip,))
+        board = None if words is None else await queries.of_chip(_BOARD, chip)
         if words is None or (board is None and is_board_known):
             continue
         family = chip_family(words[1], board) or "no supported family"
@@ -167,21 +167,21 @@ def _mixed_families(families: Mapping[str, Mapping[str, Sequence[Chip]]]) -> str
     )
 
 
-async def chip_names(ask: Ask, chip: Chip) -> tuple[ChipNames, tuple[str, ...]]:
+async def chip_names(query: Query, chip: Chip) -> tuple[ChipNames, tuple[str, ...]]:
     """Return the names of ``chip``, and why not everything is known.
 
     Raises ``DriverGone`` when there is no driver.
     """
-    asked = _Questions(ask)
-    words = await asked.first(_NAMES, (chip,))
-    die = await asked.of_chip(_DIE, chip)
-    pcie = await asked.of_chip(_PCIE, chip)
+    queries = _Queries(query)
+    words = await queries.first(_NAMES, (chip,))
+    die = await queries.of_chip(_DIE, chip)
+    pcie = await queries.of_chip(_PCIE, chip)
     names = ChipNames(
         model="" if words is None else f"{words[1]}-{words[0]}-{words[2]}",
         vdie="" if die is None else _die_of(die),
         pcie_address="" if pcie is None else "{:04X}:{:02X}:{:02X}.{:X}".format(*pcie),
     )
-    return names, tuple(asked.problems)
+    return names, tuple(queries.problems)
 
 
 def _are_in_one_place(chip: Chip, other: Chip) -> bool:
@@ -193,9 +193,9 @@ def _are_in_one_place(chip: Chip, other: Chip) -> bool:
     )
 
 
-async def _chips(asked: _Questions, before: Sequence[Chip]) -> list[Chip]:
-    problems = asked.problems
-    answer = await asked.ask("dcmi_get_card_list", (), None)
+async def _chips(queries: _Queries, before: Sequence[Chip]) -> list[Chip]:
+    problems = queries.problems
+    answer = await queries.query("dcmi_get_card_list", (), None)
     count, cards = msgspec.json.decode(answer, type=tuple[int, list[int]])
     if count != len(cards):
         problems.append(f"the driver has {plural(count, 'card')} and lists {len(cards)}")
@@ -204,10 +204,10 @@ async def _chips(asked: _Questions, before: Sequence[Chip]) -> list[Chip]:
     for card in cards:
         where = f"card {card}"
         # Questions of their own: an identity that is missing is not a problem of the inventory.
-        serial = await _Questions(asked.ask).read(_LABEL, (card,), where)
-        devices = await asked.read("dcmi_get_device_num_in_card", (card,), where, needed=True)
+        serial = await _Queries(queries.query).read(_LABEL, (card,), where)
+        devices = await queries.read("dcmi_get_device_num_in_card", (card,), where, needed=True)
         for device in range(devices or 0):
-            chip = await _identity(asked, card, device, serial or "", before)
+            chip = await _identity(queries, card, device, serial or "", before)
             if chip is None:
                 continue
             # Ids belong to one chip each; the first that the driver lists stays.
@@ -220,16 +220,18 @@ async def _chips(asked: _Questions, before: Sequence[Chip]) -> list[Chip]:
 
 
 async def _identity(
-    asked: _Questions, card: int, device: int, serial: str, current: Sequence[Chip]
+    queries: _Queries, card: int, device: int, serial: str, current: Sequence[Chip]
 ) -> Chip | None:
     where = f"card {card} device {device}"
-    logic = await asked.read("dcmi_get_device_logic_id", (card, device), where, needed=True)
+    logic = await queries.read("dcmi_get_device_logic_id", (card, device), where, needed=True)
     if logic is None:
         return None
-    physical = await asked.read("dcmi_get_device_phyid_from_logicid", (logic,), where, needed=True)
+    physical = await queries.read(
+        "dcmi_get_device_phyid_from_logicid", (logic,), where, needed=True
+    )
     if physical is None:
         return None
-    words = await _Questions(asked.ask).read(_DIE, (card, device), where)
+    words = await _Queries(queries.query).read(_DIE, (card, device), where)
     # Words that are all equal, such as zeros, identify no die.
     die = "" if words is None or len(set(words)) == 1 else _die_of(words)
     place = (physical, logic, card, device)
@@ -248,50 +250,52 @@ def _die_of(words: Sequence[int]) -> str:
     return "-".join(f"{word:08X}" for word in words)
 
 
-async def _super_pod(asked: _Questions, chip: Chip) -> SuperPod | None:
-    members = await asked.of_chip("dcmi_get_device_info", chip, *SUPER_POD)
+async def _super_pod(queries: _Queries, chip: Chip) -> SuperPod | None:
+    members = await queries.of_chip("dcmi_get_device_info", chip, *SUPER_POD)
     return None if members is None else SuperPod(*members)
 
 
-async def node_facts(ask: Ask, inventory: Inventory) -> tuple[NodeFacts, tuple[str, ...]]:
+async def node_facts(query: Query, inventory: Inventory) -> tuple[NodeFacts, tuple[str, ...]]:
     """Return what labels and annotations need beside the inventory, and why not all of it is known.
 
     Raises ``DriverGone`` when there is no driver.
     """
-    asked = _Questions(ask)
+    queries = _Queries(query)
     chips, family = inventory.chips, inventory.family
-    resources = await asked.first(("dcmi_get_device_info",), chips, *VIRTUAL_DEVICES)
-    words = await asked.first(_NAMES, chips)
+    resources = await queries.first(("dcmi_get_device_info",), chips, *VIRTUAL_DEVICES)
+    words = await queries.first(_NAMES, chips)
     cores = round(resources[1]) if resources is not None else words[3] if words is not None else 0
     has_memory = family.startswith("Ascend910")
     products = []
     if family == "Ascend310P":
         for chip in chips:
-            product = await asked.of_chip("dcmi_get_product_type", chip)
+            product = await queries.of_chip("dcmi_get_product_type", chip)
             products.append(product or "")
     pods = {}
     if inventory.super_pod is not None:
-        pods = {chip.physical_id: await _super_pod(asked, chip) for chip in chips}
+        pods = {chip.physical_id: await _super_pod(queries, chip) for chip in chips}
     facts = NodeFacts(
         aicores=cores or None,
-        memory_mb=await asked.first((_HBM,), chips) if has_memory else None,
-        main_board=await asked.first((_MAIN_BOARD,), chips),
+        memory_mb=await queries.first((_HBM,), chips) if has_memory else None,
+        main_board=await queries.first((_MAIN_BOARD,), chips),
         products=tuple(products),
         super_devices={chip: pod.sdid for chip, pod in pods.items() if pod is not None},
     )
-    return facts, tuple(asked.problems)
+    return facts, tuple(queries.problems)
 
 
-async def virtual_chips(ask: Ask, chips: Sequence[Chip], before: Sequence[int]) -> tuple[int, ...]:
+async def virtual_chips(
+    query: Query, chips: Sequence[Chip], before: Sequence[int]
+) -> tuple[int, ...]:
     """Return the physical ids of the chips that are divided into virtual devices.
 
     For a chip without an answer ``before`` decides: most drivers do not have the function. Raises
     ``DriverGone`` when there is no driver.
     """
-    asked = _Questions(ask)
+    queries = _Queries(query)
     divided = []
     for chip in chips:
-        total = await asked.of_chip("dcmi_get_device_info", chip, *VIRTUAL_DEVICES)
+        total = await queries.of_chip("dcmi_get_device_info", chip, *VIRTUAL_DEVICES)
         if chip.physical_id in before if total is None else total[0]:
             divided.append(chip.physical_id)
     return tuple(divided)

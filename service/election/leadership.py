@@ -389,10 +389,10 @@ class LeaseElection(Leadership):
 
     async def _read(self) -> bool:
         """Read whose the Lease is, to lead by that for a while; return whether that can be done."""
-        asked_at_ms = self._clock().steady_ms
+        requested_at_ms = self._clock().steady_ms
         if not await self._is_ours():
             return False
-        self._proven_until_ms = asked_at_ms + _READ_MS
+        self._proven_until_ms = requested_at_ms + _READ_MS
         self.failing.succeeded()
         return self.leads
 

@@ -48,7 +48,7 @@ class HttpConnection(asyncio.Protocol):
         self.address = ""
         self.is_loopback = False
         self.is_of_host = False
-        self.has_asked = False
+        self.has_request = False
         self.is_in_turn = False
         self.unfinished_since: float | None = None
         self.unsent_since: float | None = None
@@ -72,7 +72,7 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Collect a request."""
         self._received += data
-        if not self.has_asked:
+        if not self.has_request:
             # Three bytes earlier: the end of the head, four bytes, may be split over two reads.
             self._look(max(0, len(self._received) - len(data) - 3))
         # A client that sends ahead is not read any more; the kernel's window then stops it.
@@ -98,7 +98,7 @@ class HttpConnection(asyncio.Protocol):
     def answered(self) -> None:
         """Await the next request."""
         self.free_place()
-        self.has_asked = self.is_in_turn = False
+        self.has_request = self.is_in_turn = False
         # The answer may have ended the connection, such as one with ``Connection: close``.
         if self._transport is None or self._transport.is_closing():
             return
@@ -178,8 +178,8 @@ class HttpConnection(asyncio.Protocol):
         self._head = bytes(self._received[:length])
         del self._received[:length]
         self.unfinished_since = None
-        self.has_asked = True
-        self._connections.asks(self)
+        self.has_request = True
+        self._connections.add_request(self)
 
 
 class _Handler(web.RequestHandler):

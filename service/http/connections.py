@@ -52,7 +52,7 @@ class RequestRate:
         self._computing = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def ask(self, request: WaitingRequest) -> None:
+    def enqueue(self, request: WaitingRequest) -> None:
         """Call ``proceed`` of ``request`` when its turn comes, now or later."""
         self._waiting.setdefault(request.address, {})[request] = None
         self._let_begin()
@@ -160,7 +160,7 @@ class OpenConnection(Protocol):
     address: str
     is_loopback: bool
     is_of_host: bool
-    has_asked: bool
+    has_request: bool
     """Whether it has a whole request that is not answered."""
     is_in_turn: bool
     """Whether that request began to be answered."""
@@ -207,10 +207,10 @@ class Connections:
         self._limit_address(connection)
         self._limit_all(connection)
 
-    def asks(self, connection: OpenConnection) -> None:
+    def add_request(self, connection: OpenConnection) -> None:
         """Record that a request is whole: it is answered in its turn."""
         del self._waiting[connection]
-        self.rate.ask(connection)
+        self.rate.enqueue(connection)
 
     def waits(self, connection: OpenConnection) -> None:
         """Record that a request was answered: the next one is awaited."""
@@ -230,7 +230,7 @@ class Connections:
         if not of_address:
             del self._of_address[connection.address]
         self._waiting.pop(connection, None)
-        if connection.has_asked and not connection.is_in_turn:
+        if connection.has_request and not connection.is_in_turn:
             self.rate.leave(connection)
 
     def close(self) -> None:
@@ -311,7 +311,7 @@ class Connections:
             connection
             # The newest request of the address: older ones have waited for their turn already.
             for connection in reversed(most)
-            if connection.has_asked and not connection.is_in_turn
+            if connection.has_request and not connection.is_in_turn
         )
         return next(filter(may_go, queued), None)
 

@@ -254,7 +254,7 @@ class BrokerHeartbeats:
             await self._changed.wait()
             self._start()
         # A node that cannot be received is not silent.
-        await (await self._connection.session()).ask()
+        await (await self._connection.session()).ping()
         return self._received_beats.beats()
 
     async def close(self) -> None:

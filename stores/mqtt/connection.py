@@ -408,7 +408,7 @@ class Session:
         granted = await self._connected.subscribe_in_turn(topics, qos, only_new=True)
         await self._answer(granted, f"subscription to {topics}")
 
-    async def ask(self) -> None:
+    async def ping(self) -> None:
         """Send a ping; done when the broker answered: it is alive, and so is the way to it.
 
         The keepalive detects a broker that hangs, or lost packets, only after twice its seconds.
@@ -421,11 +421,11 @@ class Session:
         return self._end
 
     async def _come_back(self, first: asyncio.Future[bool], topics: str) -> None:
-        asked_at = time.monotonic()
+        sent_at = time.monotonic()
         later = self._echo_name + b" later"
         while not (await asyncio.wait({first}, timeout=_LATER_SECONDS))[0]:
             # As long as retained messages arrive, the message behind them may still come.
-            if time.monotonic() - max(asked_at, self._retained_at) > _ANSWER_SECONDS:
+            if time.monotonic() - max(sent_at, self._retained_at) > _ANSWER_SECONDS:
                 raise StoreForbidden(
                     f"{self._address}: a message to {self._echo} does not come back: the broker's "
                     "access rules must let this client write and read it"

@@ -16,7 +16,7 @@ from dcmi_shim.driver import Driver
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import install
 from dcmi_shim.library.discovery import VendorPaths, find_library
-from dcmi_shim.library.survey import Ask, Survey, survey
+from dcmi_shim.library.survey import Query, Survey, survey
 from dcmi_shim.worker.supervisor import DriverSettings
 from tests.collectors.scripted import RecordedReports
 from tests.parts import deadlines
@@ -195,8 +195,8 @@ async def test_survey_in_progress_does_not_replace_a_newer_inventory(
 ) -> None:
     began, may_end = asyncio.Event(), asyncio.Event()
 
-    async def held(ask: Ask, library: str, known: Inventory | None) -> Survey:
-        found = await survey(ask, library, known)
+    async def held(query: Query, library: str, known: Inventory | None) -> Survey:
+        found = await survey(query, library, known)
         if known is not None:
             began.set()
             await may_end.wait()

@@ -219,7 +219,7 @@ class Process:
             if self._kill_in == 0:
                 raise Killed
 
-    async def ask(
+    async def request(
         self, sized: Sequence[VcJob], judged: Sequence[VcJob], *, running: bool, hit: bool
     ) -> AggregatorReply:
         """See ``Aggregators``: the largest size that there are nodes for."""

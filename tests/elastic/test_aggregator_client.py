@@ -32,7 +32,7 @@ async def _ask(*pages: dict[str, Any] | int) -> tuple[AggregatorReply, list[dict
     application.router.add_get("/api/v1/ended-jobs", answer)
     async with TestServer(application) as server:
         url = str(server.make_url("/"))
-        reply = await Aggregators(url).ask([read(vcjob())], [read(vcjob("k"))], running=True)
+        reply = await Aggregators(url).request([read(vcjob())], [read(vcjob("k"))], running=True)
     return reply, asked
 
 
@@ -82,7 +82,7 @@ async def test_more_jobs_than_one_question_holds_are_asked_for_in_several() -> N
     jobs = [read(vcjob(f"j{number}")) for number in range(90)]
     async with TestServer(application) as server:
         aggregators = Aggregators(str(server.make_url("/")))
-        reply = await aggregators.ask(jobs, [jobs[0]], running=True)
+        reply = await aggregators.request(jobs, [jobs[0]], running=True)
     assert asked == [(40, True, True), (40, False, False), (10, False, False)]
     assert [one.name for one in reply.ended.jobs] == [job.name for job in jobs]
     assert (reply.ended.version, reply.troubles) == (7, ())
@@ -91,7 +91,7 @@ async def test_more_jobs_than_one_question_holds_are_asked_for_in_several() -> N
 async def test_an_aggregator_that_is_away_is_named() -> None:
     async with TestServer(web.Application()) as server:
         url = str(server.make_url("/"))
-    reply = await Aggregators(url).ask([read(vcjob())], [])
+    reply = await Aggregators(url).request([read(vcjob())], [])
     (trouble,) = reply.troubles
     assert f"the aggregator at {url.rstrip('/')} is away" in trouble
     assert reply.silent is None

@@ -51,7 +51,7 @@ class _Around:
             found = EndedJob("default", "j", version, ElasticAdvice("default", "j", reason=reason))
         self.answer = AggregatorReply(EndedJobs(version, (), (found,)), (), frozenset())
 
-    async def ask(
+    async def request(
         self, sized: Sequence[VcJob], judged: Sequence[VcJob], *, running: bool, hit: bool
     ) -> AggregatorReply:
         """See ``Aggregators``."""

@@ -25,7 +25,7 @@ async def _no_faults(*_: object, **__: object) -> AggregatorReply:
     return AggregatorReply()
 
 
-_AGGREGATORS = cast("Any", SimpleNamespace(ask=_no_faults))
+_AGGREGATORS = cast("Any", SimpleNamespace(request=_no_faults))
 
 
 def _pod(name: str) -> Snapshot[JobPod]:

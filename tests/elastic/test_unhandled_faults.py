@@ -113,7 +113,7 @@ class Bench:
         """Return state and reason of a job."""
         return next((one.state, one.why) for one in self.controller.jobs if one.name == name)
 
-    async def ask(
+    async def request(
         self, _sized: Sequence[VcJob], _judged: Sequence[VcJob], *, running: bool, hit: bool
     ) -> AggregatorReply:
         """See ``Aggregators``."""

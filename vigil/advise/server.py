@@ -111,7 +111,7 @@ def _asked(server: str, path: str, query: Mapping[str, str | list[str]], model: 
     client, deadline = DaemonClient(server, _SECONDS), time.monotonic() + _BUSY_SECONDS
     text = f"{path}?{urlencode(query, doseq=True)}" if query else path
     while True:
-        status, body = client.ask(text)
+        status, body = client.fetch(text)
         if status == OK:
             return client.decoded(body, model)
         if status in (_WRONG, NOT_FOUND):

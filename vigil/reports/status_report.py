@@ -245,7 +245,7 @@ def of_nodes(
     """
     liveness = client.get("/api/v1/liveness", LivenessPage).liveness
     about = client.get("/api/v1/leader", LeaderPage)
-    ready = client.decoded(client.ask("/readyz")[1], ReadinessPage)
+    ready = client.decoded(client.fetch("/readyz")[1], ReadinessPage)
     blind = tuple(row for item in chosen for row in blind_of(item))
     reasons = [
         *([_ALARM] if liveness.alarm else []),

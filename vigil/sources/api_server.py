@@ -61,13 +61,13 @@ class ApiServerClient(DaemonClient):
         self._plugins = Plugins()
         self._used: ClientConfiguration | None = None
 
-    def ask(self, path: str) -> tuple[int, bytes]:
+    def fetch(self, path: str) -> tuple[int, bytes]:
         """Return status and body of the answer of the aggregator."""
-        status, body = super().ask(self._proxied(path))
+        status, body = super().fetch(self._proxied(path))
         if status == _UNAUTHORIZED:
             # A token may have ended since it was read.
             self._used = None
-            status, body = super().ask(self._proxied(path))
+            status, body = super().fetch(self._proxied(path))
         if status != OK and _is_of_api_server(status, body):
             raise wire.refusal(status, body, f"reach {AGGREGATOR_NAMESPACE}/{AGGREGATOR_SERVICE}")
         return status, body

@@ -64,7 +64,7 @@ class DaemonSource(AnswerSource):
     def signal(self, node: str | None) -> Signal:
         """See ``AnswerSource``. A daemon is asked after an event of its stream."""
         path = "/api/v1/stream" + (f"?node={quote(node, safe='')}" if node else "")
-        is_agent = self._client.ask("/api/v1/leader")[0] == NOT_FOUND
+        is_agent = self._client.fetch("/api/v1/leader")[0] == NOT_FOUND
         return _Stream(self._client, path, _AGENT if is_agent else _AGGREGATOR)
 
     @override

@@ -56,7 +56,7 @@ class AnswerSources:
         assert self._chosen is not None
         return self._chosen
 
-    def ask(self, question: Callable[[AnswerSource], T]) -> T:
+    def query(self, question: Callable[[AnswerSource], T]) -> T:
         """Return the answer to ``question``.
 
         Why a source did not answer is printed as a line of standard error, and the next one is

@@ -51,14 +51,14 @@ class Output:
 
 def show(
     sources: AnswerSources,
-    ask: Callable[[AnswerSource], Output],
+    query: Callable[[AnswerSource], Output],
     *,
     node: str | None,
     watching: bool,
     as_json: bool,
     utc: bool,
 ) -> NoReturn:
-    """Show what ``ask`` returns of the first source that answers; ends with the exit status.
+    """Show what ``query`` returns of the first source that answers; ends with the exit status.
 
     With ``watching`` each change (of ``node`` only with one) is shown, until Ctrl-C.
     """
@@ -66,9 +66,9 @@ def show(
         if watching:
             # Ctrl-C is how watching ends, so it is not an error.
             with suppress(KeyboardInterrupt), answering():
-                _watch(sources, ask, node, as_json=as_json, utc=utc)
+                _watch(sources, query, node, as_json=as_json, utc=utc)
             raise typer.Exit
-        state = sources.ask(ask)
+        state = sources.query(query)
         with answering():
             if as_json:
                 print_json(state.document)
@@ -81,7 +81,7 @@ def show(
 
 def _watch(
     sources: AnswerSources,
-    ask: Callable[[AnswerSource], Output],
+    query: Callable[[AnswerSource], Output],
     node: str | None,
     *,
     as_json: bool,
@@ -90,13 +90,13 @@ def _watch(
     screen: _Paper | _Terminal = _Paper(as_json=as_json, utc=utc)
     if not as_json and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         screen = _Terminal()
-    screen.show(sources.ask(ask))
+    screen.show(sources.query(query))
     signal = sources.chosen.signal(node)
     while True:
         signal.wait()
         try:
             # Asked anew after each signal: an event does not contain the state.
-            screen.show(sources.ask(ask))
+            screen.show(sources.query(query))
         except StoreUnavailable as error:
             screen.fail(str(error))
             time.sleep(_RETRY_SECONDS)

@@ -87,7 +87,7 @@ def collect_faults(place: SupportPlace, into: PartContents) -> None:
 
 
 def _add_page(into: PartContents, name: str, client: DaemonClient, path: str) -> None:
-    status, body = client.ask(path)
+    status, body = client.fetch(path)
     try:
         answer: object = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -99,7 +99,7 @@ def collect_metrics(place: SupportPlace, into: PartContents) -> None:
     """Add the metrics of each daemon."""
 
     def ask(label: str, client: DaemonClient) -> None:
-        into.text(f"{label}/metrics", _text(client, client.ask(_METRICS)))
+        into.text(f"{label}/metrics", _text(client, client.fetch(_METRICS)))
 
     of_each_daemon(place, ask, into)
 
@@ -111,7 +111,7 @@ def collect_call_times(place: SupportPlace, into: PartContents) -> None:
         times, answers = {}, {}
         for path in (*_HEALTH, _METRICS):
             begun = time.monotonic()
-            answers[path] = client.ask(path)
+            answers[path] = client.fetch(path)
             times[path] = round(time.monotonic() - begun, 3)
         into.json(f"{label}/request-seconds", times)
         metrics = _text(client, answers[_METRICS])

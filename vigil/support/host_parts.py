@@ -209,8 +209,8 @@ async def _ask_hccn(tool: hccn.HccnTool, chips: list[int], family: str, into: Pa
             begun = time.monotonic()
             entry: dict[str, object] = {"chip": chip, "question": " ".join(words)}
             try:
-                ask = tool.ask_a5 if is_a5 else tool.ask
-                entry["answer"] = await ask(question, chip, _TOOL_SECONDS)
+                query = tool.query_a5 if is_a5 else tool.query
+                entry["answer"] = await query(question, chip, _TOOL_SECONDS)
             except ToolError as error:
                 entry["problem"] = str(error)
                 silent += isinstance(error, ToolSilent)
@@ -226,7 +226,7 @@ def _chips(place: SupportPlace) -> tuple[list[int], str]:
     """Return physical ids and family, from the agent, else from the device files."""
     path = (place.state_dir or AGENT_PLACE[0]) / AGENT_PLACE[1]
     try:
-        status, body = DaemonClient(f"unix:{path}", _TOOL_SECONDS).ask("/api/v1/status")
+        status, body = DaemonClient(f"unix:{path}", _TOOL_SECONDS).fetch("/api/v1/status")
         page = msgspec.json.decode(body) if status == OK else {}
         family = page.get("driver", {}).get("family") or ""
         return [chip["chip"] for chip in page["chips"]], family

@@ -101,7 +101,7 @@ class SupportPlace:
         """Return the daemons that listen, by the folder of what they answer."""
         if self.server is not None:
             client = DaemonClient(self.server, _ANSWER_SECONDS)
-            is_agent = client.ask("/api/v1/leader")[0] == NOT_FOUND
+            is_agent = client.fetch("/api/v1/leader")[0] == NOT_FOUND
             return {"agent" if is_agent else "aggregator": client}
         clients: dict[str, DaemonClient] = {}
         for label, (usual, name) in (("agent", AGENT_PLACE), ("aggregator", AGGREGATOR_PLACE)):

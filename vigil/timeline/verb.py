@@ -51,6 +51,6 @@ def timeline(
     language = options.language_of(lang)
     node, _, part = (name or "").partition("/")
     with closing(options.sources_of(server, state_dir, kubeconfig, store, "history")) as sources:
-        history = sources.ask(lambda source: source.history(node or None, part, since_ms))
+        history = sources.query(lambda source: source.history(node or None, part, since_ms))
         with answering():
             show_timeline(history, follow=follow, language=language, as_json=as_json, utc=utc)

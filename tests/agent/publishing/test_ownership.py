@@ -131,7 +131,7 @@ async def test_program_that_returns_has_its_whole_period() -> None:
         await asyncio.sleep(61)
         assert ownership.is_ours
         writers.wrote("my-plugin")
-        await ownership.ask_after_change()
+        await ownership.query_after_change()
         assert ownership.other is not None
         assert ownership.other.left_seconds == 360
 
@@ -165,7 +165,7 @@ async def test_it_is_known_whether_another_program_wrote_it_before(
     async with owning(writers) as ownership:
         assert ownership.was_others is was
         writers.wrote("device-plugin")
-        await ownership.ask_after_change()
+        await ownership.query_after_change()
         assert ownership.was_others
         await asyncio.sleep(400)
         assert ownership.is_ours
@@ -178,7 +178,7 @@ async def test_only_a_real_program_is_given_the_document(name: str, is_ours: boo
     async with owning(writers) as ownership:
         await asyncio.sleep(10)
         writers.wrote(name)
-        await ownership.ask_after_change()
+        await ownership.query_after_change()
         assert ownership.is_ours is is_ours
 
 
@@ -187,7 +187,7 @@ async def test_old_write_gives_nothing_back() -> None:
     writers = Writers()
     writers.wrote("device-plugin", 86_400)
     async with owning(writers) as ownership:
-        await ownership.ask_after_change()
+        await ownership.query_after_change()
         assert ownership.is_ours
 
 

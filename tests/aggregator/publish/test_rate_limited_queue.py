@@ -32,7 +32,7 @@ def most_in_a_second(times: list[int]) -> int:
 
 def test_the_first_change_of_a_quiet_time_goes_at_once() -> None:
     pace = RateLimitedQueue(20)
-    pace.ask("a", START_MS)
+    pace.enqueue("a", START_MS)
     assert pace.grant(START_MS) == ["a"]
     assert pace.next_ms() is None
 
@@ -41,7 +41,7 @@ def test_a_storm_is_spread_in_the_order_in_which_it_came() -> None:
     pace = RateLimitedQueue(20)
     names = [f"document-{number}" for number in range(60)]
     for name in names:
-        pace.ask(name, START_MS)
+        pace.enqueue(name, START_MS)
     granted = run(pace, START_MS + 10_000)
     assert [name for _, name in granted] == names
     assert granted[4][0] == START_MS
@@ -52,21 +52,21 @@ def test_a_storm_is_spread_in_the_order_in_which_it_came() -> None:
 def test_written_document_is_last_again() -> None:
     pace = RateLimitedQueue(1)
     for name in "abc":
-        pace.ask(name, START_MS)
+        pace.enqueue(name, START_MS)
     assert pace.grant(START_MS) == ["a"]
-    pace.ask("a", START_MS + 1)
+    pace.enqueue("a", START_MS + 1)
     assert [name for _, name in run(pace, START_MS + 9000)] == ["b", "c", "a"]
 
 
 def test_a_touch_waits_for_changes_but_not_for_ever() -> None:
     pace = RateLimitedQueue(1)
-    pace.ask("spent", START_MS)
+    pace.enqueue("spent", START_MS)
     pace.grant(START_MS)
-    pace.ask("touched", START_MS, WriteKind.TOUCH)
+    pace.enqueue("touched", START_MS, WriteKind.TOUCH)
     order = []
     for second in range(1, 10):
         now_ms = START_MS + second * 1000
-        pace.ask(f"changed-{second}", now_ms)
+        pace.enqueue(f"changed-{second}", now_ms)
         order += pace.grant(now_ms)
     assert order.index("touched") == 4
     assert order[:4] == [f"changed-{second}" for second in range(1, 5)]
@@ -77,9 +77,9 @@ def test_state_waits_for_changes_but_in_a_storm_that_lasts_one_write_in_six_is_s
     order: list[str] = []
     for second in range(20):
         now_ms = START_MS + second * 1000
-        pace.ask(f"changed-{second}", now_ms)
+        pace.enqueue(f"changed-{second}", now_ms)
         if second == 0 or order[-1] == "kept":
-            pace.ask("kept", now_ms, WriteKind.STATE)
+            pace.enqueue("kept", now_ms, WriteKind.STATE)
         order += pace.grant(now_ms)
     assert [number for number, name in enumerate(order) if name == "kept"] == [5, 11, 17]
 
@@ -88,9 +88,9 @@ def test_the_next_change_finds_room_however_much_state_waits() -> None:
     pace = RateLimitedQueue(16)
     written = {WriteKind.CHANGE: 0, WriteKind.STATE: 0}
     for now_ms in range(START_MS, START_MS + 20_000, 10):
-        pace.ask("state", now_ms, WriteKind.STATE)
+        pace.enqueue("state", now_ms, WriteKind.STATE)
         if now_ms % 150 == 0:
-            pace.ask("change", now_ms)
+            pace.enqueue("change", now_ms)
         granted = pace.grant(now_ms)
         assert ("change" in granted) == (now_ms % 150 == 0)
         written[WriteKind.CHANGE] += "change" in granted
@@ -101,8 +101,8 @@ def test_the_next_change_finds_room_however_much_state_waits() -> None:
 
 def test_withdrawn_document_takes_no_turn() -> None:
     pace = RateLimitedQueue(1)
-    pace.ask("a", START_MS)
-    pace.ask("b", START_MS)
+    pace.enqueue("a", START_MS)
+    pace.enqueue("b", START_MS)
     pace.withdraw("a")
     pace.withdraw("nobody")
     assert pace.grant(START_MS) == ["b"]
@@ -120,7 +120,7 @@ def test_rate_limit_holds_in_any_second_and_every_document_is_written(
     now_ms, granted = START_MS, []
     for number, (pause_ms, what) in enumerate(asked):
         now_ms += pause_ms
-        pace.ask(str(number), now_ms, what)
+        pace.enqueue(str(number), now_ms, what)
         granted += [(now_ms, name) for name in pace.grant(now_ms)]
     while (next_ms := pace.next_ms()) is not None:
         now_ms = max(now_ms, next_ms)

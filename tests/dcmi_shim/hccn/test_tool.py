@@ -30,9 +30,9 @@ def _tool(root: Path, text: str) -> HccnTool:
 async def test_orders_of_arguments(tmp_path: Path) -> None:
     log = tmp_path / "log"
     tool = _tool(tmp_path, f'echo "$@" >> {log}; echo "link status: UP"')
-    assert await tool.ask(hccn.LINK, 3, 10) is True
+    assert await tool.query(hccn.LINK, 3, 10) is True
     with pytest.raises(ToolNonsense):
-        await tool.ask_a5(hccn.A5_PORT_ENABLED, 3, 10, port=(0, 4))
+        await tool.query_a5(hccn.A5_PORT_ENABLED, 3, 10, port=(0, 4))
     assert log.read_text() == "-i 3 -link -g\n-g -port_info -i 3 -u 0 -p 4\n"
 
 
@@ -40,7 +40,7 @@ async def test_the_drivers_libraries_are_found(tmp_path: Path) -> None:
     tool = _tool(tmp_path, 'echo "link status: UP$LD_LIBRARY_PATH"; exit 3')
     (tmp_path / "lib64" / "driver").mkdir(parents=True)
     with pytest.raises(ToolFailed) as caught:
-        await tool.ask(hccn.LINK, 0, 10)
+        await tool.query(hccn.LINK, 0, 10)
     assert caught.value.stdout == f"link status: UP{tmp_path}/lib64/driver:{tmp_path}/lib64\n"
 
 
@@ -51,7 +51,7 @@ async def test_it_is_asked_again_while_another_program_runs_it(tmp_path: Path) -
         f'echo x >> {count}; [ $(wc -l < {count}) -ge 3 ] && echo "link status: DOWN" && exit 0'
     )
     tool = _tool(tmp_path, f'{script}; echo "{BUSY}"; exit 11')
-    assert await tool.ask(hccn.LINK, 0, 10) is False
+    assert await tool.query(hccn.LINK, 0, 10) is False
     assert len(count.read_text().splitlines()) == 3
 
 
@@ -61,7 +61,7 @@ async def test_it_gives_up_on_one_that_stays_busy(tmp_path: Path, text: str, run
     tool = _tool(tmp_path, f"echo x >> {count}; {text}")
     began = time.monotonic()
     with pytest.raises(ToolFailed, match="exit status 11"):
-        await tool.ask(hccn.LINK, 0, 10)
+        await tool.query(hccn.LINK, 0, 10)
     assert len(count.read_text().splitlines()) == runs
     assert time.monotonic() - began < patience(3)
 
@@ -70,4 +70,4 @@ async def test_without_a_driver_root_it_is_the_vendors(tmp_path: Path) -> None:
     tool = HccnTool(VendorPaths(None, False, {}))
     assert str(tool.path) == "/usr/local/Ascend/driver/tools/hccn_tool"
     with pytest.raises(ToolMissing, match="/absent/tools/hccn_tool: No such file"):
-        await HccnTool(VendorPaths(tmp_path / "absent", False, {})).ask(hccn.LINK, 0, 1)
+        await HccnTool(VendorPaths(tmp_path / "absent", False, {})).query(hccn.LINK, 0, 1)

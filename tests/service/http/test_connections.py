@@ -26,7 +26,7 @@ class Client:
         self.address = address
         self.is_loopback = address == "127.0.0.1"
         self.is_of_host = address in ("127.0.0.1", HOST)
-        self.has_asked = False
+        self.has_request = False
         self.is_in_turn = False
         self.unfinished_since: float | None = asyncio.get_running_loop().time()
         self.unsent_since: float | None = None
@@ -59,8 +59,8 @@ class Server:
         return client
 
     def ask(self, client: Client) -> None:
-        client.has_asked, client.unfinished_since = True, None
-        self.connections.asks(client)
+        client.has_request, client.unfinished_since = True, None
+        self.connections.add_request(client)
 
     def closed(self) -> list[Client]:
         return [client for client in self.clients if not client.is_open]
@@ -99,7 +99,7 @@ async def test_one_between_two_requests_goes_when_it_waited_longest(server: Serv
     others = [server.add(f"10.1.0.{number}") for number in range(6)]
     server.ask(others[0])
     server.connections.rate.leave(others[0])
-    others[0].has_asked = False
+    others[0].has_request = False
     server.connections.waits(others[0])
     for number in range(5):
         server.add(f"10.2.0.{number}")

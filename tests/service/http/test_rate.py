@@ -31,7 +31,7 @@ async def test_a_hundred_begin_in_a_second_and_more_wait() -> None:
     rate = RequestRate(LIMITS)
     requests = [Request("a", rate) for _ in range(300)]
     for request in requests:
-        rate.ask(request)
+        rate.enqueue(request)
     await asyncio.sleep(1)
     assert sum(request.began_at is not None for request in requests) == pytest.approx(105, abs=2)
     await asyncio.sleep(2)
@@ -42,11 +42,11 @@ async def test_each_address_has_its_turn_before_one_has_its_second() -> None:
     rate = RequestRate(LIMITS)
     many = [Request("a", rate) for _ in range(200)]
     for request in many:
-        rate.ask(request)
+        rate.enqueue(request)
     await asyncio.sleep(0.5)
     late = Request("b", rate)
     asked_at = asyncio.get_running_loop().time()
-    rate.ask(late)
+    rate.enqueue(late)
     await asyncio.sleep(0.05)
     assert late.began_at is not None
     assert late.began_at - asked_at < 0.03
@@ -56,7 +56,7 @@ async def test_so_many_are_computed_at_once_and_the_next_begins_when_one_is_done
     rate = RequestRate(LIMITS)
     requests = [Request("a", rate, is_short=False) for _ in range(6)]
     for request in requests:
-        rate.ask(request)
+        rate.enqueue(request)
     await asyncio.sleep(5)
     assert [request.began_at is not None for request in requests] == [True] * 4 + [False] * 2
     rate.leave(requests[4])
@@ -69,7 +69,7 @@ async def test_nothing_begins_behind_the_end() -> None:
     rate = RequestRate(LIMITS)
     requests = [Request("a", rate) for _ in range(50)]
     for request in requests:
-        rate.ask(request)
+        rate.enqueue(request)
     rate.close()
     await asyncio.sleep(1)
     assert sum(request.began_at is not None for request in requests) <= LIMITS.burst
