@@ -10,13 +10,13 @@ from contract.codes.levels import ChipLevel
 from tests.aggregator.daemon import Daemon
 from tests.alerts.watcher import Targets, Watcher
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Folder
+from tests.parts.places import Folder
 from tests.parts.processes import free_ports
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.end_to_end.places import Place
+    from tests.parts.places import Place
 
 
 def code_of(level: ChipLevel) -> str:
