@@ -31,11 +31,11 @@ from benchmarks.request_clients import Client
 from dcmi_shim.emulator.install import install
 from tests.aggregator.daemon import Daemon
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Proxied
 from tests.parts.admission import HangingWebhook
 from tests.parts.api_proxy import ApiProxy, Rule
 from tests.parts.controlplane import ControlPlane
 from tests.parts.node_reader import NodeReader
+from tests.parts.places import Proxied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

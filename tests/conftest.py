@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 from looptime import LoopTimeEventLoop
 
+from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import install
 from tests.parts.broker import Broker
 from tests.parts.controlplane import ControlPlane
@@ -184,6 +185,23 @@ def _emulator_objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     with pytest.MonkeyPatch.context() as patch:
         compile_once(patch, tmp_path_factory.getbasetemp())
         yield
+
+
+@pytest.fixture(scope="session")
+def emulated_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Emulator]]:
+    """Yield the driver root of an emulated server without a daemon, and its emulator."""
+    place = tmp_path_factory.mktemp("emulated")
+    install(place / "driver", place / "emulator")
+    emulator = Emulator(place / "emulator")
+    yield place / "driver", emulator
+    emulator.close()
+
+
+@pytest.fixture
+def hardware(emulated_server: tuple[Path, Emulator]) -> Emulator:
+    """Reset the emulated server; return its emulator."""
+    emulated_server[1].reset()
+    return emulated_server[1]
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.imports import importers
+from tests.imports import distances, importers
 from tests.parts.tree import ROOT, files
 
 if TYPE_CHECKING:
@@ -67,6 +67,16 @@ def test_what_tests_share_is_in_no_test_module() -> None:
         if users and name.rpartition("/")[2].startswith("test_")
     }
     assert shared == {}, "move the shared code to a module that is called after what it holds"
+
+
+def test_the_acceptance_harness_needs_no_emulator() -> None:
+    importing = importers()
+    emulator = [name for name in importing if name.startswith("dcmi_shim/emulator/")]
+    needs = {name for module in emulator for name in distances(module, importing)}
+    assert "tests/end_to_end/node.py" in needs
+    harness = {name for name in importing if re.fullmatch(r"tests/acceptance/(?!test_).*", name)}
+    assert "tests/acceptance/daemons.py" in harness
+    assert sorted(harness & needs) == []
 
 
 def test_layers_are_those_that_are_checked() -> None:

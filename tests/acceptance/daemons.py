@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
-import signal
-import sqlite3
-import subprocess
 import time
-from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
-from tests.acceptance.places import NODES
+from typing_extensions import override
+
 from tests.acceptance.reading import DEVICE_PREFIX
+from tests.parts import daemons
+from tests.parts.daemons import environment_without
 from tests.parts.deadlines import patience, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from tests.acceptance.hardware import Hardware
@@ -25,12 +23,8 @@ if TYPE_CHECKING:
 
 _STEP_SECONDS = 0.01
 _LOG_TAIL = 4000
-
-
-def clean_environment() -> dict[str, str]:
-    """Return the environment without variables that refer to this tree or to a cluster."""
-    ours = ("VIGIL_", "KUBE", "PYTHON", "LD_LIBRARY_PATH", "NODE_NAME")
-    return {key: value for key, value in os.environ.items() if not key.startswith(ours)}
+OF_THIS_TREE = ("PYTHON", "LD_LIBRARY_PATH")
+"""Beginnings of variables by which the installed command would find this tree."""
 
 
 def wait(happened: Callable[[], bool], what: str, seconds: float = 10.0) -> float:
@@ -40,93 +34,43 @@ def wait(happened: Callable[[], bool], what: str, seconds: float = 10.0) -> floa
     return time.monotonic() - begin
 
 
-class Daemon:
-    """A ``vigil`` verb that runs until it is terminated."""
+class Daemon(daemons.Daemon):
+    """A verb of the installed command, which knows nothing of this tree."""
+
+    place: Place
 
     def __init__(self, vigil: Path, verb: str, directory: Path, place: Place) -> None:
-        self.directory = directory
-        directory.mkdir(parents=True, exist_ok=True)
-        self.state_dir = directory / "state"
-        self.log = directory / f"{verb}.log"
-        self.place = place
-        self.options: list[str] = []
-        self.environment = clean_environment()
-        self.before_exec: Callable[[], None] | None = None
-        self._vigil = vigil
-        self._verb = verb
-        self._process: subprocess.Popen[bytes] | None = None
+        super().__init__((vigil,), verb, directory, place)
+        self.environment = environment_without(*OF_THIS_TREE)
+        self.working_directory = directory
         self._url: tuple[str, int] | None = None
         self._log_start = 0
 
-    @property
-    def process(self) -> subprocess.Popen[bytes]:
-        """Return the process that was started last."""
-        assert self._process is not None
-        return self._process
-
-    @property
-    def runs(self) -> bool:
-        """Return whether the process was started and has not ended."""
-        return self._process is not None and self._process.poll() is None
-
+    @override
     def arguments(self) -> list[str]:
-        """Return the arguments that follow the verb."""
-        return [
-            *self.place.options,
-            *("--state-dir", str(self.state_dir), "--listen", "127.0.0.1:0"),
-            *self.options,
-        ]
+        return [*super().arguments(), "--listen", "127.0.0.1:0"]
 
-    def start(self) -> None:
-        """Start it; waits for nothing."""
+    @override
+    def start(self, command: Sequence[str | Path] | None = None) -> None:
         self._url = None
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
-        with self.log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [self._vigil, self._verb, *self.arguments()],
-                env=self.environment,
-                cwd=self.directory,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                preexec_fn=self.before_exec,
-            )
-
-    def kill(self) -> None:
-        """Kill the process with SIGKILL and wait for its end."""
-        self.process.kill()
-        self.process.wait()
-
-    def stop(self) -> tuple[int, float]:
-        """Stop the process with SIGTERM; return its exit status and the duration (s)."""
-        begin = time.monotonic()
-        self.process.send_signal(signal.SIGTERM)
-        status = self.process.wait(patience(10))
-        return status, time.monotonic() - begin
+        super().start(command)
 
     def ended(self, seconds: float = 15.0) -> int:
         """Wait for its end; the exit status."""
         return self.process.wait(seconds)
 
-    def close(self) -> None:
-        """End it if it still runs."""
-        if self.runs:
-            self.kill()
-
+    @override
     def logged(self) -> str:
         """Return the log of the process that was started last."""
         return self.log.read_bytes()[self._log_start :].decode(errors="replace")
 
-    def ask(self, path: str) -> tuple[int, Any]:
-        """Ask at ``--listen``; JSON decoded."""
-        wait(self._listens, f"{self._verb} listens")
+    @override
+    def connection(self) -> http.client.HTTPConnection:
+        """Return a connection to the address that it logged."""
+        wait(self._listens, f"{self.verb} listens")
         assert self._url is not None
-        with closing(http.client.HTTPConnection(*self._url, timeout=patience(5))) as connection:
-            connection.request("GET", path)
-            response = connection.getresponse()
-            body = response.read().decode()
-        is_json = "json" in (response.getheader("Content-Type") or "")
-        return response.status, json.loads(body) if is_json else body
+        return http.client.HTTPConnection(*self._url, timeout=patience(5))
 
     def _listens(self) -> bool:
         for line in self.logged().splitlines():
@@ -135,7 +79,7 @@ class Daemon:
                 host, _, port = url.partition(":")
                 self._url = host, int(port)
                 return True
-        assert self.runs, f"{self._verb} ended:\n{self.logged()[-_LOG_TAIL:]}"
+        assert self.runs, f"{self.verb} ended:\n{self.logged()[-_LOG_TAIL:]}"
         return False
 
 
@@ -150,14 +94,11 @@ class Agent(Daemon):
         self.name = name
         self.environment["PATH"] = f"{hardware.tools}:{self.environment['PATH']}"
 
+    @override
     def arguments(self) -> list[str]:
         root = str(self.hardware.root)
         node = ["--node-name", self.name, "--driver-root", root, "--trust-driver"]
         return [*node, *super().arguments()]
-
-    def status(self) -> Any:
-        """Return the answer of ``/api/v1/status``."""
-        return self.ask("/api/v1/status")[1]
 
     def metrics(self) -> str:
         """Return the text of ``/metrics``."""
@@ -171,25 +112,13 @@ class Agent(Daemon):
 
     def upgrades(self) -> Any:
         """Return ``UpgradeFaultReason`` of the node's document."""
-        data = self.place.read(NODES, DEVICE_PREFIX + self.name)
+        data = self.place.read(DEVICE_PREFIX + self.name)
         assert data is not None
         return json.loads(data["UpgradeFaultReason"])
 
-    def journaled(self, code: str) -> list[str]:
-        """Return the assertions of all reports about ``code`` in the journal's file, in order."""
-        journal = self.state_dir / "journal.sqlite"
-        with closing(sqlite3.connect(journal)) as connection:
-            rows = connection.execute(
-                "SELECT body FROM rows WHERE kind = 'reports' ORDER BY sequence"
-            ).fetchall()
-        reports = (report for row in rows for report in json.loads(row[0]))
-        return [report["assertion"] for report in reports if report.get("code") == code]
-
     def is_journaled(self, code: str, assertion: str) -> bool:
         """Return whether the journal has an assertion of ``code``."""
-        with suppress(sqlite3.OperationalError):
-            return assertion in self.journaled(code)
-        return False
+        return assertion in self.assertions(code)
 
     def shows(self, happened: Callable[[Any], bool], what: str, seconds: float = 10.0) -> float:
         """Wait until the node's document is as it should; the seconds it took."""

@@ -72,8 +72,8 @@ def test_no_event_is_lost_while_a_hanging_process_is_replaced(agent: Agent) -> N
     for _ in range(80):
         hardware.once(4, OTHER)
         let_time_pass(0.01)
-    wait(lambda: len(agent.journaled(OTHER)) >= 80, "all arrived", 3)
-    assert agent.journaled(OTHER) == ["once"] * 80
+    wait(lambda: len(agent.assertions(OTHER)) >= 80, "all arrived", 3)
+    assert agent.assertions(OTHER) == ["once"] * 80
 
 
 def test_a_fault_while_the_hang_is_noticed(agent: Agent) -> None:
@@ -139,7 +139,7 @@ def test_a_crashing_call(agent: Agent) -> None:
     wait(lambda: bool(agent.status()["driver"]["stuck_calls"]), "left out", 10)
     hardware.forget("crash", HEALTH, 5)
     wait(lambda: not agent.blind(), "it comes back by itself", BACK_SECONDS)
-    assert agent.process.poll() is None
+    assert agent.process.status is None
 
 
 @pytest.mark.parametrize("functions", [(HEALTH,), (HEALTH, CODES)], ids=["health", "every call"])
@@ -212,4 +212,4 @@ def test_sigterm_while_a_call_hangs(agent: Agent) -> None:
     agent.shows(lambda shown: shown.codes(4) == {OTHER}, "occurred")
     status, seconds = agent.stop()
     assert (status, seconds < 5) == (0, True)
-    assert agent.journaled(OTHER) == ["occur"]
+    assert agent.assertions(OTHER) == ["occur"]

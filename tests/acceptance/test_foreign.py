@@ -38,14 +38,14 @@ def test_foreign_edits_are_repaired(cluster: Cluster, make_agent: MakeAgent) -> 
     content = signed(HEALTHY, int(time.time()))
     cluster.write(OWN, {"DeviceInfoCfg": content})
     assert agent.shows(lambda shown: shown.codes(4) == {FAULT}, "an edit is repaired") < patience(1)
-    cluster.delete(NODES, OWN)
+    cluster.delete(OWN)
     assert agent.shows(
         lambda shown: shown.codes(4) == {FAULT}, "a deletion is repaired"
     ) < patience(1)
     cluster.write(OWN, {"DeviceInfoCfg": "no json at all"})
 
     def is_repaired() -> bool:
-        data = cluster.read(NODES, OWN)
+        data = cluster.read(OWN)
         return data is not None and data["DeviceInfoCfg"].startswith("{")
 
     assert wait(is_repaired, "garbage is repaired") < patience(1)
@@ -71,13 +71,13 @@ def test_two_writers_are_a_conflict(cluster: Cluster, make_agent: MakeAgent) -> 
     writes = 0
     until = time.monotonic() + 4
     while time.monotonic() < until:
-        data = cluster.read(NODES, OWN)
+        data = cluster.read(OWN)
         if data is None or data["DeviceInfoCfg"] != mine:
             writes += 1
             cluster.write(OWN, {"DeviceInfoCfg": mine})
         let_time_pass(0.05)
     assert writes <= 4, "the agent writes after pauses of 1, 2 and 4 s"
-    assert wait(lambda: cluster.read(NODES, OWN) != {"DeviceInfoCfg": mine}, "it is tried", 10)
+    assert wait(lambda: cluster.read(OWN) != {"DeviceInfoCfg": mine}, "it is tried", 10)
 
 
 def test_two_agents_of_one_name(folder: Folder, make_agent: MakeAgent) -> None:
@@ -140,24 +140,22 @@ def test_cluster_info_is_kept_and_repaired(
     wait(lambda: "node-1" in cluster.cluster_info(), "published", 15)
     wait(lambda: bool(cluster.cluster_info()["node-1"].codes(4)), "with its fault")
     name = CLUSTER_PREFIX + "0"
-    before = cluster.read(CLUSTER, name)
+    before = cluster.read(name)
     aggregator.kill()
     aggregator.start()
     wait(lambda: aggregator.ask("/readyz")[0] == 200, "ready again")
-    assert cluster.read(CLUSTER, name) == before, "a restart changes nothing"
-    cluster.delete(CLUSTER, name)
-    assert wait(lambda: cluster.read(CLUSTER, name) == before, "a deletion is repaired") < patience(
-        2
-    )
+    assert cluster.read(name) == before, "a restart changes nothing"
+    cluster.delete(name)
+    assert wait(lambda: cluster.read(name) == before, "a deletion is repaired") < patience(2)
     path = f"/api/v1/namespaces/{CLUSTER}/configmaps/{name}"
     cluster.plane.request("PATCH", path, {"data": {name: "{}"}})
     # Within 2 s of its start an edit may be another leader's last write.
-    assert wait(lambda: cluster.read(CLUSTER, name) == before, "an edit is repaired") < patience(3)
+    assert wait(lambda: cluster.read(name) == before, "an edit is repaired") < patience(3)
     cluster.plane.request("PATCH", path, {"data": {name: "garbage"}})
     aggregator.kill()
     cluster.plane.request("PATCH", path, {"data": {name: "garbage"}})
     aggregator.start()
-    wait(lambda: cluster.read(CLUSTER, name) == before, "garbage at start is repaired")
+    wait(lambda: cluster.read(name) == before, "garbage at start is repaired")
 
 
 def test_a_folder_with_foreign_files(

@@ -62,7 +62,7 @@ def test_kill_9_while_the_api_server_is_away(cluster: Cluster, make_agent: MakeA
         agent.shows(lambda shown: shown.codes(18) == {FAULT}, "the fault meanwhile", 15)
         agent.shows(lambda shown: not shown.codes(10), "the recovery", 15)
         agent.shows(lambda shown: not shown.codes(11), "the brief fault is over")
-        assert agent.journaled(BRIEF) == ["occur", "recover"]
+        assert agent.assertions(BRIEF) == ["occur", "recover"]
         agent.shows(lambda shown: not shown.codes(5), "the once event is released", 15)
     assert any(ONCE in shown.codes(5) for shown in history.versions["node-1"])
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.acceptance.daemons import clean_environment, wait
+from tests.acceptance.daemons import OF_THIS_TREE, wait
+from tests.parts.daemons import environment_without
 from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def run(vigil: Path, *arguments: str, **environment: str) -> tuple[int, str]:
     """Run the command to its end; return its status and all its output."""
     done = subprocess.run(
         [vigil, *arguments],
-        env=clean_environment() | environment,
+        env=environment_without(*OF_THIS_TREE) | environment,
         cwd=vigil.parent,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -244,7 +245,7 @@ def test_an_address_in_use_stops_no_publication(
     with log.open("wb") as output:
         aggregator = subprocess.Popen(
             [vigil, *arguments, "--state-dir", str(agent.directory / "other")],
-            env=clean_environment(),
+            env=environment_without(*OF_THIS_TREE),
             stdin=subprocess.DEVNULL,
             stderr=output,
         )

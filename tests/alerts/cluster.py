@@ -12,14 +12,14 @@ from stores.address import open_store
 from tests.aggregator.daemon import Daemon
 from tests.alerts.watcher import SCRAPE_SECONDS, Targets, Watcher
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Folder
+from tests.parts.places import Folder
 from tests.parts.processes import free_ports
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from stores.base import Document
-    from tests.end_to_end.places import Place
+    from tests.parts.places import Place
 
 
 def code_of(level: ChipLevel) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
     from tests.alerts.times import Times
-    from tests.end_to_end.places import Place
+    from tests.parts.places import Place
 
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(600)]
 

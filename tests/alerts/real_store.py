@@ -17,10 +17,10 @@ from tests.aggregator.dpu_faults.scene import PORT_DOWN, dpu_document
 from tests.aggregator.nodes import T0
 from tests.alerts.cluster import CHIP_ALERTS, Cluster, code_of
 from tests.alerts.times import FACTOR, Cause, Product
-from tests.end_to_end.places import Proxied
 from tests.parts import pods
 from tests.parts.api_proxy import ApiProxy, Rule
 from tests.parts.controlplane import ControlPlane
+from tests.parts.places import Proxied
 from tests.parts.verbs import run_vigil
 
 if TYPE_CHECKING:

@@ -25,8 +25,7 @@ from contract.observation import (
     host_subject,
 )
 from dcmi_shim.emulator.bmc import BmcAlarm
-from dcmi_shim.emulator.control import Emulator
-from dcmi_shim.emulator.install import IPMITOOL, install
+from dcmi_shim.emulator.install import IPMITOOL
 from dcmi_shim.ipmi.alarms import Alarm
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, word
 from tests.parts import deadlines
@@ -34,10 +33,11 @@ from tests.parts.collector_context import collector_context
 from tests.parts.deadlines import stays
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
     from contract.observation import Report, Subject
+    from dcmi_shim.emulator.control import Emulator
 
 NOW_MS = 1_800_000_000_000
 FAN = Alarm("28000009", "Fan", 3, Severity.MAJOR, 1_700_000_000)
@@ -187,21 +187,6 @@ def test_it_is_in_the_table() -> None:
     assert BmcCollector in COLLECTORS
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Emulator]]:
-    directory = tmp_path_factory.mktemp("server")
-    install(directory, directory / "emulator")
-    emulator = Emulator(directory / "emulator")
-    yield directory, emulator
-    emulator.close()
-
-
-@pytest.fixture
-def hardware(server: tuple[Path, Emulator]) -> Emulator:
-    server[1].reset()
-    return server[1]
-
-
 class Watched:
     """A running collector: its reports, and how often it made progress."""
 
@@ -249,9 +234,9 @@ async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
 
 @pytest.mark.slow
 async def test_from_the_bmc_to_observations(
-    server: tuple[Path, Emulator], hardware: Emulator
+    emulated_server: tuple[Path, Emulator], hardware: Emulator
 ) -> None:
-    tools = (server[0] / IPMITOOL).parent
+    tools = (emulated_server[0] / IPMITOOL).parent
     async with collecting(tools, {(FAN_3, "28000009"): 1}) as watched:
         recorded = watched.recorded
         await until(lambda: recorded.batches)
@@ -276,11 +261,11 @@ async def test_from_the_bmc_to_observations(
 
 @pytest.mark.slow
 async def test_a_bmc_that_is_absent_comes_and_hangs(
-    server: tuple[Path, Emulator], hardware: Emulator
+    emulated_server: tuple[Path, Emulator], hardware: Emulator
 ) -> None:
     hardware.bmc.occur(BmcAlarm("28000009", "Fan", 3))
     hardware.bmc.present(False)
-    async with collecting((server[0] / IPMITOOL).parent) as watched:
+    async with collecting((emulated_server[0] / IPMITOOL).parent) as watched:
         recorded = watched.recorded
         await until(lambda: recorded.batches)
         await stays(0.5, because="several periods of the queries pass")
@@ -302,10 +287,10 @@ async def test_a_bmc_that_is_absent_comes_and_hangs(
 
 @pytest.mark.slow
 async def test_bad_replies_change_nothing(
-    server: tuple[Path, Emulator], hardware: Emulator
+    emulated_server: tuple[Path, Emulator], hardware: Emulator
 ) -> None:
     hardware.bmc.occur(BmcAlarm("28000009", "Fan", 3))
-    async with collecting((server[0] / IPMITOOL).parent) as watched:
+    async with collecting((emulated_server[0] / IPMITOOL).parent) as watched:
         recorded = watched.recorded
         await until(lambda: recorded.batches)
         hardware.bmc.replies([("94@*", bytes.fromhex("00 01 00 01 00 09 00 00 28"))])

@@ -13,8 +13,6 @@ from collectors.chip_faults.collector import ChipFaultsCollector, ChipFaultsSect
 from contract.codes.chip_codes import CARD_DROP
 from contract.observation import chip_subject
 from dcmi_shim.driver import Driver
-from dcmi_shim.emulator.control import Emulator
-from dcmi_shim.emulator.install import install
 from dcmi_shim.library.discovery import VendorPaths, find_library
 from dcmi_shim.library.survey import Query, Survey, survey
 from dcmi_shim.worker.supervisor import DriverSettings
@@ -24,10 +22,11 @@ from tests.parts.collector_context import collector_context
 from tests.parts.deadlines import patience, stays, time_passes
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
     from contract.observation import Subject
+    from dcmi_shim.emulator.control import Emulator
     from dcmi_shim.library.discovery import FoundLibrary
     from dcmi_shim.values import Inventory
 
@@ -37,23 +36,10 @@ HBM = "80E01801"
 AIC = "80C98009"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FoundLibrary, Emulator]]:
-    directory: Path = tmp_path_factory.mktemp("server")
-    install(directory / "driver", directory / "emulator")
-    emulator = Emulator(directory / "emulator")
-    emulator.start()
-    yield (
-        find_library(VendorPaths(directory / "driver", True, {})),
-        emulator,
-    )
-    emulator.close()
-
-
 @pytest.fixture
-def hardware(server: tuple[FoundLibrary, Emulator]) -> Emulator:
-    server[1].reset()
-    return server[1]
+def library(emulated_server: tuple[Path, Emulator], hardware: Emulator) -> FoundLibrary:
+    """Return the library of the emulated server, which was reset."""
+    return find_library(VendorPaths(emulated_server[0], True, {}))
 
 
 def wall_clock() -> int:
@@ -87,12 +73,10 @@ async def until(condition: Callable[[], object], seconds: float) -> float:
     return time.monotonic() - began
 
 
-async def test_a_fault_lives_and_ends(
-    server: tuple[FoundLibrary, Emulator], hardware: Emulator
-) -> None:
+async def test_a_fault_lives_and_ends(library: FoundLibrary, hardware: Emulator) -> None:
     hardware.occur(1, AIC)
     await time_passes(0.2)
-    async with collecting(server[0], {(chip_subject(2), HBM): 1}) as (_, recorded):
+    async with collecting(library, {(chip_subject(2), HBM): 1}) as (_, recorded):
         assert await until(lambda: "chip 7 answered" in recorded.words(), 2) < patience(1)
         assert f"chip 1 present {AIC}" in recorded.words()
         assert f"chip 2 absent {HBM}" in recorded.words()
@@ -113,9 +97,9 @@ async def test_a_fault_lives_and_ends(
 
 
 async def test_one_chip_hangs_and_the_others_go_on(
-    server: tuple[FoundLibrary, Emulator], hardware: Emulator
+    library: FoundLibrary, hardware: Emulator
 ) -> None:
-    async with collecting(server[0]) as (driver, recorded):
+    async with collecting(library) as (driver, recorded):
         await until(lambda: "chip 7 answered" in recorded.words(), 2)
         hardware.occur(2, HBM)
         await stays(2.2, because="the list of the start is asked for LAG_SECONDS, 2, after it")
@@ -139,10 +123,8 @@ async def test_one_chip_hangs_and_the_others_go_on(
         await until(lambda: recorded.words().count("chip 2 answered") == 2, 3)
 
 
-async def test_a_card_drops_and_returns(
-    server: tuple[FoundLibrary, Emulator], hardware: Emulator
-) -> None:
-    async with collecting(server[0]) as (_, recorded):
+async def test_a_card_drops_and_returns(library: FoundLibrary, hardware: Emulator) -> None:
+    async with collecting(library) as (_, recorded):
         await until(lambda: "chip 7 answered" in recorded.words(), 2)
         hardware.drop(4)
         await until(lambda: f"chip 4 present {CARD_DROP}" in recorded.words(), 2)
@@ -151,10 +133,8 @@ async def test_a_card_drops_and_returns(
         assert not [word for word in recorded.words() if "blind" in word]
 
 
-async def test_a_burst_loses_nothing(
-    server: tuple[FoundLibrary, Emulator], hardware: Emulator
-) -> None:
-    async with collecting(server[0]) as (_, recorded):
+async def test_a_burst_loses_nothing(library: FoundLibrary, hardware: Emulator) -> None:
+    async with collecting(library) as (_, recorded):
         await until(lambda: "chip 7 answered" in recorded.words(), 2)
         for _ in range(25):
             for chip in range(8):
@@ -168,11 +148,11 @@ async def test_a_burst_loses_nothing(
 
 
 async def test_virtual_devices_that_come_and_go_are_noticed(
-    server: tuple[FoundLibrary, Emulator], hardware: Emulator, monkeypatch: pytest.MonkeyPatch
+    library: FoundLibrary, hardware: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dcmi_shim.driver._VIRTUAL_SECONDS", 0.2)
     hardware.virtual(6, 4)
-    async with collecting(server[0]) as (driver, recorded):
+    async with collecting(library) as (driver, recorded):
         assert (await driver.inventory()).virtual == (6,)
         hardware.virtual(2, 1)
         await until(lambda: any("gap" in word for word in recorded.words()), 10)
@@ -191,7 +171,7 @@ async def test_virtual_devices_that_come_and_go_are_noticed(
 
 
 async def test_survey_in_progress_does_not_replace_a_newer_inventory(
-    server: tuple[FoundLibrary, Emulator], hardware: Emulator, monkeypatch: pytest.MonkeyPatch
+    library: FoundLibrary, hardware: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began, may_end = asyncio.Event(), asyncio.Event()
 
@@ -204,7 +184,7 @@ async def test_survey_in_progress_does_not_replace_a_newer_inventory(
 
     monkeypatch.setattr("dcmi_shim.driver._VIRTUAL_SECONDS", 0.2)
     monkeypatch.setattr("dcmi_shim.driver.survey", held)
-    async with collecting(server[0]) as (driver, recorded):
+    async with collecting(library) as (driver, recorded):
         assert (await driver.inventory()).virtual == ()
         driver.list_again(True)
         await began.wait()

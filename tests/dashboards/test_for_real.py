@@ -41,11 +41,11 @@ from tests.dashboards.cases import (
 )
 from tests.dashboards.files import CONFIG_MAPS, FOLDER, all_dashboards
 from tests.dashboards.grafana import LANGUAGES, TITLE
-from tests.end_to_end.places import Proxied
 from tests.parts import pods
 from tests.parts.api_proxy import ApiProxy, Rule
 from tests.parts.deadlines import time_passes, wait_until
 from tests.parts.fault_config import link_rule
+from tests.parts.places import Proxied
 from tests.parts.prometheus import Prometheus
 
 if TYPE_CHECKING:

@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dcmi_shim.driver import Driver
-from dcmi_shim.emulator.control import Emulator
-from dcmi_shim.emulator.install import install
 from dcmi_shim.library.discovery import FoundLibrary
 from dcmi_shim.values import DriverEvent, DriverGap
 from dcmi_shim.worker.supervisor import DriverSettings
 from tests.parts.deadlines import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
 
 SOURCES = Path(__file__).parent / "drivers"
 QUICK = DriverSettings(
@@ -136,20 +134,3 @@ async def running(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-@pytest.fixture(scope="session")
-def bmc_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Emulator]]:
-    """Yield the directory of an emulated server, and its emulator."""
-    directory = tmp_path_factory.mktemp("bmc")
-    install(directory, directory / "emulator")
-    emulator = Emulator(directory / "emulator")
-    yield directory, emulator
-    emulator.close()
-
-
-@pytest.fixture
-def hardware(bmc_server: tuple[Path, Emulator]) -> Emulator:
-    """Reset the emulated server; return its emulator."""
-    bmc_server[1].reset()
-    return bmc_server[1]

@@ -10,8 +10,8 @@ import pytest_asyncio
 from dcmi_shim.emulator.install import install
 from tests.end_to_end.isolation_site import site_on
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Cluster, Folder
 from tests.parts.chromium import Chromium
+from tests.parts.places import Cluster, Folder
 from tests.tiers import needs
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.end_to_end.isolation_site import Site
-    from tests.end_to_end.places import Place
+    from tests.parts.places import Place
 
 
 @pytest.fixture(params=["directory", pytest.param("kubernetes", marks=pytest.mark.apiserver)])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stores.base import Document
-    from tests.end_to_end.places import Cluster, Folder
+    from tests.parts.places import Cluster, Folder
 
 CHIP = "Ascend910-3"
 MANUAL = "ManuallySeparateNPU"

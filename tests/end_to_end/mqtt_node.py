@@ -80,6 +80,7 @@ class OnBroker:
 
 
 def aggregator_on_broker(directory: Path, broker: Broker, *options: str) -> Daemon:
+    """Return an aggregator with a certificate of the broker; it is not started."""
     mqtt = broker.certified(AGGREGATOR)
     directory.mkdir()
     (directory / "aggregator.toml").write_text(

@@ -5,26 +5,24 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
-import os
 import shutil
-import signal
 import socket
-import sqlite3
-import subprocess
 import sys
 import time
-from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
 
 from dcmi_shim.emulator.control import CONTROL_LIBRARY, Emulator
+from tests.parts.daemons import Daemon
 from tests.parts.deadlines import patience, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.end_to_end.places import Place
+    from tests.parts.places import Place
 
 HOST_CHECKS = ("FILE_SYSTEMS", "MEMORY", "KERNEL_LOG", "CLOCK")
 _UP_SECONDS = 30.0
@@ -90,8 +88,8 @@ class _SocketConnection(http.client.HTTPConnection):
         self.sock.connect(str(self._path))
 
 
-class Node:
-    """An agent with its own hardware, directory and document."""
+class Node(Daemon):
+    """An agent with its own emulated hardware, directory and document."""
 
     def __init__(
         self,
@@ -101,34 +99,24 @@ class Node:
         name: str = "node-1",
         profile: str = "a2",
     ) -> None:
+        super().__init__((sys.executable, "-m", "vigil"), "agent", directory, place)
         self.name = name
-        self.place = place
         self.document = f"mindx-dl-deviceinfo-{name}"
-        self.state_dir = directory / "state"
-        self.log = directory / "agent.log"
         self.driver_root = built / "driver"
         emulator_dir = directory / "emulator"
-        emulator_dir.mkdir(parents=True)
+        emulator_dir.mkdir()
         shutil.copy(built / "emulator" / CONTROL_LIBRARY, emulator_dir)
         self.emulator = Emulator(emulator_dir)
         self.emulator.start(profile)
-        self.options: list[str] = []
-        self.environment = {
-            key: value
-            for key, value in os.environ.items()
-            if not key.startswith(("VIGIL_", "KUBE")) and key != "NODE_NAME"
-        } | {"VIGIL_EMULATOR_DIR": str(emulator_dir)}
+        self.environment["VIGIL_EMULATOR_DIR"] = str(emulator_dir)
         # What the machine that runs the tests suffers from is not to be seen in every test.
         self.environment |= {f"VIGIL_{check}_ENABLED": "false" for check in HOST_CHECKS}
-        self.output: int | None = None
-        """A descriptor that takes what the agent prints, in place of ``log``."""
-        self._process: subprocess.Popen[bytes] | None = None
 
-    @property
-    def process(self) -> subprocess.Popen[bytes]:
-        """Return the process of the running agent."""
-        assert self._process is not None
-        return self._process
+    @override
+    def arguments(self) -> list[str]:
+        root = str(self.driver_root)
+        node = ["--node-name", self.name, "--driver-root", root, "--trust-driver"]
+        return [*node, *super().arguments()]
 
     def give_bmc(self, directory: Path, period_seconds: float = 0.2) -> None:
         """Put the node's own ``ipmitool`` on its path."""
@@ -163,45 +151,10 @@ class Node:
             for part in outer["NodeInfo"]["FaultDevList"]
         ]
 
-    def start(self, program: tuple[str, ...] = (sys.executable, "-m", "vigil")) -> None:
-        """Start the agent; does not wait for anything."""
-        with self.log.open("ab") as file:
-            output = file if self.output is None else self.output
-            self._process = subprocess.Popen(
-                [
-                    *(*program, "agent", "--node-name", self.name),
-                    *self.place.options,
-                    *("--driver-root", str(self.driver_root), "--trust-driver"),
-                    *("--state-dir", str(self.state_dir)),
-                    *self.options,
-                ],
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
-
-    def kill(self) -> None:
-        """Kill the agent with SIGKILL and wait for its end."""
-        self.process.kill()
-        self.process.wait()
-
-    def stop(self) -> tuple[int, float]:
-        """Stop the agent with SIGTERM; return its exit status and the duration (s)."""
-        begin = time.monotonic()
-        self.process.send_signal(signal.SIGTERM)
-        status = self.process.wait(patience(10))
-        return status, time.monotonic() - begin
-
+    @override
     def close(self) -> None:
-        """End everything."""
-        if self._process is not None and self._process.poll() is None:
-            self.kill()
+        super().close()
         self.emulator.close()
-
-    def logged(self) -> str:
-        """Return the whole log of the agents of this node."""
-        return self.log.read_text()
 
     def waits_for_text(self, what: str) -> None:
         """Wait until the log has ``what``: a thread of its own writes each line a little later."""
@@ -252,35 +205,6 @@ class Node:
 
         self.wait(answers, "the agent is up")
 
-    def ask(self, path: str) -> tuple[int, Any]:
-        """Ask the agent over the socket in its state directory."""
-        with closing(_SocketConnection(self.state_dir / "agent.sock")) as connection:
-            connection.request("GET", path)
-            response = connection.getresponse()
-            body = response.read()
-        if "json" not in (response.getheader("Content-Type") or ""):
-            return response.status, body.decode()
-        return response.status, json.loads(body)
-
-    def status(self) -> Any:
-        """Return the answer of ``/api/v1/status``."""
-        return self.ask("/api/v1/status")[1]
-
-    def journal(self, kind: str) -> list[Any]:
-        """Return the bodies of all journal rows of a kind, in order."""
-        with closing(sqlite3.connect(self.state_dir / "journal.sqlite")) as connection:
-            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'rows'").fetchall():
-                return []
-            rows = connection.execute(
-                "SELECT body FROM rows WHERE kind = ? ORDER BY sequence", (kind,)
-            ).fetchall()
-        return [json.loads(row[0]) for row in rows]
-
-    def assertions(self, code: str) -> list[str]:
-        """Return the assertions of all reports about a code, in the order of the journal."""
-        return [
-            report["assertion"]
-            for reports in self.journal("reports")
-            for report in reports
-            if report.get("code") == code
-        ]
+    @override
+    def connection(self) -> _SocketConnection:
+        return _SocketConnection(self.state_dir / "agent.sock")

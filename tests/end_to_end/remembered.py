@@ -6,8 +6,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from tests.end_to_end.places import Folder
 from tests.parts.following import Following
+from tests.parts.places import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Folder
 from tests.parts.deadlines import patience, wait_until
+from tests.parts.places import Folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,7 +109,7 @@ def test_a_state_directory_of_another_agent(folder_node: Node, tmp_path: Path, b
         assert "in use by another agent" in other.logged()
     finally:
         other.close()
-    assert folder_node.process.poll() is None
+    assert folder_node.process.status is None
 
 
 @pytest.mark.parametrize(

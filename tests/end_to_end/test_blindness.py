@@ -10,10 +10,9 @@ import pytest
 
 from dcmi_shim.emulator.bmc import BmcAlarm
 from tests.aggregator.daemon import Daemon
-from tests.end_to_end.mqtt_node import OnBroker
+from tests.end_to_end.mqtt_node import OnBroker, aggregator_on_broker
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Folder
-from tests.parts.broker import AGGREGATOR
+from tests.parts.places import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,17 +161,7 @@ def broker_node(tmp_path: Path, built: Path, broker: Broker) -> Iterator[Node]:
 
 @pytest.fixture
 def aggregator(tmp_path: Path, broker: Broker) -> Iterator[Daemon]:
-    mqtt = broker.certified(AGGREGATOR)
-    directory = tmp_path / "aggregator"
-    directory.mkdir()
-    (directory / "aggregator.toml").write_text(
-        "[mqtt]\n"
-        f'ca_file = "{mqtt.ca_file}"\n'
-        f'certificate_file = "{mqtt.certificate_file}"\n'
-        f'key_file = "{mqtt.key_file}"\n'
-    )
-    config = str(directory / "aggregator.toml")
-    daemon = Daemon(directory, "--config", config, "--store", broker.tls_url)
+    daemon = aggregator_on_broker(tmp_path / "aggregator", broker, "--store", broker.tls_url)
     yield daemon
     daemon.stop()
 

@@ -11,7 +11,7 @@ from tests.parts.exposition import ON_KUBERNETES, listed, scraped
 
 if TYPE_CHECKING:
     from tests.end_to_end.node import Node
-    from tests.end_to_end.places import Cluster
+    from tests.parts.places import Cluster
 
 PRE_SEPARATE = "8118043C"
 VOLCANO = {"huawei.com/Ascend910": "Ascend910-0"}

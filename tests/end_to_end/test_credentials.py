@@ -11,9 +11,9 @@ import pytest
 
 from tests.aggregator.daemon import Daemon
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Cluster
 from tests.parts.controlplane import CHIEF_TOKEN, LEASES, ControlPlane
 from tests.parts.deadlines import patience
+from tests.parts.places import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -190,7 +190,7 @@ def test_files_that_are_wrong_at_the_start_and_a_replaced_ca_are_taken_up(
     )
     node.wait(lambda: shown(plane, 3), "the aggregator publishes", BACK_SECONDS)
     assert time.monotonic() - began < patience(BACK_SECONDS)
-    assert (node.process.poll(), aggregator.process.status) == (None, None)
+    assert (node.process.status, aggregator.process.status) == (None, None)
     assert (node.process.pid, aggregator.process.pid) == pids
     for log in (node.logged(), aggregator.log.read_text()):
         assert "the certificates were replaced" in log, log[-3000:]

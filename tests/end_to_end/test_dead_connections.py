@@ -9,10 +9,10 @@ import pytest
 
 from tests.aggregator.daemon import Daemon
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Proxied
 from tests.parts.api_proxy import ApiProxy
 from tests.parts.deadlines import let_time_pass
 from tests.parts.node_reader import NodeReader
+from tests.parts.places import Proxied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Folder
 from tests.parts.device_plugin import device_plugin
+from tests.parts.places import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,8 +18,8 @@ from dcmi_shim.driver import Driver
 from dcmi_shim.emulator.control import CONTROL_LIBRARY, Emulator
 from dcmi_shim.library.discovery import VendorPaths, find_library
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Folder
 from tests.parts.deadlines import patience
+from tests.parts.places import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.end_to_end.node import Node
-    from tests.end_to_end.places import Cluster
     from tests.parts.controlplane import ControlPlane
+    from tests.parts.places import Cluster
 
 pytestmark = pytest.mark.apiserver
 

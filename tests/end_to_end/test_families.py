@@ -11,8 +11,8 @@ import pytest
 from contract.codes.chip_codes import LINK_DOWN
 from contract.codes.levels import Severity
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Folder
 from tests.parts.deadlines import patience
+from tests.parts.places import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

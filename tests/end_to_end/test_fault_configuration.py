@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.end_to_end.node import Node
-    from tests.end_to_end.places import Cluster
+    from tests.parts.places import Cluster
 
 NAME = "mindx-dl-fault-config"
 CODES, RULES = "faultCode.json", "faultCustomization.json"

@@ -17,8 +17,8 @@ import pytest
 from contract.codes.chip_codes import LINK_DOWN
 from contract.names import CLUSTER_NAMESPACE
 from tests.aggregator.daemon import Daemon
-from tests.end_to_end.places import Folder
 from tests.parts.deadlines import let_time_pass, nothing_happens_for
+from tests.parts.places import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

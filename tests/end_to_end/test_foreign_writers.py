@@ -17,8 +17,8 @@ from stores.mqtt.settings import Mqtt
 from tests.aggregator.daemon import Daemon
 from tests.end_to_end.mqtt_node import OnBroker, aggregator_on_broker
 from tests.end_to_end.node import WITHIN_A_SECOND, Node
-from tests.end_to_end.places import Cluster, Folder
 from tests.parts.deadlines import patience, stays, time_passes
+from tests.parts.places import Cluster, Folder
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stores.base import Store
-    from tests.end_to_end.places import Place
+    from tests.parts.places import Place
 
 FAULT = "80E01801"
 SEPARATING = "80E18402"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.end_to_end.node import Node
-    from tests.end_to_end.places import Cluster
+    from tests.parts.places import Cluster
 
 FAULT = "80E01801"
 
@@ -181,9 +181,9 @@ def test_it_beats_at_once_after_the_whole_process_stood_still(
     node.start((sys.executable, "-m", "tests.end_to_end.hanging_agent"))
     node.healthy()
     node.wait(lambda: node.status()["heartbeat"]["beats"] == 1, "the first beat")
-    node.process.send_signal(signal.SIGSTOP)
+    node.process.signal(signal.SIGSTOP)
     let_time_pass(STANDSTILL_SECONDS + 1)
-    node.process.send_signal(signal.SIGCONT)
+    node.process.signal(signal.SIGCONT)
     node.wait(lambda: node.status()["heartbeat"]["beats"] == 2, "it beats at once", 5)
     node.waits_for_text("the whole process stood still")
     assert "it does not beat" not in node.logged()

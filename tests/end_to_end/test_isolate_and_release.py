@@ -14,7 +14,7 @@ from contract.documents.isolation_request import ISOLATION_ANNOTATION
 from contract.names import DEVICE_INFO_NAMESPACE
 from tests.end_to_end.isolation_site import CHIP, MANUAL, Site, site_on
 from tests.end_to_end.node import SEPARATES, Node
-from tests.end_to_end.places import Cluster, Folder
+from tests.parts.places import Cluster, Folder
 from tests.parts.processes import Running
 from tests.parts.rights import allow, forbid
 from tests.parts.terminal import CTRL_C, CTRL_D, typed

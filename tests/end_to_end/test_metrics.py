@@ -33,7 +33,6 @@ from tests.aggregator.nodes import healthy, node_report, report, with_switch
 from tests.aggregator.public_faults.messages import document, fault_message, one
 from tests.aggregator.rank_tables.rings import rings
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Folder
 from tests.parts.deadlines import patience, wait_until
 from tests.parts.exposition import (
     AGENT,
@@ -48,6 +47,7 @@ from tests.parts.exposition import (
     series_of,
 )
 from tests.parts.fault_config import link_rule
+from tests.parts.places import Folder
 from tests.parts.prometheus import Prometheus
 
 if TYPE_CHECKING:

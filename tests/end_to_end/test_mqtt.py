@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.aggregator.daemon import Daemon
-    from tests.end_to_end.places import Cluster
     from tests.parts.broker import Broker
+    from tests.parts.places import Cluster
 
 CODE = "80E01801"
 

@@ -7,7 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from dcmi_shim.emulator.bmc import BmcAlarm
-from tests.end_to_end.places import Folder
+from tests.parts.places import Folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,4 +49,4 @@ def test_it_waits_beats_and_reports_the_server(folder_node: Node, tmp_path: Path
     node.until(lambda now: now.free == CHIPS, "the driver is found", 20)
     node.wait(lambda: node.ask("/readyz")[0] == 200, "it is ready")
     assert node.process is process
-    assert process.poll() is None
+    assert process.status is None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.end_to_end.node import Node
-    from tests.end_to_end.places import Cluster
+    from tests.parts.places import Cluster
 
 NAME = "mindx-dl-node-fault-config"
 FAN, DISK = BmcAlarm("06000025", "Fan", 1), BmcAlarm("7F0000A1", "Disk", 2)

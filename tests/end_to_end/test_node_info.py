@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dcmi_shim.emulator.bmc import BmcAlarm
-from tests.end_to_end.places import Cluster
 from tests.parts.deadlines import let_time_pass, nothing_happens_for, patience
+from tests.parts.places import Cluster
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from tests.parts.deadlines import nothing_happens_for, patience
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.end_to_end.places import Cluster
+    from tests.parts.places import Cluster
 
 pytestmark = pytest.mark.apiserver
 

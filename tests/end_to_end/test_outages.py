@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.agent.journal.older import OLDER_ROWS, older_journal
-from tests.end_to_end.places import Folder
 from tests.parts.deadlines import let_time_pass, nothing_happens_for, patience
+from tests.parts.places import Folder
 
 if TYPE_CHECKING:
     from tests.end_to_end.node import Node
-    from tests.end_to_end.places import Cluster
+    from tests.parts.places import Cluster
 
 FAULT = "80E01801"
 OTHER = "80E18402"
@@ -83,7 +83,7 @@ def test_an_api_server_that_is_away_at_start(cluster_node: Node, cluster: Cluste
     for what in ("cannot be published", "the store answers again"):
         node.waits_for_text(f"{node.document}: {what}")
         assert node.logged().count(f"{node.document}: {what}") == 1
-    assert node.process.poll() is None
+    assert node.process.status is None
 
 
 @pytest.mark.apiserver

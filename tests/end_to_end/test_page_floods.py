@@ -66,7 +66,7 @@ def test_an_agent_without_descriptors_goes_on_when_there_are_some(folder_node: N
     _kill_driver(folder_node)
     lacks = "driver events: no driver: no usable libdcmi.so"
     folder_node.wait(lambda: lacks in folder_node.logged(), "the driver is to be started", 30)
-    assert folder_node.process.poll() is None
+    assert folder_node.process.status is None
     folder_node.emulator.occur(1, FAULT)
     _limit(folder_node, 4096)
     folder_node.until(lambda now: FAULT in now.codes(1), "the fault is shown", 30)

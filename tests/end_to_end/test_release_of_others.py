@@ -13,8 +13,8 @@ from aggregator.processors import separation_documents
 from contract.names import DEVICE_INFO_NAMESPACE
 from tests.aggregator.nodes import faulty, report
 from tests.end_to_end.isolation_site import CHIP, MANUAL
-from tests.end_to_end.places import Folder
 from tests.parts.deadlines import patience
+from tests.parts.places import Folder
 from tests.parts.verbs import run_vigil
 
 if TYPE_CHECKING:

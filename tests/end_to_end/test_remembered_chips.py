@@ -18,7 +18,6 @@ from contract.codes.levels import Severity
 from tests.acceptance.hardware import Chip, Hardware, compile_library
 from tests.acceptance.reading import signed
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Folder
 from tests.end_to_end.remembered import (
     FAULT,
     LOST,
@@ -30,13 +29,14 @@ from tests.end_to_end.remembered import (
     is_blind,
     names,
 )
+from tests.parts.places import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.end_to_end.places import Cluster
     from tests.parts.following import Following
+    from tests.parts.places import Cluster
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 
 from stores.directory.mark import MARK_NAME
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Folder
 from tests.parts.fuse import mounts
 from tests.parts.mounted import Mounted
+from tests.parts.places import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

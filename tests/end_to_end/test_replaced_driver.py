@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Folder
+from tests.parts.places import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

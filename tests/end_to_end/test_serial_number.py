@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.end_to_end.node import Node
-    from tests.end_to_end.places import Cluster
     from tests.parts.controlplane import ControlPlane
+    from tests.parts.places import Cluster
 
 KEY = "product-serial-number"
 NUMBER = "2102313LNR10P5000012"

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stores.base import Store
-    from tests.end_to_end.places import Cluster
     from tests.parts.controlplane import ControlPlane
+    from tests.parts.places import Cluster
 
 MAX_OF_AGENT, MAX_OF_AGGREGATOR = 130, 140
 CHIPS = 16

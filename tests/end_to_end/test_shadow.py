@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.end_to_end.places import Folder
 from tests.parts.exposition import IN_SHADOW, listed, scraped
+from tests.parts.places import Folder
 from tests.replay.player import recorded
 
 if TYPE_CHECKING:

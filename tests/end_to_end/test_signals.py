@@ -16,11 +16,11 @@ from tests.parts.controlplane import LEASES
 from tests.parts.deadlines import let_time_pass, patience
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from tests.end_to_end.node import Node
-    from tests.end_to_end.places import Cluster
+    from tests.parts.places import Cluster
+    from tests.parts.processes import Running
 
 pytestmark = pytest.mark.exec
 
@@ -60,18 +60,18 @@ def test_signals_without_meaning_change_nothing(folder_node: Node, tmp_path: Pat
         node.emulator.occur(3, FAULT)
         node.until(lambda now: now.codes(3) == {FAULT}, "the fault is shown")
         assert aggregator.ask("/healthz")[0] == 200
-        assert node.process.poll() is None
+        assert node.process.status is None
         assert "the driver process was ended" not in node.logged()
     finally:
         aggregator.stop()
 
 
-def ended_by_many(send: Callable[[signal.Signals], None], status: Callable[[], int | None]) -> int:
+def ended_by_many(process: Running) -> int:
     """Send SIGTERM every 5 ms until the process has ended; its status."""
     give_up = time.monotonic() + patience(20)
-    while (now := status()) is None:
+    while (now := process.status) is None:
         assert time.monotonic() < give_up
-        send(signal.SIGTERM)
+        process.signal(signal.SIGTERM)
         let_time_pass(0.005)
     return now
 
@@ -81,7 +81,7 @@ def test_an_agent_that_gets_many_signals_ends_in_order(folder_node: Node, tmp_pa
     node.environment["VIGIL_HEARTBEAT_ABSENCE_SECONDS"] = str(ABSENCE_SECONDS)
     node.start()
     node.healthy()
-    assert ended_by_many(node.process.send_signal, node.process.poll) == 0
+    assert ended_by_many(node.process) == 0
     assert announced_seconds(tmp_path / "store" / "beats", node.name) == ABSENCE_SECONDS
     assert node.journal("stop") == [{"reason": "Stopped: a signal requested it"}]
 
@@ -90,8 +90,7 @@ def test_a_leader_that_gets_many_signals_lets_others_lead(cluster: Cluster, tmp_
     aggregator = Daemon(tmp_path / "aggregator", *cluster.options)
     try:
         aggregator.start()
-        process = aggregator.process
-        assert ended_by_many(process.signal, lambda: process.status) == 0
+        assert ended_by_many(aggregator.process) == 0
         lease = cluster.plane.request("GET", f"{LEASES}/npu-vigil-aggregator")
         assert not lease["spec"].get("holderIdentity")
     finally:

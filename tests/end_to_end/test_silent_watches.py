@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.end_to_end.places import Cluster
+    from tests.parts.places import Cluster
 
 pytestmark = pytest.mark.apiserver
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.end_to_end.node import Node
-    from tests.end_to_end.places import Cluster
+    from tests.parts.places import Cluster
 
 pytestmark = pytest.mark.apiserver
 

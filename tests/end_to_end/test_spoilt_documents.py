@@ -12,7 +12,7 @@ from dcmi_shim.emulator.bmc import BmcAlarm
 from tests.aggregator.daemon import Daemon
 from tests.end_to_end.mqtt_node import OnBroker, aggregator_on_broker
 from tests.end_to_end.node import WITHIN_A_SECOND, Node
-from tests.end_to_end.places import Folder
+from tests.parts.places import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

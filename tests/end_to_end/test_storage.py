@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from contract.codes.storage_faults import fault_id
-from tests.end_to_end.places import Cluster, Folder
 from tests.parts.certificates import make_authority, make_client, make_server
 from tests.parts.clusterd import FaultServer
 from tests.parts.deadlines import nothing_happens_for
+from tests.parts.places import Cluster, Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

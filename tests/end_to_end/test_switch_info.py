@@ -10,8 +10,8 @@ import pytest
 from dcmi_shim.emulator.install import SWITCH_LIBRARY, install
 from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault, code_of
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Folder
 from tests.parts.deadlines import nothing_happens_for, patience
+from tests.parts.places import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ import pytest
 from contract.codes.switch_codes import parse_switch_code
 from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Folder
 from tests.parts.deadlines import let_time_pass, patience
+from tests.parts.places import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Cluster, Folder
 from tests.parts.controlplane import LEASES
 from tests.parts.deadlines import nothing_happens_for, patience
+from tests.parts.places import Cluster, Folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.end_to_end.places import Place
+    from tests.parts.places import Place
 
 FAULT = "80E01801"
 INTERVAL_SECONDS = 1.0

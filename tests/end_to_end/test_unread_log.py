@@ -12,9 +12,9 @@ import pytest
 
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import published, unhealthy
-from tests.end_to_end.places import Cluster
 from tests.parts.controlplane import LEASES
 from tests.parts.deadlines import let_time_pass, patience
+from tests.parts.places import Cluster
 from tests.parts.talkative import PRINTED
 from tests.parts.unread import UnreadPipe
 
@@ -142,7 +142,7 @@ def test_the_end_waits_for_no_reader(folder_node: Node, pipes: list[UnreadPipe])
     folder_node.start()
     folder_node.healthy()
     begin = time.monotonic()
-    folder_node.process.send_signal(signal.SIGTERM)
+    folder_node.process.signal(signal.SIGTERM)
     assert folder_node.process.wait(patience(40)) == 0
     assert time.monotonic() - begin < patience(15)
 

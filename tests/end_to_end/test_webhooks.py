@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.end_to_end.places import Cluster
     from tests.parts.controlplane import ControlPlane
+    from tests.parts.places import Cluster
 
     Object = dict[str, Any]
 

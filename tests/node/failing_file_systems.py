@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 from contract.codes.host_codes import FILE_SYSTEM_ERRORS, FILE_SYSTEM_FAILED, READ_ONLY
 from dcmi_shim.emulator.install import install
 from tests.end_to_end.node import HOST_CHECKS, Node
-from tests.end_to_end.places import Folder
 from tests.parts.deadlines import let_time_pass
+from tests.parts.places import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

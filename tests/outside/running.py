@@ -19,11 +19,11 @@ from aggregator.api.operations import OPERATIONS as AGGREGATOR_OPERATIONS
 from aggregator.config import AggregatorConfiguration
 from elastic.config import ElasticConfiguration
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Folder
 from tests.outside.normal import normal, normal_json, normal_metrics
 from tests.outside.situations import AFTER, BEFORE, FAULTS, RUNNING
 from tests.parts.configuration_keys import leaves
 from tests.parts.deadlines import patience, wait_until
+from tests.parts.places import Folder
 from tests.parts.tree import ROOT
 from tests.parts.verbs import run_verb
 

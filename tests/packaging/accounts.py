@@ -7,9 +7,9 @@ import json
 import ssl
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from tests.end_to_end.places import Cluster
 from tests.parts.deadlines import wait_until
 from tests.parts.kustomize import build
+from tests.parts.places import Cluster
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 def test_it_is_switched_on_and_may_read_each_kind(tmp_path: Path) -> None:
     items = build_with(tmp_path, "overlays/beside-device-plugin", "advice")
     environment = {
-        object_of["name"]: object_of["value"]
-        for object_of in aggregator_container(items).get("env", [])
+        entry["name"]: entry["value"] for entry in aggregator_container(items).get("env", [])
     }
     assert load_aggregator(None, environment, {}).advice.enabled
     granted = {

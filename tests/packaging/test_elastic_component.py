@@ -353,6 +353,4 @@ def test_the_policy_names_our_annotations(tmp_path: Path) -> None:
     items = build_with(tmp_path, "base", "advice", "elastic")
     policy = object_of(items, "ValidatingAdmissionPolicy", "npu-vigil-elastic-ended-jobs-only")
     text = json.dumps(policy)
-    assert [
-        object_of for object_of in (KEPT, RESTORE, CAUSE, DISTRIBUTED) if object_of not in text
-    ] == []
+    assert [name for name in (KEPT, RESTORE, CAUSE, DISTRIBUTED) if name not in text] == []

@@ -91,8 +91,7 @@ def test_the_api_server_takes_the_objects_over_tls(
             "GET", path_of(object_of(over_tls, "Deployment", "npu-vigil-aggregator"))
         )
         volumes = {
-            object_of["name"]: object_of
-            for object_of in deployment["spec"]["template"]["spec"]["volumes"]
+            volume["name"]: volume for volume in deployment["spec"]["template"]["spec"]["volumes"]
         }
         assert volumes["grpc"]["secret"]["defaultMode"] == 0o440
     finally:

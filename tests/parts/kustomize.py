@@ -64,11 +64,13 @@ def take_back(plane: ControlPlane, items: Iterable[dict[str, Any]]) -> None:
 
 
 def object_of(items: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
+    """Return the only object of this kind and name."""
     [found] = [i for i in items if i["kind"] == kind and i["metadata"]["name"] == name]
     return found
 
 
 def aggregator_container(items: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the container of the aggregator's Deployment."""
     deployment = object_of(items, "Deployment", "npu-vigil-aggregator")
     [found] = deployment["spec"]["template"]["spec"]["containers"]
     return dict(found)

@@ -162,8 +162,14 @@ class Running:
         log: Path,
         environment: Mapping[str, str] | None = None,
         output: int | None = None,
+        before_exec: Callable[[], None] | None = None,
+        directory: Path | None = None,
     ) -> None:
-        """Start a program; its output goes to the descriptor ``output``, or else to ``log``."""
+        """Start a program; its output goes to the descriptor ``output``, or else to ``log``.
+
+        ``before_exec`` is called in the new process; it does not end with this one then. It works
+        in ``directory``, or else in that of this process.
+        """
         self.log = log
         # The kernel counts the end of the thread that starts it, and only the first one's is that
         # of the process.
@@ -175,7 +181,8 @@ class Running:
                 stdout=file if output is None else output,
                 stderr=subprocess.STDOUT,
                 env=environment,
-                preexec_fn=end_with_the_parent if is_first else None,
+                cwd=directory,
+                preexec_fn=before_exec or (end_with_the_parent if is_first else None),
             )
         self._name = str(arguments[0])
 

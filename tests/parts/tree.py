@@ -1,4 +1,4 @@
-"""The files of this repository, without those that ``.gitignore`` leaves out."""
+"""The files of this repository but for what ``.gitignore`` leaves out, and the tests in them."""
 
 from __future__ import annotations
 

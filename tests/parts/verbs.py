@@ -57,7 +57,7 @@ def run_verb(*arguments: str, text: str = "", **environment: str) -> tuple[int, 
 
 
 def run_vigil(*arguments: str, **environment: str) -> tuple[int, list[str], str]:
-    """Exit status, lines of output, and standard error."""
+    """Return exit status, lines of output, and standard error of ``vigil ARGUMENTS``."""
     status, output, errors = run_verb(*arguments, **environment)
     return status, output.decode().splitlines(), errors
 

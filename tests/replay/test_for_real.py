@@ -15,7 +15,7 @@ from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault, code_of
 from stores.address import open_store
 from tests.compatibility import Difference, unlisted
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Cluster
+from tests.parts.places import Cluster
 from tests.replay.beside import missing_events
 from tests.replay.comparison import compared
 from tests.replay.on_cluster import do, events_of
@@ -56,7 +56,7 @@ class EmulatedNode:
         self._node.start()
 
     def stop(self) -> None:
-        if self._node.process.poll() is None:
+        if self._node.process.status is None:
             status, _ = self._node.stop()
             assert status == 0
 

@@ -14,7 +14,7 @@ from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.install import IPMI_PRELOAD
 from stores.address import open_store
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Cluster
+from tests.parts.places import Cluster
 from tests.replay.noded import recorded_node
 from tests.replay.noded_real import NodedPlay, period_of
 from tests.replay.on_cluster import do, serial_number_on

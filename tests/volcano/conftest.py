@@ -10,6 +10,7 @@ from tests.parts.controlplane import ControlPlane
 from tests.vigil.advise.cluster import node as node_object
 from tests.volcano.jobs import Real
 from tests.volcano.programs import build, controllers, install
+from tests.volcano.site import Site
 from tests.volcano.surroundings import Surroundings
 
 if TYPE_CHECKING:
@@ -36,3 +37,20 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, volcano_built: Path) -> It
             plane.request("PATCH", f"/api/v1/nodes/n{index}", {"spec": {"taints": []}})
         with controllers(plane, volcano_built), Surroundings(plane) as around:
             yield Real(plane, around)
+
+
+@pytest.fixture(scope="module")
+def whole_site(
+    tmp_path_factory: pytest.TempPathFactory, volcano_built: Path, built: Path
+) -> Iterator[Site]:
+    """Run Volcano's controllers, and three nodes with real agents and an aggregator."""
+    with ControlPlane(tmp_path_factory.mktemp("chain")) as plane:
+        install(plane, volcano_built)
+        with controllers(plane, volcano_built):
+            around = Surroundings(plane)
+            made = Site(tmp_path_factory.mktemp("site"), around, 3, built)
+            try:
+                with around:
+                    yield made
+            finally:
+                made.stop()

@@ -14,19 +14,15 @@ import pytest
 
 from contract.documents.elastic_job import CAUSE, KEPT
 from tests.advisor.player import recorded
-from tests.parts.controlplane import ControlPlane
 from tests.parts.deadlines import let_time_pass, nothing_happens_for
 from tests.parts.volcano import CHIPS, JOBS, PODS
 from tests.volcano.changes import Change, Changes
-from tests.volcano.programs import controllers, install
-from tests.volcano.site import Site
-from tests.volcano.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.elastic.bed import Elastic
+    from tests.volcano.site import Site
 
 pytestmark = [pytest.mark.server, pytest.mark.daemon, pytest.mark.timeout(240)]
 
@@ -42,19 +38,8 @@ _QUIET_SECONDS = 3
 
 
 @pytest.fixture(scope="module")
-def site(
-    tmp_path_factory: pytest.TempPathFactory, volcano_built: Path, built: Path
-) -> Iterator[Site]:
-    with ControlPlane(tmp_path_factory.mktemp("chain")) as plane:
-        install(plane, volcano_built)
-        with controllers(plane, volcano_built):
-            around = Surroundings(plane)
-            made = Site(tmp_path_factory.mktemp("site"), around, 3, built)
-            try:
-                with around:
-                    yield made
-            finally:
-                made.stop()
+def site(whole_site: Site) -> Site:
+    return whole_site
 
 
 @pytest.fixture

@@ -19,19 +19,15 @@ import msgspec
 import pytest
 
 from contract.documents.elastic_job import CAUSE, ENDED, KEPT
-from tests.parts.controlplane import ControlPlane
 from tests.parts.deadlines import let_time_pass, nothing_happens_for
 from tests.parts.volcano import JOBS, PODS
 from tests.volcano.changes import Change, Changes
-from tests.volcano.programs import controllers, install
-from tests.volcano.site import Site
-from tests.volcano.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.elastic.bed import Elastic
+    from tests.volcano.site import Site
 
 pytestmark = [pytest.mark.server, pytest.mark.daemon, pytest.mark.timeout(300)]
 
@@ -48,22 +44,6 @@ _QUIET_SECONDS = 3.0
 _BEFORE_SECONDS = 15.0
 """A fault that has passed for so long before an end is none of its causes."""
 _LEAST = 2
-
-
-@pytest.fixture(scope="module")
-def whole_site(
-    tmp_path_factory: pytest.TempPathFactory, volcano_built: Path, built: Path
-) -> Iterator[Site]:
-    with ControlPlane(tmp_path_factory.mktemp("ends")) as plane:
-        install(plane, volcano_built)
-        with controllers(plane, volcano_built):
-            around = Surroundings(plane)
-            made = Site(tmp_path_factory.mktemp("site"), around, 3, built)
-            try:
-                with around:
-                    yield made
-            finally:
-                made.stop()
 
 
 @pytest.fixture

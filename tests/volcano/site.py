@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from contract.names import CLUSTER_NAMESPACE
 from tests.elastic.bed import Bed
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Cluster
+from tests.parts.places import Cluster
 from tests.parts.volcano import GROUPS, JOBS, PODS
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Site(Bed):
             self.plane.ask("DELETE", f"{GROUPS}/{name}-{one['metadata']['uid']}")
         self.repair()
         for agent in self.agents.values():
-            if agent.process.poll() is not None:
+            if agent.process.status is not None:
                 agent.start()
         for node in self.nodes:
             is_healthy = functools.partial(self._is_healthy, node)

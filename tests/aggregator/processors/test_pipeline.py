@@ -360,9 +360,9 @@ def test_a_node_with_too_much_to_remember_costs_no_other_node_its_memory() -> No
     big = PersistedNode(
         DeviceState({chip(0): {f"{code:08X}": 1 for code in range(70_000)}}), counts=counted
     )
-    policy_text, left_out = encode_bucket({names[0]: big, **dict.fromkeys(names[1:], small)})
-    assert policy_text is not None
+    kept_text, left_out = encode_bucket({names[0]: big, **dict.fromkeys(names[1:], small)})
+    assert kept_text is not None
     assert left_out == 1
     least = {names[0]: PersistedNode(counts=counted)}
-    nodes, problems = decode_buckets({"00": policy_text})
+    nodes, problems = decode_buckets({"00": kept_text})
     assert (dict(nodes), problems) == (dict.fromkeys(names[1:], small) | least, [])

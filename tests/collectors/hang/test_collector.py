@@ -18,8 +18,6 @@ from collectors.hang.tracker import Figures, HangSection, HangTracker, looks_hun
 from contract.codes.chip_codes import HANG
 from contract.observation import Observation, chip_subject
 from dcmi_shim.driver import Driver
-from dcmi_shim.emulator.control import Emulator
-from dcmi_shim.emulator.install import install
 from dcmi_shim.library.discovery import VendorPaths, find_library
 from dcmi_shim.values import Chip
 from dcmi_shim.worker.supervisor import DriverSettings
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from contract.observation import Report, Subject
+    from dcmi_shim.emulator.control import Emulator
     from dcmi_shim.interface import ChipDriver
     from dcmi_shim.library.discovery import FoundLibrary
 
@@ -192,21 +191,6 @@ async def test_a_chip_that_is_gone_is_blind() -> None:
         assert recorded.words() == [gone, "chip 9 answered", f"chip 9 {ENDS}"], "it is idle"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Emulator]]:
-    directory = tmp_path_factory.mktemp("server")
-    install(directory / "driver", directory / "emulator")
-    emulator = Emulator(directory / "emulator")
-    yield directory / "driver", emulator
-    emulator.close()
-
-
-@pytest.fixture
-def hardware(server: tuple[Path, Emulator]) -> Emulator:
-    server[1].reset()
-    return server[1]
-
-
 @pytest.fixture
 def busy() -> Iterator[int]:
     """Yield the id of a process that does nothing but wait for its end."""
@@ -234,7 +218,7 @@ def observations(recorded: RecordedReports) -> list[Observation]:
 
 @pytest.mark.slow
 async def test_a_chip_hangs_and_works_again(
-    server: tuple[Path, Emulator], hardware: Emulator, busy: int
+    emulated_server: tuple[Path, Emulator], hardware: Emulator, busy: int
 ) -> None:
     """The real library and tool; periods are compressed."""
     for chip in (2, 5, 6):
@@ -242,7 +226,7 @@ async def test_a_chip_hangs_and_works_again(
     hardware.load(5, aicore=70)
     hardware.load(6, traffic=True)
     began = wall_clock()
-    async with on_hardware(server[0]) as recorded:
+    async with on_hardware(emulated_server[0]) as recorded:
         await until(lambda: observations(recorded), 15)
         (found,) = observations(recorded)
         assert word(found) == f"chip 2 {BEGINS}"
@@ -259,13 +243,13 @@ async def test_a_chip_hangs_and_works_again(
 
 @pytest.mark.slow
 async def test_a_tool_that_hangs_or_a_process_that_is_gone_is_no_evidence(
-    server: tuple[Path, Emulator], hardware: Emulator, busy: int
+    emulated_server: tuple[Path, Emulator], hardware: Emulator, busy: int
 ) -> None:
     hardware.tool("hccn_tool", "fail", 1, exit_status=3, text="Get device health status failed!")
     hardware.load(1, traffic=False, processes=[busy])
     hardware.load(3, traffic=False, processes=[2**22])
     hardware.load(4, traffic=False, processes=[busy])
-    async with on_hardware(server[0]) as recorded:
+    async with on_hardware(emulated_server[0]) as recorded:
         await until(lambda: f"chip 4 {BEGINS}" in recorded.words(), 15)
         await stays(3 * ROUND, because="three rounds of queries pass")
         others = [word for word in recorded.words() if not word.startswith("chip 4")]

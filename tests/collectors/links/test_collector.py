@@ -25,8 +25,7 @@ from contract.codes.chip_codes import (
     UBOE_SUB_HEALTH,
 )
 from contract.observation import Assertion, Gap, Observation, chip_subject
-from dcmi_shim.emulator.control import Emulator
-from dcmi_shim.emulator.install import HCCN_TOOL, install
+from dcmi_shim.emulator.install import HCCN_TOOL
 from dcmi_shim.values import Chip, Inventory
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, word
 from tests.parts import deadlines
@@ -35,11 +34,12 @@ from tests.parts.deadlines import patience, stays, time_passes
 from tests.parts.process_table import processes_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from collectors.base import CollectorContext, Sink
     from contract.observation import Report, Subject
+    from dcmi_shim.emulator.control import Emulator
 
 
 def links(
@@ -135,24 +135,9 @@ async def until(condition: Callable[[], object], seconds: float = 5) -> float:
     return time.monotonic() - began
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Emulator]]:
-    directory = tmp_path_factory.mktemp("server")
-    install(directory, directory / "emulator")
-    emulator = Emulator(directory / "emulator")
-    yield directory, emulator
-    emulator.close()
-
-
 @pytest.fixture
-def hardware(installed: tuple[Path, Emulator]) -> Emulator:
-    installed[1].reset()
-    return installed[1]
-
-
-@pytest.fixture
-def root(installed: tuple[Path, Emulator], hardware: Emulator) -> Path:
-    return installed[0]
+def root(emulated_server: tuple[Path, Emulator], hardware: Emulator) -> Path:
+    return emulated_server[0]
 
 
 def everyone(node: Node) -> bool:

@@ -90,10 +90,10 @@ class Reader:
 
 
 @pytest.fixture
-def reader(bmc_server: tuple[Path, Emulator], tmp_path: Path) -> Iterator[Reader]:
+def reader(emulated_server: tuple[Path, Emulator], tmp_path: Path) -> Iterator[Reader]:
     device = tmp_path / "ipmi0"
     environment = {
-        "LD_PRELOAD": str(bmc_server[0] / IPMI_PRELOAD),
+        "LD_PRELOAD": str(emulated_server[0] / IPMI_PRELOAD),
         "VIGIL_IPMI_DEVICE": str(device),
         "PATH": str(tmp_path),
     }
@@ -204,10 +204,10 @@ def test_a_call_that_hangs_in_the_kernel(
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["open", "ioctl"])
 def test_the_end_of_the_process_waits_for_no_hang(
-    bmc_server: tuple[Path, Emulator], hardware: Emulator, tmp_path: Path, where: str
+    emulated_server: tuple[Path, Emulator], hardware: Emulator, tmp_path: Path, where: str
 ) -> None:
     device = tmp_path / "ipmi0"
-    preload = str(bmc_server[0] / IPMI_PRELOAD)
+    preload = str(emulated_server[0] / IPMI_PRELOAD)
     reader = Reader(device, 0.2, {"LD_PRELOAD": preload, "VIGIL_IPMI_DEVICE": str(device)})
     hardware.bmc.hang(where)
     assert "has not returned for" in reader.read()[0]
@@ -215,13 +215,13 @@ def test_the_end_of_the_process_waits_for_no_hang(
 
 
 def test_no_way_to_a_bmc_and_one_that_appears_later(
-    bmc_server: tuple[Path, Emulator], hardware: Emulator, reader: Reader, tmp_path: Path
+    emulated_server: tuple[Path, Emulator], hardware: Emulator, reader: Reader, tmp_path: Path
 ) -> None:
     hardware.bmc.occur(BmcAlarm("28000009", "Fan", 3))
     hardware.bmc.present(False)
     output, _ = reader.read()
     assert output.startswith(f"BmcError: neither {tmp_path}/ipmi0 nor ipmitool is there")
-    (tmp_path / "ipmitool").symlink_to(bmc_server[0] / IPMITOOL)
+    (tmp_path / "ipmitool").symlink_to(emulated_server[0] / IPMITOOL)
     output, _ = reader.read()
     assert output.startswith("ToolFailed: ipmitool raw 0x30 0x94 0xDB")
     assert "Could not open device at /dev/ipmi0" in output

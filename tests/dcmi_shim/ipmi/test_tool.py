@@ -74,8 +74,8 @@ def ipmi(place: Path, deadline_seconds: float = 5.0, trust_driver: bool = True) 
     return Ipmi(missing, VendorPaths(None, trust_driver, {"PATH": path}), deadline_seconds)
 
 
-async def test_the_look_alike(bmc_server: tuple[Path, Emulator], hardware: Emulator) -> None:
-    bmc = ipmi((bmc_server[0] / IPMITOOL).parent)
+async def test_the_look_alike(emulated_server: tuple[Path, Emulator], hardware: Emulator) -> None:
+    bmc = ipmi((emulated_server[0] / IPMITOOL).parent)
     hardware.bmc.alarms(BmcAlarm("28000009", "Fan", index) for index in range(25))
     found = await bmc.alarms(None)
     assert [alarm.index for alarm in found] == list(range(25))
@@ -84,8 +84,8 @@ async def test_the_look_alike(bmc_server: tuple[Path, Emulator], hardware: Emula
 
 
 @pytest.mark.slow
-async def test_its_troubles(bmc_server: tuple[Path, Emulator], hardware: Emulator) -> None:
-    bmc = ipmi((bmc_server[0] / IPMITOOL).parent, 0.3)
+async def test_its_troubles(emulated_server: tuple[Path, Emulator], hardware: Emulator) -> None:
+    bmc = ipmi((emulated_server[0] / IPMITOOL).parent, 0.3)
     hardware.bmc.fail(0xC1)
     with pytest.raises(ForeignBmc, match=r"cmd=0x94 rsp=0xc1\): Invalid command"):
         await bmc.alarms(None)
@@ -106,8 +106,10 @@ async def test_its_troubles(bmc_server: tuple[Path, Emulator], hardware: Emulato
 
 
 @pytest.mark.slow
-async def test_the_troubles_of_tools(bmc_server: tuple[Path, Emulator], hardware: Emulator) -> None:
-    bmc = ipmi((bmc_server[0] / IPMITOOL).parent, 0.5)
+async def test_the_troubles_of_tools(
+    emulated_server: tuple[Path, Emulator], hardware: Emulator
+) -> None:
+    bmc = ipmi((emulated_server[0] / IPMITOOL).parent, 0.5)
     hardware.tool("ipmitool", "garble")
     with pytest.raises(ToolNonsense, match="printed no reply"):
         await bmc.alarms(None)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.end_to_end.places import Folder
+from tests.parts.places import Folder
 from tests.vigil.scan.server import Server
 
 if TYPE_CHECKING:

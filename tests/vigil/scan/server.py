@@ -43,15 +43,7 @@ class Scanned:
 
 
 class Server(Node):
-    """A node that is scanned."""
-
-    def arguments(self) -> list[str]:
-        """Return the arguments that ``vigil agent`` and ``vigil scan`` share."""
-        return [
-            *("--node-name", self.name, *self.place.options),
-            *("--driver-root", str(self.driver_root), "--trust-driver"),
-            *("--state-dir", str(self.state_dir)),
-        ]
+    """A node that is scanned, with the arguments of its agent."""
 
     def scan(self, *more: str) -> Scanned:
         """Run ``vigil scan`` on this server; return its result."""

@@ -10,9 +10,9 @@ import pytest
 from agent.config import load_agent
 from dcmi_shim.emulator.bmc import BmcAlarm
 from stores.kubernetes_api.access import Access
-from tests.end_to_end.places import Cluster
 from tests.packaging.accounts import AGENT, granted
 from tests.parts.kustomize import apply, take_back
+from tests.parts.places import Cluster
 from vigil.scan.store import rights_of
 
 if TYPE_CHECKING:

@@ -126,12 +126,12 @@ def test_beside_a_running_agent(server: Server) -> None:
     server.start()
     server.healthy()
     beats = server.journal("start")
-    scanned = server.scan("--listen", f"127.0.0.1:{port}")
+    scanned = server.scan()
     assert scanned.problems() <= OF_THE_MACHINE
     assert scanned.check("agent")["facts"] == {"runs": True}
     assert "by the agent" in scanned.check("listen")["found"]
     assert server.journal("start") == beats
-    assert server.process.poll() is None
+    assert server.process.status is None
     assert server.status()["driver"]["trouble"] is None
 
 

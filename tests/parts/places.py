@@ -63,10 +63,14 @@ class Folder:
         return data
 
     def write(self, name: str, data: dict[str, str]) -> None:
+        self.write_text(name, json.dumps({"labels": {"mx-consumer-cim": "true"}, "data": data}))
+
+    def write_text(self, name: str, text: str) -> None:
+        """Replace the file of a document at once."""
         file = self._file(name)
         file.parent.mkdir(parents=True, exist_ok=True)
         draft = file.with_name(".stranger")
-        draft.write_text(json.dumps({"labels": {"mx-consumer-cim": "true"}, "data": data}))
+        draft.write_text(text)
         draft.replace(file)
 
     def spoil(self, name: str, content: bytes) -> None:
