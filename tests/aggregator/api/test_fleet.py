@@ -123,7 +123,7 @@ class Fleet:
         self.queries.fault_rows = lambda nodes=None: iter(
             [row for row in self.faults if nodes is None or row.node in nodes]
         )
-        self.queries.takeover.is_warm = True
+        self.queries.readiness.is_past_start.return_value = True
         verdict = self.queries.heartbeat_monitor.lost_nodes
         verdict.brake, verdict.lost = None, {}
         self.queries.pipeline.tables = ()
@@ -202,18 +202,18 @@ async def test_a_rendering_is_good_for_a_second_and_keeps_its_id(
     assert fleet.made == 1
 
 
-async def test_no_rows_are_made_before_all_documents_are_read(
+async def test_no_rows_are_made_before_the_start_is_over(
     fleet: Fleet, client: TestClient[web.Request, web.Application]
 ) -> None:
-    fleet.queries.takeover.is_warm = False
+    fleet.queries.readiness.is_past_start.return_value = False
     for path in ("/api/v1/fleet", "/api/v1/fleet?node=node-00001"):
         answer = await client.get(path)
         assert (answer.status, await answer.json()) == (
             503,
-            {"error": "not all documents are read yet"},
+            {"error": "not everything is read and published yet"},
         )
     assert fleet.made == 0
-    fleet.queries.takeover.is_warm = True
+    fleet.queries.readiness.is_past_start.return_value = True
     assert (await client.get("/api/v1/fleet")).status == 200
 
 
