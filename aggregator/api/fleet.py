@@ -119,11 +119,11 @@ class FleetPages:
         return FleetRows(tuple(sorted(nodes)), await self._page(nodes))
 
     async def show(self, request: web.Request) -> web.Response:
-        """Answer with all nodes or those that are asked for; 503 before all documents are read."""
-        if not self._queries.takeover.is_warm:
-            # A part of the nodes would look as if the others were gone. To make the rows again for
-            # each page that comes back after a restart would delay the first publication.
-            return json_response({"error": "not all documents are read yet"}, 503)
+        """Answer with all nodes or those that are asked for; 503 before the start is over."""
+        if not self._queries.readiness.is_past_start():
+            # A part of the nodes would look as if the others were gone. To make the rows for the
+            # pages that come back after a restart would delay the first publication.
+            return json_response({"error": "not everything is read and published yet"}, 503)
         if "node" in request.query:
             return json_response(await self._page(set(request.query.getall("node"))))
         tag = self.tag

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_MAX_START_MS = 10_000
+
 
 @dataclass(eq=False)
 class Readiness:
@@ -52,6 +54,8 @@ class Readiness:
     clock: Clock
     _waits_for: str | None = field(default="waiting for the stores to answer", init=False)
     _complete: dict[str, int] | None = field(default=None, init=False)
+    _warm_ms: int | None = field(default=None, init=False)
+    _is_past_start: bool = field(default=False, init=False)
 
     def await_start(self, reason: str | None) -> None:
         """Set what the start waits for; ``None`` once it waits for nothing."""
@@ -76,6 +80,20 @@ class Readiness:
         self._complete = None
         self._waits_for = None
         _log.info("everything known is published: %s", plural(len(self.pipeline.nodes), "node"))
+
+    def is_past_start(self) -> bool:
+        """Return whether this replica has been ready, or has known everything for 10 s.
+
+        Before that, rows of all nodes would delay the first publication. A leader that cannot
+        publish shows what it knows after that time.
+        """
+        if not self._is_past_start and self.takeover.is_warm:
+            now_ms = self.clock().steady_ms
+            if self._warm_ms is None:
+                self._warm_ms = now_ms
+            is_late = now_ms - self._warm_ms >= _MAX_START_MS
+            self._is_past_start = is_late or self._waits_for is None or self._follows()
+        return self._is_past_start
 
     def health(self) -> ProbeStatus:
         """Return what probes ask for; cheap."""

@@ -359,15 +359,18 @@ async def test_an_aggregator_that_starts_is_named_and_the_last_rows_stay(
         # The clock of a worker cannot be set from here.
         await page.add_init_script(WITHOUT_WORKER)
         await page.clock.install()
-        site.fleet.queries.takeover.is_warm = False
+        site.fleet.queries.readiness.is_past_start.return_value = False
         await page.goto(site.url)
         starts = notices(page).get_by_text("The aggregator starts")
         await expect(starts).to_be_visible()
-        site.fleet.queries.takeover.is_warm = True
+        site.fleet.queries.readiness.is_past_start.return_value = True
         await page.clock.run_for(5_000)
         await expect(cells(page)).to_have_count(2)
         await expect(notices(page)).to_have_text("")
-        site.fleet.queries.takeover.is_warm = False
+        site.fleet.queries.readiness.is_past_start.return_value = False
+        # The page asks where the stream has no rows.
+        (client,) = site.stream._clients
+        client.takes_rows = False
         site.changed("n1")
         await page.clock.run_for(3_000)
         await expect(starts).to_be_visible()

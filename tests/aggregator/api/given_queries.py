@@ -63,7 +63,7 @@ class GivenQueries:
         self.queries.fault_rows = lambda nodes=None: iter(
             [row for row in self.faults if nodes is None or row.node in nodes]
         )
-        self.queries.takeover.is_warm = True
+        self.queries.readiness.is_past_start.return_value = True
         verdict = self.queries.heartbeat_monitor.lost_nodes
         verdict.brake, verdict.lost = None, {}
         self.queries.pipeline.tables = ()

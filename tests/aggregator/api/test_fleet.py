@@ -147,18 +147,18 @@ async def test_a_rendering_is_good_for_a_second_and_keeps_its_id(
     assert fleet.made == 1
 
 
-async def test_no_rows_are_made_before_all_documents_are_read(
+async def test_no_rows_are_made_before_the_start_is_over(
     fleet: GivenQueries, client: TestClient[web.Request, web.Application]
 ) -> None:
-    fleet.queries.takeover.is_warm = False
+    fleet.queries.readiness.is_past_start.return_value = False
     for path in ("/api/v1/fleet", "/api/v1/fleet?node=node-00001"):
         answer = await client.get(path)
         assert (answer.status, await answer.json()) == (
             503,
-            {"error": "not all documents are read yet"},
+            {"error": "not everything is read and published yet"},
         )
     assert fleet.made == 0
-    fleet.queries.takeover.is_warm = True
+    fleet.queries.readiness.is_past_start.return_value = True
     assert (await client.get("/api/v1/fleet")).status == 200
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -52,6 +53,22 @@ async def becomes_not_ready(site: Replicas, one: Replica, within: int) -> tuple[
         if reasons(one):
             return reasons(one)
     raise AssertionError(f"it is still ready after {within} s")
+
+
+async def test_the_start_is_over_with_the_first_publication_or_10_s_after_all_was_read(
+    tmp_path: Path,
+) -> None:
+    async with leader(tmp_path) as (site, one):
+        assert one.made.publication.readiness.is_past_start()
+        # A leader that begins anew and cannot write shows what it knows.
+        site.api.refuses_with = 503
+        readiness = replace(one.made.publication.readiness)
+        readiness.await_publication()
+        assert not readiness.is_past_start()
+        await site.pass_time(9)
+        assert not readiness.is_past_start()
+        await site.pass_time(1)
+        assert readiness.is_past_start()
 
 
 @pytest.mark.parametrize("status", [429, 503, 403])
