@@ -11,6 +11,7 @@ A plan with something wrong is kept in DIR and can be played again.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import tempfile
@@ -21,7 +22,7 @@ import msgspec
 
 from benchmarks.chaos.judge import excused_share, judge
 from benchmarks.chaos.plan import CODES, Plan, make_plan
-from benchmarks.chaos.site import Site
+from benchmarks.chaos.site import DirectoryWorld, KubernetesWorld, Site, StoreWorld
 from benchmarks.chaos.troubles import of_world
 from contract.codes.catalogue import shipped
 from dcmi_shim.emulator.install import install
@@ -31,7 +32,7 @@ from tests.parts.verbs import run_verb
 def main() -> int:
     """Play the episodes that are asked for; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--world", choices=("directory",), default="directory")
+    parser.add_argument("--world", choices=("directory", "kubernetes"), default="directory")
     parser.add_argument("--episodes", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--replay", type=Path, help="a kept plan")
@@ -49,8 +50,15 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="vigil-chaos-") as folder:
         directory = Path(folder)
         install(directory / "driver", directory / "emulator", "a2")
-        site = Site(directory, directory)
-        try:
+        with contextlib.ExitStack() as stack:
+            store: StoreWorld
+            if given.world == "kubernetes":
+                store = KubernetesWorld(directory)
+                stack.callback(store.plane.stop)
+            else:
+                store = DirectoryWorld(directory)
+            site = Site(directory, directory, store)
+            stack.callback(site.close)
             site.start()
             for plan in plans:
                 faults, samples, excuses = site.play(plan)
@@ -73,8 +81,6 @@ def main() -> int:
             options = [word for text in directories for word in ("--state-dir", text)]
             status, output, _ = run_verb("prove", "--json", *options)
             proof = json.loads(output)
-        finally:
-            site.close()
     summary = {
         "episodes": len(plans),
         "wrong": dict(found),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from benchmarks.chaos.judge import Excuse, Fault, Sample
 from benchmarks.chaos.plan import AGGREGATORS, NODES
@@ -13,7 +14,8 @@ from benchmarks.chaos.troubles import CLUSTER_INFO, DEVICE_INFO, TROUBLES
 from contract.names import CLUSTER_NODE_NAME
 from tests.aggregator.daemon import Daemon
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Folder
+from tests.end_to_end.places import Cluster, Folder
+from tests.parts.controlplane import ControlPlane
 from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
@@ -36,14 +38,65 @@ _SHORT_PERIODS = {
 _FAULT_SUFFIX = "-Fault"
 
 
+class StoreWorld(Protocol):
+    """The store of a world, which can be taken away and given back."""
+
+    @property
+    def place(self) -> Place:
+        """The store as a stranger reads and writes it."""
+
+    def take(self) -> None:
+        """Take it away from everybody."""
+
+    def give(self) -> None:
+        """Give it back as it was."""
+
+
+class DirectoryWorld:
+    """A directory, which is renamed."""
+
+    def __init__(self, directory: Path) -> None:
+        self._root = directory / "store"
+        self.place: Place = Folder(self._root)
+
+    def take(self) -> None:
+        """Rename the directory."""
+        self._root.rename(self._root.with_name("away"))
+
+    def give(self) -> None:
+        """Rename it back; what was made meanwhile in its place gets another name."""
+        if self._root.exists():
+            self._root.rename(self._root.with_name(f"made-meanwhile-{time.time_ns()}"))
+        self._root.with_name("away").rename(self._root)
+
+
+class KubernetesWorld:
+    """A real API server with its etcd, which is killed."""
+
+    def __init__(self, directory: Path) -> None:
+        place = directory / "control-plane"
+        place.mkdir()
+        self.plane = ControlPlane(place)
+        self.plane.start()
+        self.place: Place = Cluster(self.plane)
+
+    def take(self) -> None:
+        """Kill the API server."""
+        self.plane.kill_apiserver()
+
+    def give(self) -> None:
+        """Start the API server."""
+        self.plane.start_apiserver()
+
+
 class Site:
     """Plays plans, one after the other, on one set of processes; looks at the documents all the
     time.
     """
 
-    def __init__(self, directory: Path, built: Path) -> None:
-        self.place: Place = Folder(directory / "store")
-        self._folder = directory / "store"
+    def __init__(self, directory: Path, built: Path, store: StoreWorld) -> None:
+        self.store = store
+        self.place = store.place
         self.nodes = {name: Node(directory / name, built, self.place, name) for name in NODES}
         for node in self.nodes.values():
             node.environment |= _SHORT_PERIODS
@@ -74,18 +127,6 @@ class Site:
             aggregator.stop()
         for node in self.nodes.values():
             node.close()
-
-    def take_store(self) -> None:
-        """Take the store away from everybody."""
-        self._folder.rename(self._folder.with_name("away"))
-
-    def give_store(self) -> None:
-        """Give the store back as it was."""
-        away = self._folder.with_name("away")
-        # An agent or aggregator may have made a new directory meanwhile.
-        if self._folder.exists():
-            self._folder.rename(self._folder.with_name(f"made-meanwhile-{time.time_ns()}"))
-        away.rename(self._folder)
 
     def play(self, plan: Plan) -> tuple[list[Fault], list[Sample], list[Excuse]]:
         """Play a plan; return what was true, what was shown, and what was excused."""
@@ -181,7 +222,7 @@ class Site:
         try:
             return self.place.read(name)
         # A stranger's write, or a directory that is taken away in the middle.
-        except (OSError, ValueError, KeyError, AssertionError):
+        except (OSError, ValueError, KeyError, AssertionError, http.client.HTTPException):
             self.read_errors += 1
             return None
 

@@ -133,11 +133,11 @@ def _delete_cluster_info(site: Site, _: str) -> None:
 
 
 def _take_store(site: Site, _: str) -> None:
-    site.take_store()
+    site.store.take()
 
 
 def _give_store(site: Site, _: str) -> None:
-    site.give_store()
+    site.store.give()
 
 
 _ON_NODES, _ON_AGGREGATORS, _ON_STORE = NODES, AGGREGATORS, (STORE,)
