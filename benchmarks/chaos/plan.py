@@ -1,0 +1,103 @@
+"""The plan of an episode: a pure function of world and seed, in public words.
+
+A plan names faults by node, chip, code and time, and troubles by their name, subject and time. So a
+kept plan still plays after a refactoring. Times are seconds since the beginning of the episode.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import msgspec
+
+NODES = ("node-1", "node-2")
+AGGREGATORS = ("aggregator-1", "aggregator-2")
+STORE = "store"
+CHIPS = 8
+CODES = ("80818C05", "80E18402", "80C98001", "80BB8003", "80818C06", "80818201")
+"""Codes of chips with different levels; no rule of the shipped configuration counts them twice."""
+MIN_SECONDS, MAX_SECONDS = 20.0, 60.0
+_SETTLE_SECONDS = 4.0
+_MIN_FAULT_SECONDS = 2.0
+
+
+class PlannedFault(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A fault that begins ``at`` and ends at ``until``; ``None``: it holds at the end."""
+
+    node: str
+    chip: int
+    code: str
+    at: float
+    until: float | None = None
+
+
+class PlannedTrouble(msgspec.Struct, frozen=True):
+    """A trouble of ``subject`` (a node, an aggregator, or the store) between two times."""
+
+    name: str
+    subject: str
+    at: float
+    until: float
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """All that happens in an episode, which lasts ``seconds``."""
+
+    world: str
+    seed: int
+    seconds: float
+    faults: tuple[PlannedFault, ...]
+    troubles: tuple[PlannedTrouble, ...]
+
+    @property
+    def overlap(self) -> bool:
+        """Whether two troubles overlap."""
+        ordered = sorted(self.troubles, key=lambda trouble: trouble.at)
+        return any(later.at < earlier.until for earlier, later in itertools.pairwise(ordered))
+
+
+def make_plan(world: str, seed: int, subjects: dict[str, tuple[str, ...]]) -> Plan:
+    """Return the plan of this seed; ``subjects`` are what each trouble of the world may hit."""
+    draw = random.Random(f"{world} {seed}")
+    seconds = round(draw.uniform(MIN_SECONDS, MAX_SECONDS), 2)
+    last = seconds - _SETTLE_SECONDS
+    faults: list[PlannedFault] = []
+    taken: dict[tuple[str, int, str], float] = {}
+    for _ in range(draw.randint(3, 12)):
+        node, chip, code = draw.choice(NODES), draw.randrange(CHIPS), draw.choice(CODES)
+        free_from = taken.get((node, chip, code), 0.0)
+        if free_from > last - _MIN_FAULT_SECONDS:
+            continue
+        at = round(draw.uniform(free_from, last - _MIN_FAULT_SECONDS), 2)
+        until = round(draw.uniform(at + _MIN_FAULT_SECONDS, seconds + _SETTLE_SECONDS), 2)
+        # The code of a chip is planned once more only behind what the driver's list still has.
+        taken[node, chip, code] = until + 1.0
+        faults.append(PlannedFault(node, chip, code, at, until if until < last else None))
+    troubles: list[PlannedTrouble] = []
+    must_overlap = draw.random() < 0.5
+    for number in range(draw.randint(2 if must_overlap else 1, 4)):
+        name = draw.choice(sorted(subjects))
+        at = draw.uniform(1.0, last - 3.0)
+        if must_overlap and number == 1:
+            at = draw.uniform(troubles[0].at, troubles[0].until)
+        until = min(at + draw.uniform(1.0, 6.0), last)
+        trouble = PlannedTrouble(
+            *(name, draw.choice(subjects[name]), round(at, 2), round(until, 2))
+        )
+        # Two troubles of one subject at one time would undo each other.
+        if not any(_collide(trouble, other) for other in troubles):
+            troubles.append(trouble)
+    return Plan(
+        *(world, seed, seconds),
+        tuple(sorted(faults, key=lambda fault: fault.at)),
+        tuple(sorted(troubles, key=lambda trouble: trouble.at)),
+    )
+
+
+def _collide(trouble: PlannedTrouble, other: PlannedTrouble) -> bool:
+    return (
+        trouble.subject == other.subject
+        and trouble.at < other.until + 1.0
+        and other.at < trouble.until + 1.0
+    )

@@ -1,0 +1,38 @@
+"""A plan is a function of its seed, keeps its rules, and half of all plans have overlaps."""
+
+from __future__ import annotations
+
+import msgspec
+
+from benchmarks.chaos.plan import Plan, make_plan
+from benchmarks.chaos.troubles import TROUBLES, of_world
+
+SUBJECTS = of_world("directory")
+PLANS = [make_plan("directory", seed, SUBJECTS) for seed in range(400)]
+
+
+def test_the_same_seed_is_the_same_plan_and_can_be_kept() -> None:
+    assert [make_plan("directory", seed, SUBJECTS) for seed in range(400)] == PLANS
+    assert len(set(map(repr, PLANS))) == len(PLANS)
+    for plan in PLANS[:20]:
+        assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan
+
+
+def test_faults_and_troubles_are_within_the_episode_and_collide_nowhere() -> None:
+    for plan in PLANS:
+        assert 20 <= plan.seconds <= 60
+        assert 1 <= len(plan.troubles) <= 4
+        for fault in plan.faults:
+            assert fault.at < (fault.until or plan.seconds) <= plan.seconds
+        for number, trouble in enumerate(plan.troubles):
+            assert trouble.subject in TROUBLES[trouble.name].subjects
+            assert 0 < trouble.at <= trouble.until < plan.seconds
+            for other in plan.troubles[number + 1 :]:
+                is_apart = other.at >= trouble.until + 1 or trouble.at >= other.until + 1
+                assert trouble.subject != other.subject or is_apart
+    names = {trouble.name for plan in PLANS for trouble in plan.troubles}
+    assert names == set(SUBJECTS)
+
+
+def test_two_troubles_overlap_in_about_half_of_the_plans() -> None:
+    assert 0.4 <= sum(plan.overlap for plan in PLANS) / len(PLANS) <= 0.7
