@@ -151,7 +151,7 @@ class SignalWriter(Led):
         self._wake.set()
 
     def _planned(self, option: _Option, target: str, held: str | None) -> PlannedWrite | None:
-        """SignalPlan an object; where something is to be written, it waits for its turn."""
+        """Plan an object; where something is to be written, it waits for its turn."""
         now = self._clock()
         plan = option.reconciler.plan(target, now, held)
         if plan.waiting is None:
@@ -212,7 +212,7 @@ class SignalWriter(Led):
         return self._leads_since_ms is not None and self._leadership.leads
 
     def _look_at_brake(self) -> None:
-        """SignalPlan again what waits for heartbeats, when that has ended."""
+        """Plan again what waits for heartbeats, when that has ended."""
         before, self._held = self._held, self.held
         if before is not None and self._held is None:
             for option in self._options:
