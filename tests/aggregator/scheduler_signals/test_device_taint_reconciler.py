@@ -67,6 +67,7 @@ class ApiServer(DeviceTaints):
         """Whether the controller manager acts on rules."""
         self.pods = 0
         self.list_errors: list[StoreError] = []
+        self.delete_errors: list[StoreError] = []
         self._version = 0
         self._events: asyncio.Queue[RulesEvent] = asyncio.Queue()
 
@@ -117,6 +118,8 @@ class ApiServer(DeviceTaints):
         return self.put(rule)
 
     async def delete_rule(self, version: str, rule: TaintRule) -> None:
+        if self.delete_errors:
+            raise self.delete_errors.pop(0)
         self._check(rule)
         self.writes.append(("delete", rule.effect))
         self.drop(rule.name)
@@ -500,7 +503,8 @@ async def test_the_leader_deletes_the_rules_of_an_option_that_is_off(
     await removal.set_leading(False)
     await asyncio.sleep(5)
     assert len(server.stored) == 1
-    server.list_errors = [StoreConflict("it has changed"), StoreUnavailable("no answer")]
+    server.list_errors = [StoreUnavailable("no answer")]
+    server.delete_errors = [StoreConflict("it has changed")]
     await removal.set_leading(True)
     await asyncio.sleep(60)
     assert server.stored == {}
@@ -518,7 +522,7 @@ async def test_rules_that_may_not_be_deleted_are_named() -> None:
     await removal.set_leading(True)
     await asyncio.sleep(1)
     assert list(removal.problems()) == [
-        "rules are left of device_taints, which is off: rules may not be listed"
+        "rules of device_taints are left of an option that is off: rules may not be listed"
     ]
     await asyncio.sleep(120)
     assert (server.stored, list(removal.problems())) == ({}, [])
