@@ -88,6 +88,10 @@ class NodeConditions:
         """See ``Reconciler``."""
         return nodes
 
+    def written(self, target: str, now: Instant) -> Iterable[str]:
+        """See ``Reconciler``."""
+        return self.judge((target,), now)
+
     def plan(self, target: str, now: Instant, held: str | None) -> SignalPlan:
         """See ``Reconciler``."""
         seen = self._nodes.get(target)

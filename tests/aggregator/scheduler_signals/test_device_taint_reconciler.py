@@ -319,6 +319,26 @@ async def test_a_follower_writes_nothing_and_takes_deletions_of_the_leader_for_n
     assert server.writes[1:] == [("make", "NoSchedule")]
 
 
+async def test_a_deletion_that_is_refused_is_tried_again() -> None:
+    server = ApiServer()
+    async with running(server) as bench:
+        bench.set_fault("PreSeparateNPU")
+        await asyncio.sleep(1)
+        server.delete_errors = [StoreConflict("it has changed")]
+        bench.set_fault(None)
+        await asyncio.sleep(5)
+        assert server.stored == {}
+        server.delete_errors = [StoreForbidden("rules may not be deleted")]
+        bench.set_fault("PreSeparateNPU")
+        await asyncio.sleep(1)
+        bench.set_fault(None)
+        await asyncio.sleep(5)
+        assert "rules may not be deleted" in "\n".join(bench.writer.problems())
+        await asyncio.sleep(60)
+        assert server.stored == {}
+        assert bench.writer.problems() == ()
+
+
 async def test_who_deletes_a_rule_is_obeyed_during_the_fault() -> None:
     server = ApiServer()
     async with running(server) as bench:
