@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
 
 import msgspec
 
+from stores.document_names import check_node_name
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.client.connection import ApiConnection
 from stores.kubernetes_api.own_node_only import is_own_node_only, is_refused_by_policy
+from stores.kubernetes_api.pods_with_chips import ALIVE, PATH
+from stores.kubernetes_api.watch import read_objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from contract.kubernetes import KubernetesObject
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
@@ -54,6 +60,14 @@ class Access:
 
     def __init__(self, kubeconfig: str | None) -> None:
         self._connection = ApiConnection(kubeconfig)
+
+    async def pods_on(self, node: str) -> list[KubernetesObject]:
+        """Return the pods of a node that are neither done nor failed."""
+        check_node_name(node)
+        selector = quote(f"{ALIVE}={node}", safe="")
+        answer = await self._connection.request("GET", f"{PATH}?fieldSelector={selector}")
+        body = wire.accepted(answer, f"read the pods of node {node}")
+        return list(wire.decoded(read_objects, body, "the list of pods makes no sense").items or ())
 
     async def version(self) -> str:
         """Return which release the API server is of."""

@@ -47,6 +47,8 @@ NOT_MEASURED = {
     "NpuVigilDpuFault",
     "NpuVigilAggregatorNotPublishing",
     "NpuVigilNodesLeftOut",
+    # It needs node_taints.
+    "NpuVigilTaintsWait",
     # It needs a broker.
     "NpuVigilHistoryNotAcknowledged",
     # It needs a certificate that ends soon.

@@ -12,7 +12,7 @@ import psutil
 from agent.node.own_node_only import ADVICE, MISSING
 from agent.publishing.ownership import other_program, owned_by
 from collectors.bmc import BmcSection
-from contract.errors import ConfigurationError, StoreError, StoreRefused
+from contract.errors import ConfigurationError, StoreError, StoreForbidden, StoreRefused
 from contract.names import (
     DEVICE_INFO_NAMESPACE,
     HEARTBEAT_NAMESPACE,
@@ -21,6 +21,7 @@ from contract.names import (
     heartbeat_name,
     node_info_name,
 )
+from contract.node_signals import TAINT_KEY
 from contract.operator_rules.fault_configuration import (
     CONFIG_MAPS,
 )
@@ -47,6 +48,7 @@ _FREE_BYTES = 16 << 20
 _OF_A_NETWORK = ("nfs", "cifs", "smb", "9p", "ceph", "glusterfs", "lustre", "fuse.")
 SERVER, NAMESPACES = "api-server", "namespaces"
 RIGHTS, OWN_NODE_ONLY = "rights", "own-node-only"
+TOLERATIONS = "taint-tolerations"
 _SERVER_SECONDS = 15.0
 _PROBE = "npu-vigil-scan"
 """A name that no document has; nothing of this name is ever made."""
@@ -166,7 +168,8 @@ async def check_cluster(configuration: AgentConfiguration) -> tuple[Check, ...]:
         own_node_only = await _answered(OWN_NODE_ONLY, _own_node_only(access, configuration))
         deletes = own_node_only.state is CheckState.OK
         rights = await _answered(RIGHTS, _rights(access, configuration, deletes))
-        return (server, namespaces, rights, own_node_only)
+        tolerations = await _answered(TOLERATIONS, _tolerations(access, configuration.node_name))
+        return (server, namespaces, rights, own_node_only, tolerations)
     finally:
         await access.close()
 
@@ -174,7 +177,10 @@ async def check_cluster(configuration: AgentConfiguration) -> tuple[Check, ...]:
 def _left_out(check: Check) -> tuple[Check, ...]:
     return (
         check,
-        *(not_applicable(name, "no API server") for name in (NAMESPACES, RIGHTS, OWN_NODE_ONLY)),
+        *(
+            not_applicable(name, "no API server")
+            for name in (NAMESPACES, RIGHTS, OWN_NODE_ONLY, TOLERATIONS)
+        ),
     )
 
 
@@ -215,6 +221,24 @@ async def _own_node_only(access: Access, configuration: AgentConfiguration) -> C
     if not is_in_force:
         return problem(OWN_NODE_ONLY, MISSING, ADVICE)
     return ok(OWN_NODE_ONLY, "the API server refuses writes to what belongs to other nodes")
+
+
+async def _tolerations(access: Access, node: str) -> Check:
+    """Check whether pods with drivers of chips tolerate the taint that the aggregator may write."""
+    from aggregator.scheduler_signals.driver_pods import KIND
+
+    try:
+        pods = [KIND.read(item) for item in await access.pods_on(node)]
+    except StoreForbidden as error:
+        return not_applicable(TOLERATIONS, str(error))
+    lacking = {pod.daemon_set: pod for pod in pods if pod is not None}
+    if lacking:
+        finding = f"{TAINT_KEY} is not tolerated by DaemonSet {', '.join(sorted(lacking))}"
+        # Only an aggregator with node_taints writes it, and does not while this is so.
+        patches = "; ".join(pod.patch for _, pod in sorted(lacking.items()))
+        advice = f"before you switch node_taints on: {patches}"
+        return ok(TOLERATIONS, finding, advice, {"daemon_sets": sorted(lacking)})
+    return ok(TOLERATIONS, f"pods with drivers of chips tolerate {TAINT_KEY}")
 
 
 async def _rights(access: Access, configuration: AgentConfiguration, deletes: bool) -> Check:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from vigil.main import app
 
 if TYPE_CHECKING:
-    from click.testing import Result
+    from typer.testing import Result
 
     from tests.parts.controlplane import ControlPlane
 

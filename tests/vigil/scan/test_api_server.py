@@ -64,6 +64,31 @@ def test_a_cluster_that_is_well(server: Server, control_plane: ControlPlane) -> 
 
 
 @pytest.mark.apiserver
+def test_a_driver_that_would_be_evicted_by_a_taint_is_named(
+    server: Server, control_plane: ControlPlane
+) -> None:
+    server.place = Cluster(control_plane)
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "ascend-plugin", "uid": "u"}
+    pod = {
+        "metadata": {"name": "plugin", "ownerReferences": [owner]},
+        "spec": {
+            "nodeName": "node-1",
+            "containers": [{"name": "one", "image": "ascend-k8sdeviceplugin"}],
+            "volumes": [{"name": "v", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}],
+        },
+    }
+    pods = "/api/v1/namespaces/default/pods"
+    control_plane.request("POST", pods, pod)
+    row = server.scan().check("taint-tolerations")
+    control_plane.request("DELETE", f"{pods}/plugin?gracePeriodSeconds=0")
+    assert "DaemonSet default/ascend-plugin" in row["found"]
+    assert "kubectl -n default patch daemonset ascend-plugin" in row["advice"]
+    assert row["facts"] == {"daemon_sets": ["default/ascend-plugin"]}
+    row = server.scan().check("taint-tolerations")
+    assert (row["state"], row["facts"]) == ("ok", {})
+
+
+@pytest.mark.apiserver
 def test_an_agent_that_is_held_to_its_own_node(
     server: Server, control_plane: ControlPlane, request: pytest.FixtureRequest
 ) -> None:
