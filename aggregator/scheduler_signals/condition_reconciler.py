@@ -88,6 +88,10 @@ class NodeConditions:
         """See ``Reconciler``."""
         return nodes
 
+    def written(self, target: str, now: Instant) -> Iterable[str]:
+        """See ``Reconciler``."""
+        return self.judge((target,), now)
+
     def plan(self, target: str, now: Instant, held: str | None) -> SignalPlan:
         """See ``Reconciler``."""
         seen = self._nodes.get(target)
@@ -170,8 +174,11 @@ class NodeConditions:
         if not self._leads:
             return
         now = self._clock()
-        was_wanted = not self._differs(before, evidence, now)
-        if was_wanted and self._differs(seen, evidence, now):
+        known = self._foreign.get(node)
+        # In a conflict we write nothing, so each change is another one's.
+        is_theirs = known is not None and known.is_conflict
+        is_theirs = is_theirs or not self._differs(before, evidence, now)
+        if is_theirs and self._differs(seen, evidence, now):
             foreign = self._foreign.setdefault(node, ForeignWrites())
             foreign.record_foreign_write(now.steady_ms / 1000)
             foreign.report(_log, f"conditions of node {node}")

@@ -149,7 +149,8 @@ class DeviceRules:
         """Names of rules that need a count of pods."""
         self._limits = limits
         self._faults: dict[str, dict[int, ChipFault]] = {}
-        self._unreported: set[str] = set()
+        self._reported: set[str] = set()
+        """The nodes whose faults are known."""
         self._rules: dict[str, TaintRule] = {}
         self._unanswered: dict[str, int] = {}
         """By name of a rule since when its generation is there without an answer (steady), the
@@ -178,7 +179,7 @@ class DeviceRules:
         ``None``: what the node reports is not known, so what was known of it stays.
         """
         if faults is None:
-            self._unreported.add(node)
+            self._reported.discard(node)
             return set(self._names.get(node, ()))
         if self._obeyed:
             self._obeyed = {
@@ -186,8 +187,8 @@ class DeviceRules:
                 for name, chip in self._obeyed.items()
                 if chip.node != node or chip.physical_id in faults
             }
-        was_unreported = node in self._unreported
-        self._unreported.discard(node)
+        was_unreported = node not in self._reported
+        self._reported.add(node)
         if faults == self._faults.get(node, {}):
             return set(self._names.get(node, ())) if was_unreported else set()
         ended = self._faults.get(node, {}).keys() - faults.keys()
@@ -250,7 +251,7 @@ class DeviceRules:
         faults of the node are not known yet, it has.
         """
         is_faulty = chip.physical_id in self._faults.get(chip.node, {})
-        if is_faulty or chip.node in self._unreported:
+        if is_faulty or chip.node not in self._reported:
             self._obeyed[name] = chip
             return True
         return False
@@ -550,7 +551,7 @@ class DeviceRules:
 
     def _release(self, stored: TaintRule) -> RuleStep | None:
         """Return the deletion of a rule; ``None`` while the faults of its node are not known."""
-        if stored.node in self._unreported:
+        if stored.node and stored.node not in self._reported:
             return None
         reason = f"{NodeChip(stored.node, stored.chip)} has no such fault any more"
         return RuleStep(Step.DELETE, stored, reason, _RELEASE_RANK, 0)

@@ -140,6 +140,10 @@ class DeviceTaintReconciler:
         changed, self._changed = self._changed, set()
         return changed
 
+    def written(self, target: str, now: Instant) -> Iterable[str]:
+        """See ``Reconciler``."""
+        return {target, *self.judge((), now)}
+
     def _observe_node(self, node: str) -> set[str]:
         evidence = self._evidence(node)
         faults = None if evidence is None else chip_faults(evidence.faults, self._effects)
@@ -192,6 +196,7 @@ class DeviceTaintReconciler:
         version, rule = self._served.rules, step.rule
         assert version is not None, "nothing is planned before"
         if step.step is Step.DELETE:
+            # Before the request: the watch may show the end before the answer comes.
             self._ended[rule.name] = rule.uid
             await self._taints.delete_rule(version, rule)
             self._apply(rule.name, None)
@@ -328,13 +333,12 @@ class DeviceTaintReconciler:
     def _observe(self, name: str, rule: TaintRule | None) -> None:
         """Take what the watch shows of a rule."""
         before = self.rules.rule(name)
-        ours = self._ended.get(name)
         if rule is None:
-            self._ended.pop(name, None)
+            ours = self._ended.pop(name, None)
             # A follower sees the deletions of the leader.
             if before is not None and before.uid != ours and self._leads and not self.dry_run:
                 self._obey(name, RuleRow(before.node, before.chip))
-        elif rule.uid == ours or _is_older(rule, before):
+        elif _is_older(rule, before):
             return
         elif before is not None and rule.uid == before.uid and rule.content != before.content:
             # Answers to our own writes are taken before the watch shows them.

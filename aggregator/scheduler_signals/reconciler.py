@@ -82,6 +82,12 @@ class Reconciler(Protocol):
     def judge(self, nodes: Iterable[str], now: Instant) -> Iterable[str]:
         """Observe that something about these nodes has changed; return objects to plan again."""
 
+    def written(self, target: str, now: Instant) -> Iterable[str]:
+        """Observe that a write of an object has ended; return objects to plan again.
+
+        It is among them. Others may have waited for this write, under a cap.
+        """
+
     def plan(self, target: str, now: Instant, held: str | None) -> SignalPlan:
         """Return what is to be written to an object.
 

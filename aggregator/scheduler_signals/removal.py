@@ -1,13 +1,14 @@
 """Removes what an option has written that is off now, while the rights for it are still there.
 
-The leader finds in the state of the leader before what there may be (``signal_memory.py``), so
-where no option was ever on nothing is read.
+The leader finds in the state of the leader before what there may be (``signal_memory.py``,
+``rule_memory.py``), so where no option was ever on nothing is read.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
@@ -26,13 +27,54 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_PAUSE_SECONDS = 0.05
+PAUSE_SECONDS = 0.05
 """Between two writes: 20 a second, as options write."""
 _RETRY_SECONDS = 30.0
 
 
-class SignalRemoval(Led):
-    """Removes conditions and taints on ``cluster`` whose options are off, while it leads."""
+class OptionRemoval(Led):
+    """Removes what is left of options that are off, while this replica leads."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[None] | None = None
+        self._problem: str | None = None
+
+    @abstractmethod
+    def left(self) -> str:
+        """Return for people what may be left; empty for nothing."""
+
+    @abstractmethod
+    async def remove_left(self) -> None:
+        """Remove it, as far as that is possible at once. Raises ``StoreError``."""
+
+    @override
+    async def set_leading(self, leading: bool) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        if leading and (left := self.left()):
+            self._task = asyncio.create_task(self._remove(), name=f"remove {left}")
+
+    async def _remove(self) -> None:
+        while left := self.left():
+            try:
+                await self.remove_left()
+            except StoreError as error:
+                # Also without rights: the component may have been removed first.
+                if self._problem is None:
+                    _log.warning("%s cannot be removed: %s", left, error)
+                self._problem = str(error)
+                await asyncio.sleep(_RETRY_SECONDS)
+        self._problem = None
+
+    def problems(self) -> Iterator[str]:
+        """Yield what ``/readyz`` warns of."""
+        if self._problem is not None:
+            yield f"{self.left()} are left of an option that is off: {self._problem}"
+
+
+class SignalRemoval(OptionRemoval):
+    """Removes conditions and taints on ``cluster`` whose options are off."""
 
     def __init__(
         self,
@@ -40,45 +82,34 @@ class SignalRemoval(Led):
         cluster: Cluster | None,
         memory: SignalMemory,
     ) -> None:
+        super().__init__()
         self._keeps_conditions = configuration.node_conditions.enabled
         self._keeps_taints = configuration.node_taints.enabled
         self._cluster = cluster
         self._memory = memory
-        self._task: asyncio.Task[None] | None = None
-        self._problem: str | None = None
+
+    @property
+    def _has_conditions(self) -> bool:
+        return self._memory.has_conditions and not self._keeps_conditions
+
+    @property
+    def _has_taints(self) -> bool:
+        return bool(self._memory.items()) and not self._keeps_taints
 
     @override
-    async def set_leading(self, leading: bool) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
-        if leading and self._cluster is not None and self._left():
-            work = self._remove(self._cluster)
-            self._task = asyncio.create_task(work, name="remove conditions and taints")
+    def left(self) -> str:
+        if self._cluster is None:
+            return ""
+        left = ["conditions"] * self._has_conditions + ["taints"] * self._has_taints
+        return f"{' and '.join(left)} of Nodes" if left else ""
 
-    def _left(self) -> tuple[str, ...]:
-        """Return what may be left of options that are off."""
-        left = []
-        if self._memory.has_conditions and not self._keeps_conditions:
-            left.append("conditions")
-        if self._memory.items() and not self._keeps_taints:
-            left.append("taints")
-        return tuple(left)
-
-    async def _remove(self, cluster: Cluster) -> None:
-        while left := self._left():
-            try:
-                if "conditions" in left:
-                    await self._remove_conditions(cluster)
-                if "taints" in left:
-                    await self._remove_taints(cluster)
-            except StoreError as error:
-                # Also without rights: the component may have been removed first.
-                if self._problem is None:
-                    _log.warning("%s of Nodes cannot be removed: %s", " and ".join(left), error)
-                self._problem = str(error)
-                await asyncio.sleep(_RETRY_SECONDS)
-        self._problem = None
+    @override
+    async def remove_left(self) -> None:
+        assert self._cluster is not None, "else nothing is left"
+        if self._has_conditions:
+            await self._remove_conditions(self._cluster)
+        if self._has_taints:
+            await self._remove_taints(self._cluster)
 
     async def _remove_conditions(self, cluster: Cluster) -> None:
         # A late import: where no option was ever on, nothing of it is needed.
@@ -116,15 +147,9 @@ class SignalRemoval(Led):
     @staticmethod
     async def _write(write: Awaitable[object]) -> int:
         """Make a write in its turn; return 0 where its Node has changed or is gone meanwhile."""
-        await asyncio.sleep(_PAUSE_SECONDS)
+        await asyncio.sleep(PAUSE_SECONDS)
         try:
             await write
         except (StoreConflict, StoreNotFound):
             return 0
         return 1
-
-    def problems(self) -> Iterator[str]:
-        """Yield what ``/readyz`` warns of."""
-        if self._problem is not None:
-            left = " and ".join(self._left())
-            yield f"{left} of Nodes are left of an option that is off: {self._problem}"

@@ -142,6 +142,10 @@ class NodeTaints:
         )
         return nodes | (before ^ self._admitted)
 
+    def written(self, target: str, now: Instant) -> Iterable[str]:
+        """See ``Reconciler``."""
+        return self.judge((target,), now)
+
     def plan(self, target: str, now: Instant, held: str | None) -> SignalPlan:
         """See ``Reconciler``."""
         seen, evidence = self._nodes.get(target), self._evidence(target)

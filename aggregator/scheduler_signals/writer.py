@@ -284,8 +284,7 @@ class SignalWriter(Led):
         finally:
             option.running.discard(target)
         if self._leads_since_ms is not None:
-            # Others may have waited for this write, under a cap.
-            self._plan(option, option.reconciler.judge((target,), self._clock()))
+            self._plan(option, option.reconciler.written(target, self._clock()))
             if postponed_ms:
                 option.pending.postpone(target, self._clock().steady_ms + postponed_ms)
         self._wake.set()

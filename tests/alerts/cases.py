@@ -299,6 +299,13 @@ CASES = [
         "cluster-info-device in kubernetes leaves out 4 nodes",
         "4",
     ),
+    _leader(
+        "NpuVigilTaintsWait",
+        "npu_vigil_scheduler_signals_waiting",
+        {"option": "node_taints", "reason": "cap"},
+        "4 taints of node_taints are not written: cap",
+        "4",
+    ),
     _agent(
         "NpuVigilFaultConfigurationRefused",
         "npu_vigil_fault_configuration_problems",

@@ -367,6 +367,23 @@ def _aggregators() -> list[Rule]:
             "Schedulers do not see faults of the nodes that are left out. Healthy ones are first.",
             "Look up why: usually the documents are full. Remove nodes that do not exist any more.",
         ),
+        Rule(
+            "NpuVigilTaintsWait",
+            "aggregator",
+            WARNING,
+            "5m",
+            of_cluster(
+                'npu_vigil_scheduler_signals_waiting{reason=~"cap|toleration"} > 0',
+                "option, reason",
+            ),
+            "{{ $value }} taints of {{ $labels.option }} are not written: {{ $labels.reason }}",
+            "Taints wait because too many stand already (cap), or because pods with drivers of "
+            "chips do not tolerate them (toleration).",
+            ("curl -s http://AGGREGATOR:9821/api/v1/scheduler-signals",),
+            "Schedulers other than Volcano place pods on hardware that is out.",
+            "Cap: check whether so many faults are real, then raise the cap. Toleration: add it "
+            "with the command that /readyz shows.",
+        ),
     ]
 
 

@@ -375,6 +375,17 @@ def test_a_rule_stays_while_the_faults_of_its_node_are_not_known() -> None:
     assert summary(later.step(rule.name, 0))[0] is Step.DELETE
 
 
+def test_a_rule_of_a_node_that_was_never_seen_stays() -> None:
+    bench = Bench()
+    bench.faults((3, PRE_SEPARATE))
+    rule = bench.apply(bench.step())
+    assert rule is not None
+    later = DeviceRules(Limits())
+    later.replace_rules({rule.name: rule}, frozenset(), 0)
+    assert later.step(rule.name, 0) is None
+    assert later.obey(rule.name, NodeChip("n1", 3))
+
+
 def test_a_device_that_its_driver_hides_keeps_its_rule() -> None:
     bench = Bench()
     bench.faults((3, SEPARATE))

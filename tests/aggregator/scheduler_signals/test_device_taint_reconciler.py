@@ -67,6 +67,7 @@ class ApiServer(DeviceTaints):
         """Whether the controller manager acts on rules."""
         self.pods = 0
         self.list_errors: list[StoreError] = []
+        self.delete_errors: list[StoreError] = []
         self._version = 0
         self._events: asyncio.Queue[RulesEvent] = asyncio.Queue()
 
@@ -117,6 +118,8 @@ class ApiServer(DeviceTaints):
         return self.put(rule)
 
     async def delete_rule(self, version: str, rule: TaintRule) -> None:
+        if self.delete_errors:
+            raise self.delete_errors.pop(0)
         self._check(rule)
         self.writes.append(("delete", rule.effect))
         self.drop(rule.name)
@@ -316,6 +319,26 @@ async def test_a_follower_writes_nothing_and_takes_deletions_of_the_leader_for_n
     assert server.writes[1:] == [("make", "NoSchedule")]
 
 
+async def test_a_deletion_that_is_refused_is_tried_again() -> None:
+    server = ApiServer()
+    async with running(server) as bench:
+        bench.set_fault("PreSeparateNPU")
+        await asyncio.sleep(1)
+        server.delete_errors = [StoreConflict("it has changed")]
+        bench.set_fault(None)
+        await asyncio.sleep(5)
+        assert server.stored == {}
+        server.delete_errors = [StoreForbidden("rules may not be deleted")]
+        bench.set_fault("PreSeparateNPU")
+        await asyncio.sleep(1)
+        bench.set_fault(None)
+        await asyncio.sleep(5)
+        assert "rules may not be deleted" in "\n".join(bench.writer.problems())
+        await asyncio.sleep(60)
+        assert server.stored == {}
+        assert bench.writer.problems() == ()
+
+
 async def test_who_deletes_a_rule_is_obeyed_during_the_fault() -> None:
     server = ApiServer()
     async with running(server) as bench:
@@ -500,7 +523,8 @@ async def test_the_leader_deletes_the_rules_of_an_option_that_is_off(
     await removal.set_leading(False)
     await asyncio.sleep(5)
     assert len(server.stored) == 1
-    server.list_errors = [StoreConflict("it has changed"), StoreUnavailable("no answer")]
+    server.list_errors = [StoreUnavailable("no answer")]
+    server.delete_errors = [StoreConflict("it has changed")]
     await removal.set_leading(True)
     await asyncio.sleep(60)
     assert server.stored == {}
@@ -518,7 +542,7 @@ async def test_rules_that_may_not_be_deleted_are_named() -> None:
     await removal.set_leading(True)
     await asyncio.sleep(1)
     assert list(removal.problems()) == [
-        "rules are left of device_taints, which is off: rules may not be listed"
+        "rules of device_taints are left of an option that is off: rules may not be listed"
     ]
     await asyncio.sleep(120)
     assert (server.stored, list(removal.problems())) == ({}, [])

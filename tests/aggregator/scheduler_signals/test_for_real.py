@@ -8,6 +8,7 @@ import pytest
 
 from tests.aggregator.nodes import T0, faulty, healthy, report
 from tests.parts.deadlines import stays, until
+from tests.parts.exposition import listed, scraped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.apiserver
 
 NODE = "/api/v1/nodes/n1"
-TYPES = ("NPUHealthy", "NPULinksHealthy", "NodeHardwareHealthy", "NPUWatched")
+TAINTS = {
+    "NODE_TAINTS_ENABLED": "true",
+    "NODE_TAINTS_CHIPS": "any",
+    "NODE_TAINTS_NO_SCHEDULE_LEVELS": "RestartNPU",
+}
 
 
 @pytest.fixture
@@ -54,7 +59,8 @@ async def test_conditions_follow_the_faults_of_a_node(
     control_plane: ControlPlane, store: Store, make: Make, node: str
 ) -> None:
     await store.put(report(node, healthy()))
-    aggregator(make, control_plane, NODE_CONDITIONS_ENABLED="true")
+    options = {"NODE_CONDITIONS_ENABLED": "true", **TAINTS, "NODE_TAINTS_DRY_RUN": "true"}
+    daemon = aggregator(make, control_plane, **options)
     await until(lambda: conditions(control_plane).get("NPUHealthy", {}).get("status") == "True")
     await store.put(report(node, faulty(update_time=T0 + 1)))
     await until(lambda: conditions(control_plane)["NPUHealthy"]["status"] == "False")
@@ -62,15 +68,25 @@ async def test_conditions_follow_the_faults_of_a_node(
     assert "Ascend910-3" in shown["message"]
     await store.put(report(node, healthy(update_time=T0 + 2)))
     await until(lambda: conditions(control_plane)["NPUHealthy"]["status"] == "True")
-    # The watch of no heartbeat is held for 15 s after the begin.
+    # A new leader turns nothing Unknown for 15 s, and makes no taint.
     assert "NPUWatched" not in conditions(control_plane)
+    text = daemon.ask("/metrics")[1]
+    series = {name: kind for name, kind in scraped(text).items() if "_scheduler_signal" in name}
+    assert series.items() <= listed("Aggregator with conditions and taints").items()
+    assert len(series) >= 4
+    on_conditions, on_taints = daemon.ask("/api/v1/scheduler-signals")[1]["signals"]
+    assert on_conditions["outcomes"]["written"] == 3
+    assert [waiting["reason"] for waiting in on_conditions["waiting"]] == ["brake"]
+    assert (on_taints["option"], on_taints["dry_run"]) == ("node_taints", True)
+    # The option is switched off: what it has written goes.
+    daemon.stop()
+    daemon.environment = {}
+    daemon.start()
+    daemon.waits_for_text("node_conditions is off: no Node has its conditions any more")
+    assert conditions(control_plane) == {}
+    assert taints(control_plane) == [("node.kubernetes.io/not-ready", "NoSchedule")]
 
 
-TAINTS = {
-    "NODE_TAINTS_ENABLED": "true",
-    "NODE_TAINTS_CHIPS": "any",
-    "NODE_TAINTS_NO_SCHEDULE_LEVELS": "RestartNPU",
-}
 OTHER = {"key": "other", "value": "v", "effect": "NoExecute"}
 
 

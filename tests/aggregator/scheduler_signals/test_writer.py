@@ -56,6 +56,9 @@ class Objects:
     def judge(self, nodes: Iterable[str], now: Instant) -> Iterable[str]:
         return nodes
 
+    def written(self, target: str, now: Instant) -> Iterable[str]:
+        return (target,)
+
     def plan(self, target: str, now: Instant, held: str | None) -> SignalPlan:
         rank, number = self.wanted.get(target, (0, self.stored.get(target, 0)))
         if self.stored.get(target, 0) == number:
