@@ -21,7 +21,7 @@ enum { COMPLETION_OK = 0x00, COMPLETION_INVALID_COMMAND = 0xc1 };
 
 struct alarm {
     uint32_t code;
-    uint32_t raised_s;      /* Unix epoch seconds, as the BMC tells them */
+    uint32_t raised_s;      /* Unix epoch seconds, as the BMC has them */
     uint8_t severity;
     uint8_t subject_type;
     uint8_t index;

@@ -32,7 +32,7 @@ struct call {
 };
 
 /*
- * Waits and fails as the hooks say, checks arguments and ids, locks the state. Where the answer is
+ * Waits and fails as the hooks require, checks arguments and ids, locks the state. Where the answer is
  * not DCMI_OK the function returns it at once. ARGUMENTS_OK is false for a NULL output and the like.
  */
 int call_begin(struct call *call, enum function function, struct target target, bool arguments_ok);

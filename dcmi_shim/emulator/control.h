@@ -44,7 +44,7 @@ int vigil_emulator_link(struct emulator *emulator, int chip, int down, int quiet
 
 /*
  * What a chip does. A negative value leaves that part as it is, also a negative COUNT of PROCESSES.
- * ERANGE: more than a driver can tell.
+ * ERANGE: more than a driver can report.
  */
 int vigil_emulator_load(struct emulator *emulator, int chip, int aicore, int hbm, int still,
                         int count, const int *processes);

@@ -10,7 +10,7 @@ struct request {
     bool get;
     bool a5;                /* -g came first: the order of arguments of the A5 tool */
     bool inet6;
-    const char *set;        /* what -s says */
+    const char *set;        /* value of -s */
     const char *word;       /* the one behind -g or the command */
     const char *address;
     long count;             /* of -t, or of pkt */
@@ -18,7 +18,7 @@ struct request {
     unsigned port;
     const char *device;
     bool has_unified_bus;   /* a chip of an A5: two Ethernet ports and one of the unified bus */
-    bool is_uboe_down;      /* the driver says so: of the Ethernet ports one is down */
+    bool is_uboe_down;      /* the driver reports it: of the Ethernet ports one is down */
     bool is_ub_down;
 };
 

@@ -36,7 +36,7 @@ static bool passes(const struct LqDcmiEvent *event, const struct lq_dcmi_event_f
 }
 
 /* A handler may subscribe or unsubscribe, so none is called under the lock. */
-static void tell(struct LqDcmiEvent *event)
+static void deliver(struct LqDcmiEvent *event)
 {
     for (unsigned index = 0; index < MAX_SUBSCRIPTIONS; index++) {
         pthread_mutex_lock(&guard);
@@ -71,7 +71,7 @@ static void *dispatch(void *unused)
         uint32_t seen = *word;
         state_unlock(&attachment);
         if (found)
-            tell(&event);
+            deliver(&event);
         else
             word_wait(word, seen, LOOK_AGAIN_MS);
     }

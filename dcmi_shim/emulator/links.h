@@ -11,7 +11,7 @@ enum { LINK_DOWN_SEVERITY = 1 };
 #define UBOE_PORT_DOWN_CODE 0x81078607u
 #define UB_PORT_DOWN_CODE 0x81B18603u
 
-/* What the driver of these chips says of a link that is down. */
+/* What the driver of these chips reports of a link that is down. */
 static inline uint32_t link_down_code(const struct profile *profile)
 {
     return profile->second_generation ? UBOE_PORT_DOWN_CODE : LINK_DOWN_CODE;

@@ -28,12 +28,12 @@ struct profile {
     bool second_generation; /* DCMI v2: one number names a chip, and ports are of two kinds */
     bool card_power;        /* a card measures its power, its dies do not */
     unsigned hbm_mb;        /* 0: the chip has none */
-    unsigned memory_mb;     /* beside HBM; 0: the driver does not say */
+    unsigned memory_mb;     /* beside HBM; 0: the driver does not report it */
     bool network;           /* a network port a chip, and hccn_tool for it */
-    bool events;            /* the driver tells faults when they happen, not only when asked */
+    bool events;            /* the driver sends faults when they happen, not only on a query */
     int temperature;        /* of chip 0, in degrees Celsius */
     int temperature_step;   /* added per chip */
-    int power;              /* of die 0, in 0.1 W; the other dies do not say */
+    int power;              /* of die 0, in 0.1 W; the other dies do not report it */
     unsigned rated_mhz;
 };
 

@@ -112,7 +112,7 @@ struct chip_state {
     struct fault faults[MAX_FAULTS];
 };
 
-/* Where an on-board switch has a fault; with the event type it is what tells faults apart. */
+/* Where an on-board switch has a fault; with the event type it identifies a fault. */
 struct switch_place {
     uint32_t sub_type;
     uint16_t peer_device;

@@ -1,7 +1,7 @@
 /*
  * Callers give tools an environment of their own, often an empty one. So the state is that of
- * $VIGIL_EMULATOR_DIR, else of the caller's $VIGIL_EMULATOR_DIR, else what `emulator-dir` beside
- * the program says.
+ * $VIGIL_EMULATOR_DIR, else of the caller's $VIGIL_EMULATOR_DIR, else the path in `emulator-dir`
+ * beside the program.
  */
 #define _GNU_SOURCE
 #include "tool.h"

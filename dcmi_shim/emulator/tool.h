@@ -15,7 +15,7 @@ struct tool_run {
 };
 
 /*
- * Finds the emulated hardware and waits as the troubles say. Ends the process itself where it is
+ * Finds the emulated hardware and waits as the troubles require. Ends the process itself where it is
  * to fail or to print rubbish, and where there is no hardware.
  */
 struct tool_run tool_begin(enum tool tool, int chip);
