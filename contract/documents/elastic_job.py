@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -79,8 +80,12 @@ class PersistedJob(msgspec.Struct, frozen=True):
 def read_kept(annotations: Mapping[str, str]) -> PersistedJob | None:
     """Return what is kept on a vcjob, ``None`` where nothing is. Raises ``ValueError``."""
     text = annotations.get(KEPT)
-    if text is None:
-        return None
+    return None if text is None else _kept_in(text)
+
+
+# Each round reads the annotation of each job some fifteen times, and it seldom changes.
+@lru_cache(maxsize=1024)
+def _kept_in(text: str) -> PersistedJob:
     try:
         kept = msgspec.json.decode(text, type=PersistedJob)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import json
 import random
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from contract.documents.elastic_job import CauseSource, read_cause, read_kept
 from contract.errors import StoreConflict, StoreNotFound
@@ -424,7 +425,7 @@ def _pod(name: str, job: dict[str, Any], number: int) -> dict[str, Any]:
 
 def raw_of(item: dict[str, Any]) -> bytes:
     """Return an object as the API has it."""
-    return json.dumps(item).encode()
+    return msgspec.json.encode(item)
 
 
 def raw_pod(pod: dict[str, Any]) -> bytes:
