@@ -14,16 +14,16 @@ from benchmarks.chaos.troubles import CLUSTER_INFO, DEVICE_INFO, TROUBLES
 from contract.names import CLUSTER_NODE_NAME
 from tests.aggregator.daemon import Daemon
 from tests.end_to_end.node import Node
-from tests.end_to_end.places import Cluster, Folder
 from tests.parts.controlplane import ControlPlane
 from tests.parts.deadlines import patience
+from tests.parts.places import Cluster, Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from benchmarks.chaos.plan import Plan
-    from tests.end_to_end.places import Place
+    from tests.parts.places import Place
 
 _LOOK_SECONDS = 0.1
 _SHORT_PERIODS = {

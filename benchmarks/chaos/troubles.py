@@ -58,11 +58,11 @@ def _restart_agent(site: Site, subject: str) -> None:
 
 
 def _stop_agent(site: Site, subject: str) -> None:
-    site.nodes[subject].process.send_signal(signal.SIGSTOP)
+    site.nodes[subject].process.signal(signal.SIGSTOP)
 
 
 def _continue_agent(site: Site, subject: str) -> None:
-    site.nodes[subject].process.send_signal(signal.SIGCONT)
+    site.nodes[subject].process.signal(signal.SIGCONT)
 
 
 def _kill_aggregator(site: Site, subject: str) -> None:
