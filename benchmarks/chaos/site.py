@@ -188,13 +188,15 @@ class Site:
         for number, fault in faults.items():
             if fault.end is None:
                 self.nodes[fault.node].emulator.recover(fault.chip, plan.faults[number].code)
-        for node in self.nodes.values():
-            node.healthy(60)
-        self.nodes[NODES[0]].wait(
-            lambda: not self._levels(self.place.read("cluster-info-device-0")),
-            "cluster-info is without a fault",
-            60,
-        )
+        self._samples = []
+
+        def is_settled() -> bool:
+            samples = {(sample.document, sample.nodes): sample for sample in self._seen()}
+            # One for each node, and one for the cluster, with both nodes.
+            is_whole = len(samples) == 3 and (CLUSTER_INFO, frozenset(NODES)) in samples
+            return is_whole and not any(sample.levels or sample.lost for sample in samples.values())
+
+        self.nodes[NODES[0]].wait(is_settled, "all documents are without a fault", 60)
 
     def _look(self) -> None:
         while self._looking:
