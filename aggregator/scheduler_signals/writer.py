@@ -11,6 +11,7 @@ An API server that does not answer pauses all options, a missing right only its 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections import Counter
 from typing import TYPE_CHECKING, NoReturn
@@ -53,6 +54,8 @@ _MAX_CONFLICTS = 5
 _RETRY_CONFLICT_MS = 2000
 _BRAKE_PERIOD_SECONDS = 1.0
 """How often it is checked whether what waits for heartbeats may go on."""
+_SLICE_NODES = 100
+"""So many nodes are looked at before other tasks have a turn, some ten milliseconds."""
 _MAX_SHOWN = 100
 
 WRITTEN, CONFLICT, REFUSED, DRY_RUN = "written", "conflict", "refused", "dry-run"
@@ -111,6 +114,8 @@ class SignalWriter(Led):
         self._unavailable = OngoingFailure(
             _log, "conditions and taints cannot be written, trying again: %s", "they can be written"
         )
+        self._changed: dict[str, None] = {}
+        """Nodes to look at, in the order in which they changed."""
         self._leads_since_ms: int | None = None
         self._held: str | None = None
 
@@ -121,19 +126,29 @@ class SignalWriter(Led):
         for option in self._options:
             option.pending, option.waiting = PendingWrites(), {}
             if leading:
-                self._plan(option, option.reconciler.begin_leading())
+                self.judge(option.reconciler.begin_leading())
             else:
                 option.reconciler.end_leading()
         self._wake.set()
 
     def judge(self, nodes: Iterable[str]) -> None:
-        """Observe that something about these nodes has changed."""
-        nodes, now = tuple(nodes), self._clock()
-        for option in self._options:
+        """Observe that something about these nodes has changed; it is looked at soon."""
+        self._changed.update(dict.fromkeys(nodes))
+        # Also without nodes: what waits may have to be looked at.
+        self._wake.set()
+
+    def _judge_slice(self) -> bool:
+        """Look at some of the nodes that changed; return whether there are more."""
+        nodes = tuple(itertools.islice(self._changed, _SLICE_NODES))
+        for node in nodes:
+            del self._changed[node]
+        now = self._clock()
+        for option in self._options if nodes else ():
             # A follower observes, too: it can lead at once.
             targets = option.reconciler.judge(nodes, now)
             if self._leads_since_ms is not None:
                 self._plan(option, targets)
+        return bool(self._changed)
 
     @property
     def held(self) -> str | None:
@@ -147,11 +162,9 @@ class SignalWriter(Led):
             # It is planned again when its write has ended.
             if target not in option.running:
                 self._planned(option, target, held)
-        # Also for what only waits for heartbeats: its end is by time.
-        self._wake.set()
 
     def _planned(self, option: _Option, target: str, held: str | None) -> PlannedWrite | None:
-        """SignalPlan an object; where something is to be written, it waits for its turn."""
+        """Plan an object; where something is to be written, it waits for its turn."""
         now = self._clock()
         plan = option.reconciler.plan(target, now, held)
         if plan.waiting is None:
@@ -173,7 +186,13 @@ class SignalWriter(Led):
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._wake.clear()
-                await wait_for_event(self._wake, self._start_writes(tasks))
+                has_more = self._judge_slice()
+                seconds = self._start_writes(tasks)
+                if has_more:
+                    # Ten thousand nodes of a new leader delay no other task.
+                    await asyncio.sleep(0)
+                else:
+                    await wait_for_event(self._wake, seconds)
         raise AssertionError("the loop never ends")
 
     def _start_writes(self, tasks: asyncio.TaskGroup) -> float | None:
@@ -212,7 +231,7 @@ class SignalWriter(Led):
         return self._leads_since_ms is not None and self._leadership.leads
 
     def _look_at_brake(self) -> None:
-        """SignalPlan again what waits for heartbeats, when that has ended."""
+        """Plan again what waits for heartbeats, when that has ended."""
         before, self._held = self._held, self.held
         if before is not None and self._held is None:
             for option in self._options:
