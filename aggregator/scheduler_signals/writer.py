@@ -117,7 +117,8 @@ class SignalWriter(Led):
         self._changed: dict[str, None] = {}
         """Nodes to look at, in the order in which they changed."""
         self._leads_since_ms: int | None = None
-        self._held: str | None = None
+        self._has_braked = False
+        """Whether something waits for heartbeats, which ends by time."""
 
     @override
     async def set_leading(self, leading: bool) -> None:
@@ -171,6 +172,7 @@ class SignalWriter(Led):
             option.waiting.pop(target, None)
         else:
             option.waiting[target] = plan.waiting
+            self._has_braked = self._has_braked or plan.waiting.reason == BRAKE
         if plan.write is None:
             option.pending.withdraw(target)
             option.conflicts.pop(target, None)
@@ -232,11 +234,12 @@ class SignalWriter(Led):
 
     def _look_at_brake(self) -> None:
         """Plan again what waits for heartbeats, when that has ended."""
-        before, self._held = self._held, self.held
-        if before is not None and self._held is None:
+        if self._has_braked and self.held is None:
+            self._has_braked = False
             for option in self._options:
-                held = [name for name, w in option.waiting.items() if w.reason == BRAKE]
-                self._plan(option, held)
+                self._plan(
+                    option, [name for name, w in option.waiting.items() if w.reason == BRAKE]
+                )
 
     def _next(self, now_ms: int) -> _Option | None:
         """Return the option whose first object is next; ``None`` where none may be written."""
@@ -255,8 +258,7 @@ class SignalWriter(Led):
             o.paused_until_ms for o in self._options if o.paused_until_ms > now_ms and o.pending
         ]
         seconds = [max(0, at - now_ms) / 1000 for at in due]
-        waiting = (w.reason for option in self._options for w in option.waiting.values())
-        if BRAKE in waiting:
+        if self._has_braked:
             seconds.append(_BRAKE_PERIOD_SECONDS)
         return min(seconds, default=None)
 
