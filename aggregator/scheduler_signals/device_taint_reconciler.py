@@ -99,6 +99,8 @@ class DeviceTaintReconciler:
         """Since when a rule differs, steady milliseconds."""
         self._ended: dict[str, str] = {}
         """By name the uid of a rule that we have deleted, or are about to."""
+        self._sent: dict[str, tuple[object, ...]] = {}
+        """By name the content of our last change of a rule."""
         self._foreign: dict[str, ForeignWrites] = {}
         self._count = asyncio.Event()
         self._answers = asyncio.Event()
@@ -123,12 +125,14 @@ class DeviceTaintReconciler:
     def _all_names(self) -> Iterable[str]:
         """Bring everything that is known up to date; return all rules."""
         rows = tuple(self._memory.items())
-        for node in {*self._nodes(), *self.rules.nodes, *(row.node for _, row in rows)}:
+        stored = self.rules.stored
+        nodes = {rule.node for rule in stored.values()} | {row.node for _, row in rows}
+        for node in nodes.union(self._nodes()):
             self._observe_node(node)
         if self._is_followed and self._leads and not self.dry_run:
             for name, row in rows:
                 # One that no leader has seen was deleted while none watched.
-                if self.rules.rule(name) is None:
+                if name not in stored:
                     self._obey(name, row)
         self._changed.clear()
         return self.rules.names
@@ -170,7 +174,7 @@ class DeviceTaintReconciler:
             return SignalPlan(waiting=Waiting(CAP, text))
         if step.step is Step.WAIT_FOR_COUNT:
             return SignalPlan(waiting=Waiting(EVICTION, text))
-        stored = self.rules.rule(target)
+        stored = self.rules.stored.get(target)
         if held is not None and _gets_stricter(step, stored):
             return SignalPlan(waiting=Waiting(BRAKE, held))
         until_ms, waiting = self._conflict(target, now)
@@ -208,6 +212,8 @@ class DeviceTaintReconciler:
         # Others that were planned at the same time may have taken the room.
         if evicts and not self.rules.begin_eviction(rule.name, rule.evicted_pods):
             raise StoreConflict("other rules evict as many pods as is allowed")
+        # The watch may show the change before the answer comes.
+        self._sent[rule.name] = rule.content
         try:
             self._apply(rule.name, await self._taints.change_rule(version, rule))
         finally:
@@ -310,8 +316,7 @@ class DeviceTaintReconciler:
     async def _follow_rules(self, events: AsyncIterator[RulesEvent]) -> None:
         async for event in events:
             if isinstance(event, Snapshot):
-                gone = {name for name in self.rules.names if self.rules.rule(name) is not None}
-                for name in gone - event.items.keys() - event.unreadable:
+                for name in self.rules.stored.keys() - event.items.keys() - event.unreadable:
                     self._observe(name, None)
                 for name, rule in event.items.items():
                     self._observe(name, rule)
@@ -332,7 +337,7 @@ class DeviceTaintReconciler:
 
     def _observe(self, name: str, rule: TaintRule | None) -> None:
         """Take what the watch shows of a rule."""
-        before = self.rules.rule(name)
+        before = self.rules.stored.get(name)
         if rule is None:
             ours = self._ended.pop(name, None)
             # A follower sees the deletions of the leader.
@@ -340,8 +345,11 @@ class DeviceTaintReconciler:
                 self._obey(name, RuleRow(before.node, before.chip))
         elif _is_older(rule, before):
             return
-        elif before is not None and rule.uid == before.uid and rule.content != before.content:
-            # Answers to our own writes are taken before the watch shows them.
+        elif (
+            before is not None
+            and rule.uid == before.uid
+            and rule.content not in (before.content, self._sent.get(name))
+        ):
             foreign = self._foreign.setdefault(name, ForeignWrites())
             foreign.record_foreign_write(self._clock().steady_ms / 1000)
             foreign.report(_log, f"rule {name}")
@@ -360,6 +368,7 @@ class DeviceTaintReconciler:
         """Take a rule as it is stored."""
         if rule is None:
             self._foreign.pop(name, None)
+            self._sent.pop(name, None)
             if self._leads and not self.rules.is_obeyed(name):
                 self._memory.put(name, None)
         elif self._leads and not self.dry_run:
