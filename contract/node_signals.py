@@ -7,6 +7,7 @@ healthy, as with ``Ready``.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from sys import intern
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -99,9 +100,10 @@ def node_signals(item: KubernetesObject) -> NodeSignals:
     """Return what concerns us of a Node. Raises ``msgspec.DecodeError``."""
     conditions = (
         NodeCondition(
-            condition.type,
-            condition.status,
-            condition.reason or "",
+            # Texts that all Nodes share are kept once.
+            intern(condition.type),
+            intern(condition.status),
+            intern(condition.reason or ""),
             condition.message or "",
             _milliseconds(condition.last_transition_time),
             _milliseconds(condition.last_heartbeat_time),

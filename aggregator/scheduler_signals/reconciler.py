@@ -74,7 +74,7 @@ class Reconciler(Protocol):
     """Whether differences are only shown."""
 
     def begin_leading(self) -> Iterable[str]:
-        """Observe that this replica leads now; return all objects that may differ."""
+        """Observe that this replica leads now; return all nodes, which are judged again."""
 
     def end_leading(self) -> None:
         """Observe that another replica leads, or none."""

@@ -99,15 +99,13 @@ class NodeTaints:
         """See ``Reconciler``."""
         self._leads = True
         self._touched.clear()
-        nodes = tuple(self._nodes)
-        self.judge(nodes, self._clock())
         for node, row in self._memory.items():
             seen = self._nodes.get(node)
             is_same = seen is not None and seen.uid == row.uid
             # It was removed while no leader watched.
             if seen is not None and is_same and not row.is_removed and not seen.fault_taints:
                 self._note_removed(node, row)
-        return nodes
+        return tuple(self._nodes)
 
     def end_leading(self) -> None:
         """See ``Reconciler``."""
@@ -269,10 +267,10 @@ class NodeTaints:
             self._note_removed(node, row)
 
     def _note_removed(self, node: str, row: TaintRow) -> None:
-        """Remember that another one has removed or changed the taint, and ask who."""
-        if node not in self._wanted:
-            self._memory.put(node, None)
-            return
+        """Remember that another one has removed or changed the taint, and ask who.
+
+        Where its faults have ended, too, that is over with the next judgement.
+        """
         removed = msgspec.structs.replace(row, removed_at_ms=self._clock().wall_ms)
         self._memory.put(node, removed)
         task = asyncio.get_running_loop().create_task(self._ask(node, removed))
@@ -284,7 +282,9 @@ class NodeTaints:
             manager = await self._cluster.last_taint_manager(node)
         except StoreError:
             manager = None
-        if manager is not None and self._memory.get(node) == row:
+        if self._memory.get(node) != row:
+            return  # its faults have ended meanwhile
+        if manager is not None:
             row = msgspec.structs.replace(row, removed_by=manager)
             self._memory.put(node, row)
         _log.warning("node %s: %s", node, _removed_text(row))

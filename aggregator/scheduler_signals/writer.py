@@ -11,6 +11,7 @@ An API server that does not answer pauses all options, a missing right only its 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections import Counter
 from typing import TYPE_CHECKING, NoReturn
@@ -53,6 +54,8 @@ _MAX_CONFLICTS = 5
 _RETRY_CONFLICT_MS = 2000
 _BRAKE_PERIOD_SECONDS = 1.0
 """How often it is checked whether what waits for heartbeats may go on."""
+_SLICE_NODES = 100
+"""So many nodes are looked at before other tasks have a turn, some ten milliseconds."""
 _MAX_SHOWN = 100
 
 WRITTEN, CONFLICT, REFUSED, DRY_RUN = "written", "conflict", "refused", "dry-run"
@@ -111,8 +114,11 @@ class SignalWriter(Led):
         self._unavailable = OngoingFailure(
             _log, "conditions and taints cannot be written, trying again: %s", "they can be written"
         )
+        self._changed: dict[str, None] = {}
+        """Nodes to look at, in the order in which they changed."""
         self._leads_since_ms: int | None = None
-        self._held: str | None = None
+        self._has_braked = False
+        """Whether something waits for heartbeats, which ends by time."""
 
     @override
     async def set_leading(self, leading: bool) -> None:
@@ -121,19 +127,29 @@ class SignalWriter(Led):
         for option in self._options:
             option.pending, option.waiting = PendingWrites(), {}
             if leading:
-                self._plan(option, option.reconciler.begin_leading())
+                self.judge(option.reconciler.begin_leading())
             else:
                 option.reconciler.end_leading()
         self._wake.set()
 
     def judge(self, nodes: Iterable[str]) -> None:
-        """Observe that something about these nodes has changed."""
-        nodes, now = tuple(nodes), self._clock()
-        for option in self._options:
+        """Observe that something about these nodes has changed; it is looked at soon."""
+        self._changed.update(dict.fromkeys(nodes))
+        # Also without nodes: what waits may have to be looked at.
+        self._wake.set()
+
+    def _judge_slice(self) -> bool:
+        """Look at some of the nodes that changed; return whether there are more."""
+        nodes = tuple(itertools.islice(self._changed, _SLICE_NODES))
+        for node in nodes:
+            del self._changed[node]
+        now = self._clock()
+        for option in self._options if nodes else ():
             # A follower observes, too: it can lead at once.
             targets = option.reconciler.judge(nodes, now)
             if self._leads_since_ms is not None:
                 self._plan(option, targets)
+        return bool(self._changed)
 
     @property
     def held(self) -> str | None:
@@ -147,17 +163,16 @@ class SignalWriter(Led):
             # It is planned again when its write has ended.
             if target not in option.running:
                 self._planned(option, target, held)
-        # Also for what only waits for heartbeats: its end is by time.
-        self._wake.set()
 
     def _planned(self, option: _Option, target: str, held: str | None) -> PlannedWrite | None:
-        """SignalPlan an object; where something is to be written, it waits for its turn."""
+        """Plan an object; where something is to be written, it waits for its turn."""
         now = self._clock()
         plan = option.reconciler.plan(target, now, held)
         if plan.waiting is None:
             option.waiting.pop(target, None)
         else:
             option.waiting[target] = plan.waiting
+            self._has_braked = self._has_braked or plan.waiting.reason == BRAKE
         if plan.write is None:
             option.pending.withdraw(target)
             option.conflicts.pop(target, None)
@@ -173,7 +188,13 @@ class SignalWriter(Led):
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._wake.clear()
-                await wait_for_event(self._wake, self._start_writes(tasks))
+                has_more = self._judge_slice()
+                seconds = self._start_writes(tasks)
+                if has_more:
+                    # Ten thousand nodes of a new leader delay no other task.
+                    await asyncio.sleep(0)
+                else:
+                    await wait_for_event(self._wake, seconds)
         raise AssertionError("the loop never ends")
 
     def _start_writes(self, tasks: asyncio.TaskGroup) -> float | None:
@@ -212,12 +233,13 @@ class SignalWriter(Led):
         return self._leads_since_ms is not None and self._leadership.leads
 
     def _look_at_brake(self) -> None:
-        """SignalPlan again what waits for heartbeats, when that has ended."""
-        before, self._held = self._held, self.held
-        if before is not None and self._held is None:
+        """Plan again what waits for heartbeats, when that has ended."""
+        if self._has_braked and self.held is None:
+            self._has_braked = False
             for option in self._options:
-                held = [name for name, w in option.waiting.items() if w.reason == BRAKE]
-                self._plan(option, held)
+                self._plan(
+                    option, [name for name, w in option.waiting.items() if w.reason == BRAKE]
+                )
 
     def _next(self, now_ms: int) -> _Option | None:
         """Return the option whose first object is next; ``None`` where none may be written."""
@@ -236,8 +258,7 @@ class SignalWriter(Led):
             o.paused_until_ms for o in self._options if o.paused_until_ms > now_ms and o.pending
         ]
         seconds = [max(0, at - now_ms) / 1000 for at in due]
-        waiting = (w.reason for option in self._options for w in option.waiting.values())
-        if BRAKE in waiting:
+        if self._has_braked:
             seconds.append(_BRAKE_PERIOD_SECONDS)
         return min(seconds, default=None)
 

@@ -12,10 +12,13 @@ import pytest
 
 from aggregator.config import load_aggregator
 from contract.node_signals import CONDITION_TYPES, TAINT_KEY
+from stores.address import open_store
+from tests.aggregator.daemon import Daemon
+from tests.aggregator.nodes import T0, faulty, healthy, report
 from tests.packaging.test_grpc_components import container
 from tests.packaging.test_own_node_only import FORBIDDEN, OK, REFUSED, Agent
 from tests.parts.controlplane import ControlPlane
-from tests.parts.deadlines import wait_until
+from tests.parts.deadlines import until, wait_until
 from tests.parts.kustomize import build_with
 
 if TYPE_CHECKING:
@@ -139,6 +142,44 @@ def test_each_right_is_as_the_table_states(plane: ControlPlane) -> None:
     # Whoever is not the aggregator is not concerned.
     change = {"spec": {"unschedulable": True}}
     assert plane.ask("PATCH", f"{SPEC}?dryRun=All", change, "application/merge-patch+json")[0] == OK
+
+
+@pytest.mark.apiserver
+async def test_the_aggregator_can_do_what_it_has_to_and_nothing_is_refused(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    """With the rights of both components and their policies, an eviction included."""
+    kubeconfig = plane.service_account("mindx-dl", "npu-vigil-aggregator")
+    store = open_store("kubernetes:", plane.kubeconfig)
+    await store.put(report("worker-1", faulty()))
+    daemon = Daemon(tmp_path / "state", "--store", "kubernetes:", "--kubeconfig", str(kubeconfig))
+    daemon.environment = {
+        "VIGIL_NODE_CONDITIONS_ENABLED": "true",
+        "VIGIL_NODE_TAINTS_ENABLED": "true",
+        "VIGIL_NODE_TAINTS_CHIPS": "any",
+        "VIGIL_NODE_TAINTS_NO_EXECUTE_LEVELS": "RestartNPU",
+    }
+
+    def effects() -> list[str]:
+        taints = plane.request("GET", SPEC)["spec"].get("taints", ())
+        return [taint["effect"] for taint in taints if taint["key"] == TAINT_KEY]
+
+    def is_false() -> bool:
+        stored = plane.request("GET", SPEC)["status"]["conditions"]
+        return any(c["type"] == "NPUHealthy" and c["status"] == "False" for c in stored)
+
+    try:
+        daemon.start()
+        await until(is_false)
+        await until(lambda: effects() == ["NoExecute"], seconds=40)
+        await store.put(report("worker-1", healthy(update_time=T0 + 1)))
+        await until(lambda: effects() == [])
+        for status in daemon.ask("/api/v1/scheduler-signals")[1]["signals"]:
+            assert (status["outcomes"]["refused"], status["problem"]) == (0, None)
+        assert not any("node_" in text for text in daemon.ask("/readyz")[1].get("warnings", ()))
+    finally:
+        daemon.stop()
+        await store.close()
 
 
 @pytest.mark.server

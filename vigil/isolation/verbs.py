@@ -71,8 +71,8 @@ def release(
 
     It waits until cluster-info shows it, and shows which level stays because of other faults. With
     --taint it removes the taint of the Node; the aggregator writes it again for other faults only.
-    Exit status: 0 released, 1 no such taint or not shown within 30 s, 2 wrong use or an unknown
-    name, 3 a store cannot be used.
+    Exit status: 0 released, 1 not shown within 30 s or no taint, 2 wrong use or unknown name, 3 a
+    store cannot be used.
     """
     from vigil.isolation.change import Isolation
 

@@ -29,9 +29,10 @@ def test_every_page_is_described_and_can_only_be_read() -> None:
     assert {route.method for route in routes} == {"GET", "HEAD"}
 
 
-def test_the_advisor_is_not_loaded_without_advice() -> None:
+def test_what_only_options_need_is_not_loaded_without_them() -> None:
     code = "import aggregator.process, sys; "
-    code += "wanted = ('advisor.advise', 'advisor.what_if', 'aggregator.advising.advice'); "
+    code += "wanted = ('advisor.advise', 'advisor.what_if', 'aggregator.advising.advice', "
+    code += "'aggregator.scheduler_signals.service'); "
     code += "print(*(one for one in sys.modules if one.startswith(wanted)))"
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert found.stdout.split() == []

@@ -97,7 +97,7 @@ class Bench:
 
     def lead(self) -> None:
         self.show()
-        self.taints.begin_leading()
+        self.taints.judge(self.taints.begin_leading(), NOW)
 
     def know(self, **nodes: NodeEvidence | None) -> None:
         self.known |= nodes

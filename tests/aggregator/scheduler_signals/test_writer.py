@@ -175,6 +175,22 @@ async def test_what_is_stricter_waits_for_heartbeats_and_all_else_does_not() -> 
         assert objects.stored == {"n1": 1, "n2": 1}
 
 
+async def test_what_was_held_for_a_moment_is_not_forgotten() -> None:
+    objects = Objects("taints")
+    objects.wanted, objects.strict = {"n1": (0, 1)}, {"n1"}
+    async with writing(objects) as bench:
+        await bench.writer.set_leading(True)
+        objects.wanted["n1"] = (0, 0)
+        await asyncio.sleep(5)
+        objects.wanted["n1"] = (0, 1)
+        bench.held = "heartbeats cannot be read"
+        bench.writer.judge(["n1"])
+        await asyncio.sleep(0.1)
+        bench.held = None
+        await asyncio.sleep(2)
+        assert objects.stored == {"n1": 1}
+
+
 async def test_a_conflict_is_read_and_tried_again() -> None:
     objects = Objects("taints")
     objects.wanted = {"n1": (0, 1)}
