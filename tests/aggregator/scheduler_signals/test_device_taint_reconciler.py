@@ -187,7 +187,7 @@ class Bench:
             lambda: tuple(self.faults),
             clock,
             self.memory,
-            on_change=lambda: self.writer.judge(()),
+            plan_again=lambda names: self.writer.plan_again(self.option, names),
         )
         self.writer = SignalWriter([self.option], self.lead, clock, lambda _: self.held)  # type: ignore[arg-type]
 
