@@ -101,11 +101,14 @@ class NodeTaints:
         self._touched.clear()
         for node, row in self._memory.items():
             seen = self._nodes.get(node)
-            is_same = seen is not None and seen.uid == row.uid
-            # It was removed while no leader watched.
-            if seen is not None and is_same and not row.is_removed and not seen.fault_taints:
-                self._note_removed(node, row)
+            if seen is not None:
+                self._compare_with_memory(node, row, seen)
         return tuple(self._nodes)
+
+    def _compare_with_memory(self, node: str, row: TaintRow, seen: NodeSignals) -> None:
+        """Note a taint that was removed while no leader watched."""
+        if seen.uid == row.uid and not row.is_removed and not seen.fault_taints:
+            self._note_removed(node, row)
 
     def end_leading(self) -> None:
         """See ``Reconciler``."""
@@ -259,6 +262,9 @@ class NodeTaints:
         if seen is None:
             self._wanted.pop(node, None)
             self._sent.pop(node, None)
+        elif before is None and self._leads and row is not None:
+            # Nodes may be listed later than this replica begins to lead.
+            self._compare_with_memory(node, row, seen)
         if before is None or seen is None or before.uid != seen.uid or not before.fault_taints:
             return
         now = _ours(seen.taints)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -104,6 +106,41 @@ def set_taints(plane: ControlPlane, manager: str, *wanted: dict[str, str]) -> No
     assert status == 200, answer
 
 
+def other_value(plane: ControlPlane) -> str:
+    spec = plane.request("GET", NODE)["spec"]
+    return next(str(taint["value"]) for taint in spec["taints"] if taint["key"] == "other")
+
+
+@contextlib.contextmanager
+def another_writer(plane: ControlPlane) -> Iterator[list[str]]:
+    """Change the value of the other taint five times a second; yield the stored values."""
+    written: list[str] = []
+    ends = threading.Event()
+
+    def write() -> None:
+        while not ends.wait(0.2):
+            node = plane.request("GET", NODE)
+            value = str(len(written))
+            for taint in node["spec"]["taints"]:
+                if taint["key"] == "other":
+                    taint["value"] = value
+            body = {
+                "metadata": {"resourceVersion": node["metadata"]["resourceVersion"]},
+                "spec": {"taints": node["spec"]["taints"]},
+            }
+            path = f"{NODE}?fieldManager=someone"
+            if plane.ask("PATCH", path, body, "application/merge-patch+json")[0] == 200:
+                written.append(value)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield written
+    finally:
+        ends.set()
+        thread.join()
+
+
 def kept(plane: ControlPlane) -> list[str]:
     """Return the documents with what the next leader needs of taints."""
     maps = plane.request("GET", "/api/v1/namespaces/mindx-dl/configmaps")["items"]
@@ -121,10 +158,14 @@ async def test_a_taint_follows_the_faults_of_a_node_and_a_removal_is_obeyed(
     daemon = aggregator(make, control_plane, **TAINTS)
     await until(lambda: ours in taints(control_plane), seconds=40)
     assert taints(control_plane) == [ours, ("other", "NoExecute")]
-    await store.put(report(node, healthy(update_time=T0 + 1)))
-    await until(lambda: ours not in taints(control_plane))
-    await store.put(report(node, faulty(update_time=T0 + 2)))
-    await until(lambda: ours in taints(control_plane))
+    with another_writer(control_plane) as writes:
+        await store.put(report(node, healthy(update_time=T0 + 1)))
+        await until(lambda: ours not in taints(control_plane))
+        await store.put(report(node, faulty(update_time=T0 + 2)))
+        await until(lambda: ours in taints(control_plane))
+        await until(lambda: len(writes) >= 5)
+    assert len(taints(control_plane)) == 2, "neither has lost what the other one wrote"
+    assert other_value(control_plane) == writes[-1]
     set_taints(control_plane, "kubectl-taint", OTHER)
     daemon.waits_for_text("'kubectl-taint' removed the taint")
     # The next leader obeys, too.

@@ -286,6 +286,20 @@ async def test_the_next_leader_obeys_a_removal_that_it_has_seen_and_one_that_it_
         assert second.cluster.effects("n1") == []
 
 
+async def test_nodes_may_be_listed_after_a_leader_has_begun() -> None:
+    first = await led()
+    first.know(n1=evidence(OUT))
+    await first.write()
+    first.cluster.add("n1")
+    second = Bench(first.cluster, first.memory)
+    second.taints.begin_leading()
+    second.know(n1=evidence(OUT))
+    second.show()
+    await asyncio.sleep(0)
+    await second.write()
+    assert second.reason() == "removed"
+
+
 async def test_a_node_that_is_made_anew_is_no_removal() -> None:
     bench = await led()
     bench.know(n1=evidence(OUT))
