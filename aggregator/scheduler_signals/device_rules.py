@@ -207,17 +207,6 @@ class DeviceRules:
         # The limits grow with the devices.
         return names | self._most_urgent()
 
-    def replace_rules(
-        self, rules: Mapping[str, TaintRule], unreadable: frozenset[str], now_ms: int
-    ) -> set[str]:
-        """Take all rules as they were listed; return the names of those to plan again."""
-        names: set[str] = set()
-        for name in self._rules.keys() - rules.keys() - unreadable:
-            names |= self.update_rule(name, None, now_ms)
-        for name, rule in rules.items():
-            names |= self.update_rule(name, rule, now_ms)
-        return names
-
     def update_rule(self, name: str, rule: TaintRule | None, now_ms: int) -> set[str]:
         """Take a rule as it is stored, ``None`` for one that is gone; return rules to plan again.
 
@@ -298,7 +287,10 @@ class DeviceRules:
         """Find the devices of the chips of a node with faults again."""
         before = self._names.pop(node, set())
         for name in before:
-            self._places.pop(name, None)
+            place = self._places.get(name)
+            # The device may be one of another node now, which was placed before.
+            if place is not None and place[1].node == node:
+                del self._places[name]
         now = {name for name in before if name in self._rules and self._rules[name].node == node}
         for physical_id in self._faults.get(node, ()):
             chip = NodeChip(node, physical_id)
@@ -327,13 +319,9 @@ class DeviceRules:
         return self._rules.keys() | self._places.keys()
 
     @property
-    def nodes(self) -> set[str]:
-        """The nodes that stored rules name."""
-        return {rule.node for rule in self._rules.values()}
-
-    def rule(self, name: str) -> TaintRule | None:
-        """Return a rule as it is stored."""
-        return self._rules.get(name)
+    def stored(self) -> Mapping[str, TaintRule]:
+        """All rules by name as they are stored."""
+        return self._rules
 
     def is_obeyed(self, name: str) -> bool:
         """Return whether another program or person deleted the rule during the fault."""
@@ -428,8 +416,9 @@ class DeviceRules:
 
     def _admit(self, allowed: int) -> set[NodeChip]:
         admitted = {
-            NodeChip(rule.node, rule.chip)
-            for rule in self._rules.values()
+            # The device may be another chip now than when its rule was written.
+            self._places[name][1] if name in self._places else NodeChip(rule.node, rule.chip)
+            for name, rule in self._rules.items()
             if rule.effect is not DeviceEffect.NONE
         }
         waiting = {

@@ -61,8 +61,8 @@ class DeviceTaintReconciler:
     """The option ``device_taints`` (``reconciler.Reconciler``).
 
     ``evidence`` returns what is known of a node, ``None`` where that is not confirmed yet.
-    ``nodes`` returns all nodes of which something is published. ``on_change`` is called when rules
-    are to be planned again: ``judge`` returns them.
+    ``nodes`` returns all nodes of which something is published. ``plan_again`` gets the names of
+    rules that are to be planned again.
     """
 
     name = NAME
@@ -76,7 +76,7 @@ class DeviceTaintReconciler:
         clock: Clock,
         memory: RuleMemory,
         *,
-        on_change: Callable[[], None],
+        plan_again: Callable[[Iterable[str]], None],
     ) -> None:
         self.dry_run = settings.dry_run
         self.rules = DeviceRules(Limits(settings.max_chips_percent, settings.max_pods_percent))
@@ -86,19 +86,19 @@ class DeviceTaintReconciler:
         self._evidence = evidence
         self._nodes = nodes
         self._clock = clock
-        self._on_change = on_change
+        self._plan_again = plan_again
         self._memory = memory
         self._leads = False
         self._served: ServedVersions | None = None
         self._interrupted: dict[str, str] = {}
         """By kind why it is not followed now."""
         self._listed: set[str] = set()
-        self._changed: set[str] = set()
-        """Names of rules to plan again."""
         self._since: dict[str, int] = {}
         """Since when a rule differs, steady milliseconds."""
         self._ended: dict[str, str] = {}
         """By name the uid of a rule that we have deleted, or are about to."""
+        self._sent: dict[str, tuple[object, ...]] = {}
+        """By name the content of our last change of a rule."""
         self._foreign: dict[str, ForeignWrites] = {}
         self._count = asyncio.Event()
         self._answers = asyncio.Event()
@@ -114,35 +114,36 @@ class DeviceTaintReconciler:
     def begin_leading(self) -> Iterable[str]:
         """See ``Reconciler``."""
         self._leads = True
-        return self._all_names()
+        self._obey_unseen()
+        self._plan_again(self.rules.names)
+        return {*self._nodes(), *self._rule_nodes()}
 
     def end_leading(self) -> None:
         """See ``Reconciler``."""
         self._leads = False
 
-    def _all_names(self) -> Iterable[str]:
-        """Bring everything that is known up to date; return all rules."""
-        rows = tuple(self._memory.items())
-        for node in {*self._nodes(), *self.rules.nodes, *(row.node for _, row in rows)}:
-            self._observe_node(node)
+    def _obey_unseen(self) -> None:
+        """Obey deletions that no leader has seen: they were made while none watched."""
         if self._is_followed and self._leads and not self.dry_run:
-            for name, row in rows:
-                # One that no leader has seen was deleted while none watched.
-                if self.rules.rule(name) is None:
+            for name, row in self._memory.items():
+                if name not in self.rules.stored:
                     self._obey(name, row)
-        self._changed.clear()
-        return self.rules.names
+
+    def _rule_nodes(self) -> set[str]:
+        """Return the nodes of all rules that are or were there."""
+        rules = self.rules.stored.values()
+        return {rule.node for rule in rules} | {row.node for _, row in self._memory.items()}
 
     def judge(self, nodes: Iterable[str], _: Instant) -> Iterable[str]:
         """See ``Reconciler``."""
+        names: set[str] = set()
         for node in nodes:
-            self._changed |= self._observe_node(node)
-        changed, self._changed = self._changed, set()
-        return changed
+            names |= self._observe_node(node)
+        return names
 
-    def written(self, target: str, now: Instant) -> Iterable[str]:
+    def written(self, target: str, _: Instant) -> Iterable[str]:
         """See ``Reconciler``."""
-        return {target, *self.judge((), now)}
+        return (target,)
 
     def _observe_node(self, node: str) -> set[str]:
         evidence = self._evidence(node)
@@ -170,7 +171,7 @@ class DeviceTaintReconciler:
             return SignalPlan(waiting=Waiting(CAP, text))
         if step.step is Step.WAIT_FOR_COUNT:
             return SignalPlan(waiting=Waiting(EVICTION, text))
-        stored = self.rules.rule(target)
+        stored = self.rules.stored.get(target)
         if held is not None and _gets_stricter(step, stored):
             return SignalPlan(waiting=Waiting(BRAKE, held))
         until_ms, waiting = self._conflict(target, now)
@@ -208,6 +209,8 @@ class DeviceTaintReconciler:
         # Others that were planned at the same time may have taken the room.
         if evicts and not self.rules.begin_eviction(rule.name, rule.evicted_pods):
             raise StoreConflict("other rules evict as many pods as is allowed")
+        # The watch may show the change before the answer comes.
+        self._sent[rule.name] = rule.content
         try:
             self._apply(rule.name, await self._taints.change_rule(version, rule))
         finally:
@@ -305,13 +308,12 @@ class DeviceTaintReconciler:
             else:
                 nodes = set()
             self._note("devices", event)
-            self._replan(self.rules.replace_devices(nodes))
+            self._plan_again(self.rules.replace_devices(nodes))
 
     async def _follow_rules(self, events: AsyncIterator[RulesEvent]) -> None:
         async for event in events:
             if isinstance(event, Snapshot):
-                gone = {name for name in self.rules.names if self.rules.rule(name) is not None}
-                for name in gone - event.items.keys() - event.unreadable:
+                for name in self.rules.stored.keys() - event.items.keys() - event.unreadable:
                     self._observe(name, None)
                 for name, rule in event.items.items():
                     self._observe(name, rule)
@@ -328,11 +330,14 @@ class DeviceTaintReconciler:
         if kind not in self._listed:
             self._listed.add(kind)
             if self._is_followed:
-                self._replan(set(self._all_names()))
+                for node in self._rule_nodes():
+                    self._observe_node(node)
+                self._obey_unseen()
+                self._plan_again(self.rules.names)
 
     def _observe(self, name: str, rule: TaintRule | None) -> None:
         """Take what the watch shows of a rule."""
-        before = self.rules.rule(name)
+        before = self.rules.stored.get(name)
         if rule is None:
             ours = self._ended.pop(name, None)
             # A follower sees the deletions of the leader.
@@ -340,8 +345,11 @@ class DeviceTaintReconciler:
                 self._obey(name, RuleRow(before.node, before.chip))
         elif _is_older(rule, before):
             return
-        elif before is not None and rule.uid == before.uid and rule.content != before.content:
-            # Answers to our own writes are taken before the watch shows them.
+        elif (
+            before is not None
+            and rule.uid == before.uid
+            and rule.content not in (before.content, self._sent.get(name))
+        ):
             foreign = self._foreign.setdefault(name, ForeignWrites())
             foreign.record_foreign_write(self._clock().steady_ms / 1000)
             foreign.report(_log, f"rule {name}")
@@ -360,17 +368,13 @@ class DeviceTaintReconciler:
         """Take a rule as it is stored."""
         if rule is None:
             self._foreign.pop(name, None)
+            self._sent.pop(name, None)
             if self._leads and not self.rules.is_obeyed(name):
                 self._memory.put(name, None)
         elif self._leads and not self.dry_run:
             self._memory.put(name, RuleRow(rule.node, rule.chip))
-        self._replan(self.rules.update_rule(name, rule, self._clock().steady_ms))
+        self._plan_again(self.rules.update_rule(name, rule, self._clock().steady_ms))
         self._answers.set()
-
-    def _replan(self, names: set[str]) -> None:
-        if names:
-            self._changed |= names
-            self._on_change()
 
     async def _count_pods(self) -> None:
         """Count pods while rules need that."""
@@ -390,7 +394,7 @@ class DeviceTaintReconciler:
                 use = None
             else:
                 self._counting.end()
-            self._replan(self.rules.set_use(use, self._clock().steady_ms))
+            self._plan_again(self.rules.set_use(use, self._clock().steady_ms))
             pause = _COUNT_PAUSES * (loop.time() - began)
             await asyncio.sleep(_RETRY_SECONDS if use is None else max(_MIN_COUNT_SECONDS, pause))
 
@@ -400,7 +404,7 @@ class DeviceTaintReconciler:
             self._answers.clear()
             now_ms = self._clock().steady_ms
             late = set(self.rules.unanswered(now_ms))
-            self._replan(late)
+            self._plan_again(late)
             due_ms = self.rules.next_answer_ms(now_ms)
             seconds = None if due_ms is None else max(0, due_ms - now_ms + 1) / 1000
             await wait_for_event(self._answers, seconds)

@@ -99,14 +99,14 @@ class SchedulerSignals(Led):
         self._device_taints: DeviceTaintReconciler | None = None
         if configuration.device_taints.enabled:
             assert device_taints is not None, "the configuration demands an API server"
-            self._device_taints = DeviceTaintReconciler(
+            self._device_taints = option = DeviceTaintReconciler(
                 device_taints,
                 configuration.device_taints,
                 self.evidence,
                 lambda: pipeline.nodes,
                 clock,
                 rule_memory,
-                on_change=lambda: self._writer.judge(()),
+                plan_again=lambda names: self._writer.plan_again(option, names),
             )
             reconcilers.append(self._device_taints)
         self._writer = SignalWriter(reconcilers, leadership, clock, self._why_held)

@@ -70,6 +70,8 @@ class _Option:
         self.pending = PendingWrites()
         self.waiting: dict[str, Waiting] = {}
         self.running: set[str] = set()
+        self.again: dict[str, None] = {}
+        """Objects to plan again, whatever their nodes are."""
         self.conflicts: dict[str, int] = {}
         self.shown: dict[str, str] = {}
         """In a dry run, what would have been written, by object."""
@@ -125,7 +127,7 @@ class SignalWriter(Led):
         now = self._clock()
         self._leads_since_ms = now.steady_ms if leading else None
         for option in self._options:
-            option.pending, option.waiting = PendingWrites(), {}
+            option.pending, option.waiting, option.again = PendingWrites(), {}, {}
             if leading:
                 self.judge(option.reconciler.begin_leading())
             else:
@@ -138,8 +140,15 @@ class SignalWriter(Led):
         # Also without nodes: what waits may have to be looked at.
         self._wake.set()
 
+    def plan_again(self, reconciler: Reconciler, targets: Iterable[str]) -> None:
+        """Observe that something about objects of an option has changed beside their nodes."""
+        for option in self._options:
+            if option.reconciler is reconciler and self._leads_since_ms is not None:
+                option.again.update(dict.fromkeys(targets))
+        self._wake.set()
+
     def _judge_slice(self) -> bool:
-        """Look at some of the nodes that changed; return whether there are more."""
+        """Look at some of the nodes and objects that changed; return whether there are more."""
         nodes = tuple(itertools.islice(self._changed, _SLICE_NODES))
         for node in nodes:
             del self._changed[node]
@@ -149,7 +158,12 @@ class SignalWriter(Led):
             targets = option.reconciler.judge(nodes, now)
             if self._leads_since_ms is not None:
                 self._plan(option, targets)
-        return bool(self._changed)
+        for option in self._options:
+            again = tuple(itertools.islice(option.again, _SLICE_NODES))
+            for target in again:
+                del option.again[target]
+            self._plan(option, again)
+        return bool(self._changed) or any(option.again for option in self._options)
 
     @property
     def held(self) -> str | None:

@@ -373,16 +373,16 @@ def _aggregators() -> list[Rule]:
             WARNING,
             "5m",
             of_cluster(
-                'npu_vigil_scheduler_signals_waiting{reason=~"cap|toleration"} > 0',
+                'npu_vigil_scheduler_signals_waiting{reason=~"cap|eviction|toleration"} > 0',
                 "option, reason",
             ),
             "{{ $value }} taints of {{ $labels.option }} are not written: {{ $labels.reason }}",
-            "Taints wait because too many stand already (cap), or because pods with drivers of "
-            "chips do not tolerate them (toleration).",
+            "Taints wait. Cap: too many stand already. Eviction: too many pods would be evicted. "
+            "Toleration: pods with drivers of chips do not tolerate them.",
             ("curl -s http://AGGREGATOR:9821/api/v1/scheduler-signals",),
             "Schedulers other than Volcano place pods on hardware that is out.",
-            "Cap: check whether so many faults are real, then raise the cap. Toleration: add it "
-            "with the command that /readyz shows.",
+            "Cap and eviction: check whether so many faults are real, then raise the limit. "
+            "Toleration: add it with the command that /readyz shows.",
         ),
     ]
 

@@ -143,7 +143,7 @@ class Bench:
             return None
         assert step.step in (Step.MAKE, Step.CHANGE), step
         self._version += 1
-        before = self.rules.rule(step.rule.name)
+        before = self.rules.stored.get(step.rule.name)
         rule = msgspec.structs.replace(
             step.rule,
             uid=step.rule.uid or f"u{self._version}",
@@ -159,7 +159,7 @@ class Bench:
         return self.rules.update_rule(rule.name, rule, self.now_ms)
 
     def answer(self, pods: int | None, chip: int = 3, node: str = "n1") -> None:
-        rule = self.rules.rule(name(chip, node))
+        rule = self.rules.stored.get(name(chip, node))
         assert rule is not None
         number = pods if rule.effect is NONE else None
         self.store(msgspec.structs.replace(rule, eviction=Eviction(rule.generation, "", number)))
@@ -173,7 +173,7 @@ class Bench:
         return self.rules.set_use(use, self.now_ms)
 
     def stored(self, chip: int = 3, node: str = "n1") -> TaintRule:
-        rule = self.rules.rule(name(chip, node))
+        rule = self.rules.stored.get(name(chip, node))
         assert rule is not None
         return rule
 
@@ -368,8 +368,8 @@ def test_a_rule_stays_while_the_faults_of_its_node_are_not_known() -> None:
     assert rule is not None
     later = DeviceRules(Limits())
     later.set_faults("n1", None)
-    later.replace_rules({rule.name: rule}, frozenset(), 0)
-    assert later.nodes == {"n1"}
+    later.update_rule(rule.name, rule, 0)
+    assert later.stored == {rule.name: rule}
     assert later.step(rule.name, 0) is None
     assert later.set_faults("n1", {}) == {rule.name}
     assert summary(later.step(rule.name, 0))[0] is Step.DELETE
@@ -381,7 +381,7 @@ def test_a_rule_of_a_node_that_was_never_seen_stays() -> None:
     rule = bench.apply(bench.step())
     assert rule is not None
     later = DeviceRules(Limits())
-    later.replace_rules({rule.name: rule}, frozenset(), 0)
+    later.update_rule(rule.name, rule, 0)
     assert later.step(rule.name, 0) is None
     assert later.obey(rule.name, NodeChip("n1", 3))
 
@@ -406,6 +406,21 @@ def test_a_device_that_is_another_chip_now_loses_its_rule() -> None:
     assert bench.rules.replace_devices(changed) == {name(3), name(5)}
     assert summary(bench.step(3))[0] is Step.DELETE
     assert summary(bench.step(5)) == (Step.MAKE, NO_SCHEDULE)
+
+
+@pytest.mark.parametrize("nodes", [("n1", "n2"), ("n2", "n1")])
+def test_a_device_that_is_of_another_node_now_has_its_rule_there(nodes: tuple[str, str]) -> None:
+    bench = Bench()
+    for node in ("n1", "n2"):
+        bench.faults((3, PRE_SEPARATE), node=node)
+    bench.apply(bench.step())
+    bench.rules.pools.update("s1", a_slice(("npu-3", 3), node="n2", pool="n1", generation=2))
+    changed = {name for node in nodes for name in bench.rules.replace_devices([node])}
+    assert changed == {name()}
+    step = bench.step()
+    assert summary(step) == (Step.CHANGE, NO_SCHEDULE)
+    assert step is not None
+    assert step.rule.node == "n2"
 
 
 def test_no_pod_is_evicted_while_two_pools_claim_a_chip() -> None:
@@ -530,7 +545,7 @@ def advance(bench: Bench, pending: set[str]) -> None:
     step = bench.rules.step(target, bench.now_ms)
     if step is None or step.step not in (Step.MAKE, Step.CHANGE, Step.DELETE):
         return
-    before = {name for name in bench.rules.names if bench.rules.rule(name) is not None}
+    before = set(bench.rules.stored)
     eased = step.step is Step.DELETE
     rule = bench.apply(step)
     if rule is not None:
@@ -541,7 +556,7 @@ def advance(bench: Bench, pending: set[str]) -> None:
 
 
 def holds(bench: Bench, limits: Limits) -> None:
-    stored = [rule for name in bench.rules.names if (rule := bench.rules.rule(name)) is not None]
+    stored = bench.rules.stored.values()
     effective = [rule for rule in stored if rule.effect is not NONE]
     assert len(effective) <= limits.allowed_chips(16)
     assert sum(rule.evicted_pods for rule in stored) <= limits.allowed_pods(8)

@@ -66,6 +66,9 @@ class ApiServer(DeviceTaints):
         self.answers = True
         """Whether the controller manager acts on rules."""
         self.pods = 0
+        chips = [(f"npu-{chip}", chip) for chip in range(8)]
+        self.slices = {"s": a_slice(*chips)}
+        self.answer_seconds = 0.0
         self.list_errors: list[StoreError] = []
         self.delete_errors: list[StoreError] = []
         self._version = 0
@@ -80,8 +83,7 @@ class ApiServer(DeviceTaints):
     async def devices(
         self, version: str, attributes: Mapping[str, str]
     ) -> AsyncIterator[DevicesEvent]:
-        chips = [(f"npu-{chip}", chip) for chip in range(8)]
-        yield Snapshot({"s": a_slice(*chips)})
+        yield Snapshot(self.slices)
         await asyncio.Event().wait()
 
     async def rules(self, version: str) -> AsyncIterator[RulesEvent]:
@@ -115,7 +117,9 @@ class ApiServer(DeviceTaints):
     async def change_rule(self, version: str, rule: TaintRule) -> TaintRule:
         self._check(rule)
         self.writes.append(("change", rule.effect))
-        return self.put(rule)
+        stored = self.put(rule)
+        await asyncio.sleep(self.answer_seconds)
+        return stored
 
     async def delete_rule(self, version: str, rule: TaintRule) -> None:
         if self.delete_errors:
@@ -132,7 +136,7 @@ class ApiServer(DeviceTaints):
             raise StoreConflict("it has changed")
 
     def put(self, rule: TaintRule) -> TaintRule:
-        """Store a rule, by us or by another program."""
+        """Store a rule, by us or by another program, and show it."""
         self._version += 1
         before = self.stored.get(rule.name)
         stored = msgspec.structs.replace(
@@ -183,7 +187,7 @@ class Bench:
             lambda: tuple(self.faults),
             clock,
             self.memory,
-            on_change=lambda: self.writer.judge(()),
+            plan_again=lambda names: self.writer.plan_again(self.option, names),
         )
         self.writer = SignalWriter([self.option], self.lead, clock, lambda _: self.held)  # type: ignore[arg-type]
 
@@ -422,6 +426,27 @@ async def test_what_others_change_is_put_right_until_that_is_a_conflict() -> Non
         await asyncio.sleep(120)
         assert server.stored[name()].value == "PreSeparateNPU"
         assert bench.waiting == []
+
+
+async def test_our_own_changes_are_no_foreign_ones_however_late_their_answers_are() -> None:
+    server = ApiServer()
+    server.answer_seconds = 0.5
+    async with running(server) as bench:
+        for _ in range(5):
+            for level in ("PreSeparateNPU", "SubHealthFault"):
+                bench.set_fault(level)
+                await asyncio.sleep(2)
+        assert len(server.writes) == 10
+        assert bench.waiting == []
+
+
+async def test_devices_that_are_no_chips_are_named() -> None:
+    server = ApiServer()
+    async with running(server) as bench:
+        assert bench.problems == ""
+    server.slices = {}
+    async with running(server) as bench:
+        assert "no ResourceSlice of ascend.project-hami.io, npu.huawei.com" in bench.problems
 
 
 async def test_a_rule_that_no_program_acts_on_is_warned_of() -> None:
