@@ -23,7 +23,7 @@ from service.pages.daemon_pages import serving
 from service.tasks import until_stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from aggregator.config import AggregatorConfiguration
     from aggregator.plugin import Plugin
@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 # A clean end of connections is a courtesy: systemd and kubelet send SIGKILL if the process does not
 # end.
 _CLOSE_SECONDS = 2.0
+# So many objects more than at the last collection begin one. Python's 700 are for small programs.
+_START_THRESHOLD = 100_000
 
 
 def run(configuration: AggregatorConfiguration, plugins: Iterable[Plugin] = ()) -> None:
@@ -40,13 +42,17 @@ def run(configuration: AggregatorConfiguration, plugins: Iterable[Plugin] = ()) 
     set_up_logging(configuration.log_format)
     raise_soft_limit()
     try:
-        asyncio.run(_run(configuration, plugins))
+        asyncio.run(_run(configuration, plugins, _collecting_seldom()))
     finally:
         # Lines are written by a thread, which ends with the process.
         flush_log()
 
 
-async def _run(configuration: AggregatorConfiguration, plugins: Iterable[Plugin] = ()) -> None:
+async def _run(
+    configuration: AggregatorConfiguration,
+    plugins: Iterable[Plugin] = (),
+    on_begun: Callable[[], None] = lambda: None,
+) -> None:
     from stores.address import open_store
 
     # A ``dict`` keeps the order; a store that is read and written gets one client, and so one pool
@@ -80,9 +86,7 @@ async def _run(configuration: AggregatorConfiguration, plugins: Iterable[Plugin]
         history,
         lead,
         plugins=plugins,
-        # With 10,000 nodes a full collection stops all threads for 0.1 to 0.2 s, and it is due
-        # every few seconds. What was read at the start stays, and is not looked at again.
-        on_begun=gc.freeze,
+        on_begun=on_begun,
     )
     if aggregator.public_faults.namespaces.takes_all:
         setting = aggregator.public_faults.namespaces.setting
@@ -107,6 +111,23 @@ async def _run(configuration: AggregatorConfiguration, plugins: Iterable[Plugin]
                 for store in stores.values():
                     await store.close()
         identity.close()
+
+
+def _collecting_seldom() -> Callable[[], None]:
+    """Let the garbage collector look at little while the start reads everything.
+
+    Return what ends that. With 10,000 nodes a full collection stops all threads for 0.1 to 0.2 s.
+    It is due every few seconds: while documents are read, and later where much is made and dropped.
+    What was read at the start stays, so it is not looked at again.
+    """
+    thresholds = gc.get_threshold()
+    gc.set_threshold(_START_THRESHOLD, *thresholds[1:])
+
+    def end() -> None:
+        gc.set_threshold(*thresholds)
+        gc.freeze()
+
+    return end
 
 
 def _has_documents(configuration: AggregatorConfiguration) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import time
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from aggregator.config import AggregatorConfiguration
 from aggregator.daemon import Aggregator
 from aggregator.notify.history import ClusterHistory
+from aggregator.process import _collecting_seldom
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
 from service.clock import system_clock
 from service.election.leadership import AlwaysLeader
@@ -417,3 +419,19 @@ async def test_a_start_ends_once_with_everything_read(store: Store, tmp_path: Pa
             await task
     assert len(begun) == 1
     assert "n1" in begun[0]
+
+
+def test_the_garbage_collector_does_little_at_the_start_and_passes_over_what_was_read() -> None:
+    before = gc.get_threshold()
+    end = _collecting_seldom()
+    try:
+        assert gc.get_threshold()[0] > 100 * before[0]
+        read = [[number] for number in range(1000)]
+    finally:
+        end()
+    try:
+        assert gc.get_threshold() == before
+        assert gc.get_freeze_count() >= len(read)
+        assert not any(read is thing for thing in gc.get_objects())
+    finally:
+        gc.unfreeze()
