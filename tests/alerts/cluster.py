@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from tests.parts.places import Place
 
 
+_READY_SECONDS = 30.0
+"""Agents that start together are ready later than a single one."""
+
+
 def code_of(level: ChipLevel) -> str:
     """Return a code that a driver reports, that has ``level``, and that no rule raises."""
     tables = shipped()
@@ -102,7 +106,7 @@ class Cluster:
             node.start()
         for node in self.nodes:
             node.up()
-            node.ready()
+            node.ready(_READY_SECONDS)
         self.aggregator.start()
         for aggregator in self.aggregators[1:]:
             aggregator.spawn()

@@ -160,9 +160,9 @@ class Node(Daemon):
         """Wait until the log has ``what``: a thread of its own writes each line a little later."""
         self.wait(lambda: what in self.logged(), f"the log says {what!r}", _FOLLOWS_SECONDS)
 
-    def ready(self) -> None:
+    def ready(self, seconds: float = _FOLLOWS_SECONDS) -> None:
         """Wait until the agent is ready: the answer to a write comes after what it shows."""
-        self.wait(lambda: self.ask("/readyz")[0] == 200, "it is ready", _FOLLOWS_SECONDS)
+        self.wait(lambda: self.ask("/readyz")[0] == 200, "it is ready", seconds)
 
     def shown(self) -> Shown | None:
         """Return what the store shows of this node; ``None`` for nothing, also where a test left

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from vigil.support.part import PartContents
     from vigil.support.place import SupportPlace
 
+_MAX_HISTORY_ROWS = 60_000
+"""Twice as many as ``MAX_PART_BYTES`` has room for: a row takes about 250 bytes."""
 DAY_MS = 24 * 3600 * 1000
 _HEALTH = ("/healthz", "/readyz")
 _METRICS = "/metrics"
@@ -160,6 +162,10 @@ def _add_history_file(path: Path, since_ms: int, into: PartContents) -> None:
             page = read_page(path, HistoryRange(since_ms=since_ms, after=after))
             rows += [msgspec.to_builtins(timeline_row(entry)) for entry in page.events]
             after, more = page.next, page.more
+            if len(rows) > _MAX_HISTORY_ROWS:
+                # The newest explain the failure. Half at once, as for the journal.
+                del rows[: len(rows) // 2]
+                into.problems = ["only the newest rows: the last day has more than fits"]
     except (sqlite3.Error, msgspec.MsgspecError, OSError) as error:
         into.problems.append(f"{path}: {decode_text(error)}")
 
