@@ -85,7 +85,7 @@ class DocumentKind(Content[R]):
     """Return node and entry of a member's key and text in a document; raises ``DocumentError``."""
     shown: Callable[[str, str, str], tuple[str, ClusterEntry[R]]]
     """Return node and entry of a member's key and text in a document, with all that readers see in
-    it; raises ``DocumentError``. Other than ``take_over`` it keeps the text as it is.
+    it; raises ``DocumentError``. Unlike ``take_over`` it keeps the text as it is.
     """
     verify: Callable[[str, str, int], None]
     """Raises ``DocumentError`` where a reader would refuse a value."""

@@ -155,11 +155,14 @@ class EntryTable(Generic[R]):
                 continue
             for key, text in texts.items():
                 try:
-                    node, self.entries[node] = self.kind.shown(key, text, document.name)
+                    node, entry = self.kind.shown(key, text, document.name)
                 except DocumentError as error:
                     problems.append(error)
                     continue
-                shown[node] = text
+                # As in ``restore_entries``: of a move that was cut short the later entry counts.
+                before = self.entries.get(node)
+                if before is None or before.stamp < entry.stamp:
+                    self.entries[node], shown[node] = entry, text
             self.layout.restore(index, shown)
         for node in {node for cache in self.caches for node in cache.reports}:
             report = newest(self.caches, node)

@@ -220,7 +220,10 @@ class DocumentAnswers:
         """Return a status as one look shows it."""
         # The store was read: what has no device-info here has none.
         state = _UNREPORTED if status.state == _EARLIER else status.state
-        return msgspec.structs.replace(status, state=state)
+        # When a heartbeat changed was not seen, and its own time is by the clock of its node.
+        return msgspec.structs.replace(
+            status, state=state, heartbeat_age_seconds=None, heartbeat_interval_seconds=None
+        )
 
     def _explained(self, status: NodeStatus) -> ExplainedNode[AdviceAbout]:
         node, pipeline = status.node, self._pipeline

@@ -248,13 +248,12 @@ def explained_chip(directory: Path, *documents: Document) -> PartExplanation:
     return part
 
 
-def published(node: str, data: dict[str, str]) -> Document:
-    """Return cluster-info with what this device-info leads to."""
+def published(node: str, data: dict[str, str], number: int = 0, stamp: int = T0) -> Document:
+    """Return a document of cluster-info with what this device-info leads to."""
     info = decode_device_info(data, node)
-    entry = render_device_entry(node, device_record(info), T0)
-    return cluster_info(
-        "cluster-info-device-0", f"{{{json.dumps(device_info_name(node))}:{entry}}}"
-    )
+    entry = render_device_entry(node, device_record(info), stamp)
+    name = f"cluster-info-device-{number}"
+    return cluster_info(name, f"{{{json.dumps(device_info_name(node))}:{entry}}}")
 
 
 def test_kept_state_explains_what_an_aggregator_did(tmp_path: Path) -> None:
@@ -307,6 +306,22 @@ def test_where_nothing_is_published_nothing_is_withheld(tmp_path: Path) -> None:
     assert not explained.fault.withheld
 
 
+@pytest.mark.parametrize("later", [0, 1])
+def test_of_a_node_in_two_documents_the_later_entry_counts(tmp_path: Path, later: int) -> None:
+    documents = [
+        report("n1", faulty()),
+        published("n1", faulty(), later, T0 + 1),
+        published("n1", healthy(), 1 - later),
+    ]
+    found = contents(tmp_path, *documents, node="n1")
+    explained = DocumentAnswers(found, _ADDRESS, "n1").explanation("")
+    ((fault_of_chip,),) = [part.faults for part in explained.parts]
+    assert fault_of_chip.published == "RestartNPU"
+    assert explained.documents == (
+        f"cluster-info-device-{later} has the faults that the node reports",
+    )
+
+
 def test_a_node_is_lost_only_where_cluster_info_has_it_so(tmp_path: Path) -> None:
     entry = render_node_entry("n1", NodeRecord((), "UnHealthy", 0))
     document = cluster_info(
@@ -316,6 +331,10 @@ def test_a_node_is_lost_only_where_cluster_info_has_it_so(tmp_path: Path) -> Non
     beats = tuple(Beat(name, "host", 5.0, 0, blind=False) for name in ("n1", "n2"))
     found = reported(tmp_path, lost, report("n2", healthy()), beats=beats)
     assert "the heartbeat is lost: n1" in found.reasons
+    whole = contents(tmp_path, node="n1")
+    assert "its heartbeat fell silent: it is lost, and published UnHealthy for that" in (
+        DocumentAnswers(whole, _ADDRESS, "n1").explanation("").because
+    )
     assert not any("n2" in reason for reason in found.reasons)
     whole = contents(tmp_path, node="n2")
     because = DocumentAnswers(whole, _ADDRESS, "n2").explanation("").because
