@@ -1,7 +1,7 @@
 """Conditions of a node: ``True`` is healthy, ``Unknown`` is blind or silent. Pure.
 
 ``False`` beats ``Unknown``, which beats ``True``: what is known to be broken is broken, whatever
-else nobody can see. Sub-health is ``True`` with its reason.
+else gives no answer. Sub-health is ``True`` with its reason.
 """
 
 from __future__ import annotations

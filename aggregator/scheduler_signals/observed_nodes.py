@@ -81,7 +81,7 @@ def _content(seen: NodeSignals | None) -> object:
 def _is_older(seen: NodeSignals, known: NodeSignals | None) -> bool:
     """Return whether ``seen`` is an earlier version than ``known``.
 
-    Versions of an API server are numbers that grow, which Kubernetes promises since 1.35.
+    Versions of an API server are numbers that grow, by the contract of Kubernetes since 1.35.
     """
     if known is None or not (seen.version.isdigit() and known.version.isdigit()):
         return False

@@ -22,8 +22,8 @@ import msgspec
 
 from benchmarks.chaos.judge import excused_share, judge
 from benchmarks.chaos.plan import CODES, Plan, make_plan
-from benchmarks.chaos.site import DirectoryWorld, KubernetesWorld, Site, StoreWorld
-from benchmarks.chaos.troubles import of_world
+from benchmarks.chaos.site import DirectoryPlatform, KubernetesPlatform, Site, StorePlatform
+from benchmarks.chaos.troubles import troubles_of
 from contract.codes.catalogue import shipped
 from dcmi_shim.emulator.install import install
 from tests.parts.verbs import run_verb
@@ -32,18 +32,20 @@ from tests.parts.verbs import run_verb
 def main() -> int:
     """Play the episodes that are asked for; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--world", choices=("directory", "kubernetes"), default="directory")
+    parser.add_argument(
+        "--world", dest="platform", choices=("directory", "kubernetes"), default="directory"
+    )
     parser.add_argument("--episodes", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--replay", type=Path, help="a kept plan")
     parser.add_argument("--keep", type=Path, help="where to keep plans with something wrong")
     given = parser.parse_args()
-    subjects = of_world(given.world)
+    subjects = troubles_of(given.platform)
     if given.replay is not None:
         plans = [msgspec.json.decode(given.replay.read_bytes(), type=Plan)]
     else:
         seeds = range(given.seed, given.seed + given.episodes)
-        plans = [make_plan(given.world, seed, subjects) for seed in seeds]
+        plans = [make_plan(given.platform, seed, subjects) for seed in seeds]
     levels = {code: shipped().chip_levels[code].value for code in CODES}
     found: Counter[str] = Counter()
     shares: list[float] = []
@@ -51,12 +53,12 @@ def main() -> int:
         directory = Path(folder)
         install(directory / "driver", directory / "emulator", "a2")
         with contextlib.ExitStack() as stack:
-            store: StoreWorld
-            if given.world == "kubernetes":
-                store = KubernetesWorld(directory)
+            store: StorePlatform
+            if given.platform == "kubernetes":
+                store = KubernetesPlatform(directory)
                 stack.callback(store.plane.stop)
             else:
-                store = DirectoryWorld(directory)
+                store = DirectoryPlatform(directory)
             site = Site(directory, directory, store)
             stack.callback(site.close)
             site.start()
@@ -75,7 +77,7 @@ def main() -> int:
                     print(f"  {msgspec.json.encode(verdict).decode()}", flush=True)
                 if verdicts and given.keep is not None:
                     given.keep.mkdir(parents=True, exist_ok=True)
-                    file = given.keep / f"{plan.world}-{plan.seed}.json"
+                    file = given.keep / f"{plan.platform}-{plan.seed}.json"
                     file.write_bytes(msgspec.json.format(msgspec.json.encode(plan)))
             directories = [str(node.state_dir) for node in site.nodes.values()]
             options = [word for text in directories for word in ("--state-dir", text)]

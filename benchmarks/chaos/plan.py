@@ -1,4 +1,4 @@
-"""The plan of an episode: a pure function of world and seed, in public words.
+"""The plan of an episode: a pure function of platform and seed, in public words.
 
 A plan names faults by node, chip, code and time, and troubles by their name, subject and time. So a
 kept plan still plays after a refactoring. Times are seconds since the beginning of the episode.
@@ -44,7 +44,7 @@ class PlannedTrouble(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """All that happens in an episode, which lasts ``seconds``."""
 
-    world: str
+    platform: str
     seed: int
     seconds: float
     faults: tuple[PlannedFault, ...]
@@ -57,9 +57,9 @@ class Plan(msgspec.Struct, frozen=True):
         return any(later.at < earlier.until for earlier, later in itertools.pairwise(ordered))
 
 
-def make_plan(world: str, seed: int, subjects: dict[str, tuple[str, ...]]) -> Plan:
-    """Return the plan of this seed; ``subjects`` are what each trouble of the world may hit."""
-    draw = random.Random(f"{world} {seed}")
+def make_plan(platform: str, seed: int, subjects: dict[str, tuple[str, ...]]) -> Plan:
+    """Return the plan of this seed; ``subjects`` are what each trouble of the platform may hit."""
+    draw = random.Random(f"{platform} {seed}")
     seconds = round(draw.uniform(MIN_SECONDS, MAX_SECONDS), 2)
     last = seconds - _SETTLE_SECONDS
     faults: list[PlannedFault] = []
@@ -89,7 +89,7 @@ def make_plan(world: str, seed: int, subjects: dict[str, tuple[str, ...]]) -> Pl
         if not any(_collide(trouble, other) for other in troubles):
             troubles.append(trouble)
     return Plan(
-        *(world, seed, seconds),
+        *(platform, seed, seconds),
         tuple(sorted(faults, key=lambda fault: fault.at)),
         tuple(sorted(troubles, key=lambda trouble: trouble.at)),
     )

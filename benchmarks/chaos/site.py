@@ -1,4 +1,4 @@
-"""A world on real parts: two agents on emulated hardware, two aggregators, and their store."""
+"""A platform of real parts: two agents on emulated hardware, two aggregators, and their store."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _SHORT_PERIODS = {
 _FAULT_SUFFIX = "-Fault"
 
 
-class StoreWorld(Protocol):
-    """The store of a world, which can be taken away and given back."""
+class StorePlatform(Protocol):
+    """The store of a platform, which can be taken away and given back."""
 
     @property
     def place(self) -> Place:
@@ -52,7 +52,7 @@ class StoreWorld(Protocol):
         """Give it back as it was."""
 
 
-class DirectoryWorld:
+class DirectoryPlatform:
     """A directory, which is renamed."""
 
     def __init__(self, directory: Path) -> None:
@@ -70,7 +70,7 @@ class DirectoryWorld:
         self._root.with_name("away").rename(self._root)
 
 
-class KubernetesWorld:
+class KubernetesPlatform:
     """A real API server with its etcd, which is killed."""
 
     def __init__(self, directory: Path) -> None:
@@ -94,7 +94,7 @@ class Site:
     time.
     """
 
-    def __init__(self, directory: Path, built: Path, store: StoreWorld) -> None:
+    def __init__(self, directory: Path, built: Path, store: StorePlatform) -> None:
         self.store = store
         self.place = store.place
         self.nodes = {name: Node(directory / name, built, self.place, name) for name in NODES}

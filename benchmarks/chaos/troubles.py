@@ -1,4 +1,4 @@
-"""The troubles of the real worlds: what each does, what it excuses, and for how long.
+"""The troubles of the real platforms: what each does, what it excuses, and for how long.
 
 A trouble excuses documents about nodes from its beginning until ``bound_seconds`` after its end.
 One that excuses nothing must not be visible at all.
@@ -40,7 +40,7 @@ class Trouble:
     undo: Callable[[Site, str], None]
     bound_seconds: float
     excuses: frozenset[str] = frozenset()
-    worlds: frozenset[str] = frozenset({"directory", "kubernetes"})
+    platforms: frozenset[str] = frozenset({"directory", "kubernetes"})
     lasts: bool = True
 
 
@@ -182,8 +182,10 @@ TROUBLES = {
 }
 
 
-def of_world(world: str) -> dict[str, tuple[str, ...]]:
-    """Return the subjects of each trouble of a world, by name."""
+def troubles_of(platform: str) -> dict[str, tuple[str, ...]]:
+    """Return the subjects of each trouble of a platform, by name."""
     return {
-        trouble.name: trouble.subjects for trouble in TROUBLES.values() if world in trouble.worlds
+        trouble.name: trouble.subjects
+        for trouble in TROUBLES.values()
+        if platform in trouble.platforms
     }

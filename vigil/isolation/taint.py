@@ -1,6 +1,6 @@
 """Removes the taint ``npu-vigil/fault`` of a Node for an operator.
 
-The aggregator sees that somebody else removed it, and writes it again for other faults only.
+The aggregator sees that another program removed it, and writes it again for other faults only.
 """
 
 from __future__ import annotations

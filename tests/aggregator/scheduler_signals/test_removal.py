@@ -1,4 +1,4 @@
-"""What an option has written goes when it is off, and what nobody wrote is not looked for."""
+"""What an option has written goes when it is off, and what it did not write is not looked for."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ async def test_what_is_stricter_waits_for_heartbeats_and_all_else_does_not() -> 
         assert objects.stored == {"n1": 1, "n2": 1}
 
 
-async def test_what_was_held_for_a_moment_is_not_forgotten() -> None:
+async def test_what_was_held_briefly_is_not_forgotten() -> None:
     objects = Objects("taints")
     objects.wanted, objects.strict = {"n1": (0, 1)}, {"n1"}
     async with writing(objects) as bench:

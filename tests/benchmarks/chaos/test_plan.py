@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from benchmarks.chaos.plan import Plan, make_plan
-from benchmarks.chaos.troubles import TROUBLES, of_world
+from benchmarks.chaos.troubles import TROUBLES, troubles_of
 
-SUBJECTS = of_world("directory")
+SUBJECTS = troubles_of("directory")
 PLANS = [make_plan("directory", seed, SUBJECTS) for seed in range(400)]
 
 

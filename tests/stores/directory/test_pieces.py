@@ -35,7 +35,7 @@ def name(number: int) -> str:
 
 @pytest.fixture
 async def filled(tmp_path: Path) -> AsyncIterator[Store]:
-    """Return a store with documents that nobody has changed for an hour."""
+    """Return a store with documents that have not changed for an hour."""
     store = open_store(f"directory:{tmp_path}")
     for number in range(COUNT):
         await store.put(Document("kube-system", name(number), {"text": "x"}, LABELS))
