@@ -54,7 +54,7 @@ def release(
     node: _Node,
     chip: Annotated[
         str | None,
-        typer.Argument(metavar="[CHIP]", help="Name or physical id, such as Ascend910-3 or 3."),
+        typer.Argument(metavar="CHIP", help="Name or physical id, such as Ascend910-3 or 3."),
     ] = None,
     taint: Annotated[
         bool,
