@@ -56,6 +56,7 @@ class Value(NamedTuple):
 COMPONENTS = {
     "advice": Value("advice.enabled", True),
     "device-plugin-roles": Value("devicePluginRoles.enabled", True),
+    "device-taints": Value("deviceTaints.enabled", True),
     "dpc-storage": Value("agent.dpcStorage.enabled", True),
     "dtfs-storage": Value("agent.dtfsStorage.enabled", True),
     "elastic": Value("elastic.enabled", True),
@@ -64,6 +65,8 @@ COMPONENTS = {
     "grpc": Value("grpc.mode", "tls"),
     "grpc-plaintext": Value("grpc.mode", "plaintext"),
     "mounted-driver": Value("agent.mountedDriver.enabled", True),
+    "node-conditions": Value("nodeConditions.enabled", True),
+    "node-taints": Value("nodeTaints.enabled", True),
     "without-own-node-only": Value("ownNodeOnly.enabled", False),
 }
 """The value for each folder of ``daemonset/components``.
@@ -109,6 +112,7 @@ OF_THE_CHART = {
     "aggregator": {
         *("state_dir", "listen", "kubeconfig", "advice.enabled", "grpc.listen", "grpc.plaintext"),
         *("grpc.certificate_file", "grpc.key_file", "grpc.client_ca_file"),
+        *("node_conditions.enabled", "node_taints.enabled", "device_taints.enabled"),
     },
     "elastic": {"state_dir", "listen", "kubeconfig", "act", "network_faults", "dead_nodes"},
 }

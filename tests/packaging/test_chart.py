@@ -57,6 +57,9 @@ ALL = (
     "elastic-dead-nodes",
     "grpc",
     "mounted-driver",
+    "node-conditions",
+    "node-taints",
+    "device-taints",
 )
 CASES = [
     *((overlay, ()) for overlay in OVERLAYS),
@@ -234,6 +237,29 @@ def test_settings_reach_the_daemons() -> None:
     assert elastic.lease_seconds == 20
 
 
+SIGNALS = {
+    "nodeConditions": "node_conditions",
+    "nodeTaints": "node_taints",
+    "deviceTaints": "device_taints",
+}
+
+
+@pytest.mark.parametrize("value", SIGNALS)
+def test_option_is_off_and_its_rights_stay_until_all_is_removed(value: str) -> None:
+    def objects(items: list[dict[str, Any]]) -> set[Identity]:
+        return {identity(item) for item in items}
+
+    without = rendered("helm4", {})
+    written = rendered("helm4", {value: {"enabled": True}})
+    removing = rendered("helm4", {value: {"enabled": True, "remove": True}})
+    for items, expected in ((without, False), (written, True), (removing, False)):
+        environment = environment_of(items, "npu-vigil-aggregator")
+        options = load_aggregator(None, environment, {}).model_dump()
+        enabled = {option: options[option]["enabled"] for option in SIGNALS.values()}
+        assert enabled == {option: expected and key == value for key, option in SIGNALS.items()}
+    assert objects(removing) == objects(written) > objects(without)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_site_names_its_registry_and_marks_everything(version: str) -> None:
     digest = f"sha256:{'0' * 64}"
@@ -323,6 +349,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a component of the aggregator in shadow": (
         {"profile": "shadow", "advice": {"enabled": True}},
         "shadow has no aggregator",
+    ),
+    "a signal to schedulers in shadow": (
+        {"profile": "shadow", "deviceTaints": {"enabled": True}},
+        "deviceTaints.enabled must be false",
+    ),
+    "what was written is removed without rights": (
+        {"nodeTaints": {"remove": True}},
+        "nodeTaints.remove needs nodeTaints.enabled",
     ),
     "roles of the plugin in another profile": (
         {"profile": "base", "devicePluginRoles": {"enabled": True}},
