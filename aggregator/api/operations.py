@@ -241,8 +241,8 @@ OPERATIONS: tuple[Operation, ...] = (
         event_stream.PATH,
         "Changes as they happen. Events are change (of what is published), blind (sources that "
         "give agents no answer), job (jobs that are hit) and leader. Others are advice (what the "
-        "scheduler will do with a job), rows (new rows of changed nodes, for clients that ask for "
-        "them), and gap where some are lost",
+        "scheduler will do with a job), and gap where some are lost. Clients that ask for rows get "
+        "those of changed nodes",
         FaultChange,
         (
             *event_stream.PARAMETERS,

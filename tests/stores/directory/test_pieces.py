@@ -14,7 +14,7 @@ from stores.base import Document, DocumentsListed, Selection
 from stores.directory import files, listing, one_thread
 from stores.directory import store as directory_store
 from stores.interruption import Interrupted
-from tests.parts.deadlines import until
+from tests.parts.deadlines import stand_in_takes, until
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def reads(root: Path, namespace: str, name: str) -> Document | None:
         names.append(name)
-        time.sleep(READ_SECONDS)
+        stand_in_takes(READ_SECONDS)
         return read_file(root, namespace, name)
 
     monkeypatch.setattr(files, "read", reads)
@@ -92,7 +92,7 @@ async def test_a_change_is_written_and_reported_while_all_files_are_compared(
 
     def looks(status: os.stat_result) -> listing.Stamp:
         looked.append(status)
-        time.sleep(READ_SECONDS)
+        stand_in_takes(READ_SECONDS)
         return stamp(status)
 
     monkeypatch.setattr(listing, "_PIECE", 1)
