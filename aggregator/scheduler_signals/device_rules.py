@@ -397,11 +397,11 @@ class DeviceRules:
         # The driver may hide a device with a fault, and a pool may be incomplete. Pods that have
         # the device still do, so its rule stays, and gets no stricter.
         chip = NodeChip(stored.node, stored.chip)
-        known = self._faults.get(chip.node, {}).get(chip.physical_id)
-        if known is None or self.pools.chip_of(stored.device) not in (None, chip):
+        fault_now = self._faults.get(chip.node, {}).get(chip.physical_id)
+        if fault_now is None or self.pools.chip_of(stored.device) not in (None, chip):
             return None
-        effect = weaker(known.effect, stored.effect)
-        return _Goal(stored.device, chip, known, effect, is_listed=False)
+        effect = weaker(fault_now.effect, stored.effect)
+        return _Goal(stored.device, chip, fault_now, effect, is_listed=False)
 
     def _is_admitted(self, goal: _Goal) -> bool:
         """Return whether a chip may have an effect: those that have one, then the worst, the

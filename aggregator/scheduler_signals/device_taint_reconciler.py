@@ -416,23 +416,23 @@ def _gets_stricter(step: RuleStep, stored: TaintRule | None) -> bool:
     return stored is None or is_stricter(step.rule.effect, stored.effect)
 
 
-def _is_older(rule: TaintRule, known: TaintRule | None) -> bool:
+def _is_older(rule: TaintRule, before: TaintRule | None) -> bool:
     """Return whether the watch shows a version that our last write has replaced.
 
     Versions of one kind are numbers that grow (Kubernetes 1.35, KEP-5504).
     """
-    if known is None or known.uid != rule.uid:
+    if before is None or before.uid != rule.uid:
         return False
-    versions = (rule.version, known.version)
-    return all(map(str.isdecimal, versions)) and int(rule.version) < int(known.version)
+    versions = (rule.version, before.version)
+    return all(map(str.isdecimal, versions)) and int(rule.version) < int(before.version)
 
 
 def _shown(step: RuleStep) -> str:
     """Return a step for people."""
     rule = step.rule
     pods = "" if step.pods is None else f", {plural(step.pods, 'pod')} would be evicted"
-    what = "no rule" if step.step is Step.DELETE else f"{rule.value}:{rule.effect.value}"
-    return f"{rule.device}: {what} ({step.reason}{pods})"
+    taint = "no rule" if step.step is Step.DELETE else f"{rule.value}:{rule.effect.value}"
+    return f"{rule.device}: {taint} ({step.reason}{pods})"
 
 
 def _not_served(served: ServedVersions) -> str:
