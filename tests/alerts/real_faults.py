@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from contract.codes.catalogue import shipped
+from contract.codes.chip_codes import LINK_DOWN
 from contract.codes.levels import ChipLevel
 from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.install import install
@@ -16,7 +18,7 @@ from dcmi_shim.emulator.switch_faults import code_of as switch_code
 from tests.aggregator.public_faults.messages import document, fault_message
 from tests.aggregator.public_faults.messages import one as public_fault
 from tests.alerts.cluster import CHIP_ALERTS, Cluster, code_of
-from tests.alerts.times import FACTOR, Cause
+from tests.alerts.times import FACTOR, Cause, Product
 from tests.parts.deadlines import let_time_pass, wait_until
 from tests.parts.verbs import run_vigil
 
@@ -30,6 +32,10 @@ pytestmark = [pytest.mark.daemon, pytest.mark.timeout(600)]
 ROUNDS = 3
 EMULATOR = "a fault in the emulated driver"
 SWITCH = EmulatedSwitchFault(switch_code("[0x00f1fef5,155912,cpu,na]"), chip=2, port=3, peer_port=4)
+HELD = Product(
+    begin=shipped().durations[LINK_DOWN].fault_timeout_ms / 1000,
+    why="the shipped fault configuration raises the level of a link that has been down for 20 s.",
+)
 FAN = BmcAlarm("06000025", "Fan", 3)
 
 
@@ -61,6 +67,7 @@ def test_faults_of_chips_links_hosts_and_switches(
             EMULATOR,
             lambda: emulator.occur(chip, code),
             lambda: emulator.recover(chip, code),
+            HELD if code == LINK_DOWN else Product(),
         )
 
     times.measure(
