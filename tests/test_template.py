@@ -330,6 +330,7 @@ _CALLS: Mapping[str, tuple[str, ...]] = {
     **{name: (*words, "--server", "{url}", "--utc") for name, words in VERBS.items()},
     "advise": ("advise", "--dump", f"{_ROOT}/docs/examples/cluster.json", "--json"),
     "lint": ("lint", f"{_ROOT}/docs/examples/job-with-findings.yaml"),
+    "prove": ("prove", "--state-dir", "{directory}"),
     "replay": ("replay", "--state-dir", "{directory}"),
     "scan": ("scan", "--node-name", "n", "--driver-root", "{directory}", *_NO_STORE),
     "validate": ("validate", f"{_ROOT}/docs/examples/cluster.json"),

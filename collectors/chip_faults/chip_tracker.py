@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from contract.observation import Observation, Report, Subject
 
 
-class Query(Enum):
+class ChipQuery(Enum):
     """The two queries with which an audit asks a chip."""
 
     CODES = auto()
@@ -37,14 +37,14 @@ class ChipTracker:
         self._card_lost_after_seconds = card_lost_after_seconds
         self._drop = chip, CARD_DROP
         self._codes = ListTracker(source, ((chip, code) for code in tracked))
-        self._failing: dict[Query, str] = {}
-        self._answered: set[Query] = set()
+        self._failing: dict[ChipQuery, str] = {}
+        self._answered: set[ChipQuery] = set()
         self._answers = AnswerTracker(source, chip)
         self._dropped = False
         self._silent_since: float | None = None
         self._silent_too_long = False
         self._drop_listed = False
-        self._asked_at = {Query.CODES: float("-inf"), Query.HEALTH: float("-inf")}
+        self._asked_at = {ChipQuery.CODES: float("-inf"), ChipQuery.HEALTH: float("-inf")}
 
     @property
     def present(self) -> frozenset[str]:
@@ -56,10 +56,12 @@ class ChipTracker:
         """Whether the last report of the chip is that it gives no answer."""
         return self._answers.is_answering is False
 
-    def next_check(self, query: Query) -> float | None:
+    def next_check(self, query: ChipQuery) -> float | None:
         """Return when ``query`` must be asked because of events; it may have been tried already."""
         return (
-            self._codes.next_check() if query is Query.CODES else self._codes.check_of([self._drop])
+            self._codes.next_check()
+            if query is ChipQuery.CODES
+            else self._codes.check_of([self._drop])
         )
 
     def apply_event(self, seen: Observation, at: float) -> list[Report]:
@@ -71,7 +73,7 @@ class ChipTracker:
 
     def _code_query_is_blind(self) -> bool:
         # Before the first list, too, nothing could show that a recovery is wrong.
-        return Query.CODES in self._failing or Query.CODES not in self._answered
+        return ChipQuery.CODES in self._failing or ChipQuery.CODES not in self._answered
 
     def observe_codes(self, codes: Iterable[str], queried_at: float, now_ms: int) -> list[Report]:
         """Apply ``codes``, which the driver listed when it was asked at ``queried_at``.
@@ -79,7 +81,7 @@ class ChipTracker:
         Returns what to report.
         """
         listed = tuple(codes)
-        reports = self._answer(Query.CODES, queried_at, now_ms)
+        reports = self._answer(ChipQuery.CODES, queried_at, now_ms)
         keys = dict.fromkeys((self._chip, code) for code in listed if code != CARD_DROP)
         # Both queries can show a drop, so both are judged together (``_judge_drop``).
         apart = frozenset({self._drop})
@@ -90,11 +92,11 @@ class ChipTracker:
     def observe_health(self, ready: bool, queried_at: float, now_ms: int) -> list[Report]:
         """Apply the answer to the health query; not ``ready`` is a card that dropped."""
         self._dropped = not ready
-        return self._answer(Query.HEALTH, queried_at, now_ms) + self._judge_drop(now_ms)
+        return self._answer(ChipQuery.HEALTH, queried_at, now_ms) + self._judge_drop(now_ms)
 
     def observe_failure(
         self,
-        query: Query,
+        query: ChipQuery,
         reason: str,
         at: float,
         now_ms: int,
@@ -118,21 +120,21 @@ class ChipTracker:
         if not self._dropped:
             reports += self._answers.observe_failure(reason, now_ms, by_driver=hangs or not by_chip)
         # A chip that answers one of its queries is still there.
-        if self._silent_since is None or len(self._failing) < len(Query):
+        if self._silent_since is None or len(self._failing) < len(ChipQuery):
             return reports
         if at - self._silent_since >= self._card_lost_after_seconds:
             self._silent_too_long = True
             reports += self._judge_drop(now_ms)
         return reports
 
-    def _answer(self, query: Query, queried_at: float, now_ms: int) -> list[Report]:
+    def _answer(self, query: ChipQuery, queried_at: float, now_ms: int) -> list[Report]:
         self._failing.pop(query, None)
         self._answered.add(query)
         self._asked_at[query] = queried_at
         # Any answer shows that the chip is there: its silence begins anew.
         self._silent_since = None
         self._silent_too_long = False
-        complete = not self._failing and len(self._answered) == len(Query)
+        complete = not self._failing and len(self._answered) == len(ChipQuery)
         return self._answers.observe_answer(now_ms) if complete or self._dropped else []
 
     def _judge_drop(self, now_ms: int) -> list[Report]:
@@ -140,8 +142,8 @@ class ChipTracker:
         silence.
         """
         state = self._codes.states.get(self._drop) or CodeState(present=False)
-        codes_count = state.comparable(self._asked_at[Query.CODES])
-        health_counts = state.comparable(self._asked_at[Query.HEALTH])
+        codes_count = state.comparable(self._asked_at[ChipQuery.CODES])
+        health_counts = state.comparable(self._asked_at[ChipQuery.HEALTH])
         state.audited = state.audited or (codes_count and health_counts)
         by_answer = (self._dropped and health_counts) or (self._drop_listed and codes_count)
         if self._silent_too_long or by_answer:
@@ -160,7 +162,7 @@ class ChipTracker:
     ) -> list[Report]:
         """Return what the answers of a healthy card mean for its drop, whose state is ``state``."""
         # Only the driver's list ends an occurrence that the driver reported.
-        codes_agree = codes_count and Query.CODES not in self._failing
+        codes_agree = codes_count and ChipQuery.CODES not in self._failing
         if state.held is not None:
             held = state.held
             del self._codes.states[self._drop]
@@ -173,4 +175,4 @@ class ChipTracker:
         return []
 
     def _healthy(self) -> bool:
-        return Query.HEALTH in self._answered and Query.HEALTH not in self._failing
+        return ChipQuery.HEALTH in self._answered and ChipQuery.HEALTH not in self._failing

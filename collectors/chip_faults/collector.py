@@ -23,7 +23,7 @@ from collectors.audits import (
     run_together,
 )
 from collectors.base import Collector
-from collectors.chip_faults.chip_tracker import ChipTracker, Query
+from collectors.chip_faults.chip_tracker import ChipQuery, ChipTracker
 from collectors.chip_faults.health_word import ChipWord
 from collectors.driver_list_tracker import LAG_SECONDS
 from collectors.report_batch import ReportBatch
@@ -82,21 +82,21 @@ class _Watched:
     subject: Subject
     chip: Chip | None
     tracker: ChipTracker
-    due: dict[Query, float]
+    due: dict[ChipQuery, float]
     settled_at: float
     """When the list shows all that happened before events arrived (at a start, after a gap)."""
     listed: frozenset[str] | None = None
     """The codes that the driver listed last."""
     word: ChipWord | None = None
     """The health word of a chip whose driver has no events."""
-    queried_at: dict[Query, float] = field(
-        default_factory=lambda: dict.fromkeys(Query, float("-inf"))
+    queried_at: dict[ChipQuery, float] = field(
+        default_factory=lambda: dict.fromkeys(ChipQuery, float("-inf"))
     )
 
-    def next(self, query: Query) -> float:
+    def next(self, query: ChipQuery) -> float:
         """Return when ``query`` is due: by its period, or because of an event not audited since."""
         checks = [self.tracker.next_check(query)]
-        if query is Query.CODES:
+        if query is ChipQuery.CODES:
             checks.append(self.settled_at)
         queried_at = self.queried_at[query]
         waiting = [check for check in checks if check is not None and check > queried_at]
@@ -143,7 +143,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         self._lists: dict[Chip, tuple[int, ...]] = {}
         """Code lists that were read in this round and are not applied yet."""
         self._schedule = AuditSchedule(context.progress, self.period_seconds)
-        self._queries: list[tuple[float, _Watched, Query]] = []
+        self._queries: list[tuple[float, _Watched, ChipQuery]] = []
         """All queries, by when they are due."""
         self._batch = ReportBatch(context.report)
         self._event_at = float("-inf")
@@ -191,7 +191,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         lost_after = self.section.card_lost_after_seconds
         tracker = ChipTracker(self.name, subject, tracked, lost_after)
         now = self._loop.time()
-        return _Watched(subject, chip, tracker, dict.fromkeys(Query, now), now + LAG_SECONDS)
+        return _Watched(subject, chip, tracker, dict.fromkeys(ChipQuery, now), now + LAG_SECONDS)
 
     async def _events(self) -> NoReturn:
         """Report each event of the driver as it arrives."""
@@ -240,18 +240,18 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         """Make the health queries due: no event reports a card that dropped at the same time."""
         self._event_at = now
         for watched in self._chips.values():
-            due = watched.due[Query.HEALTH]
+            due = watched.due[ChipQuery.HEALTH]
             # A driver without a health query must not be asked because of an event.
             if due != NEVER:
                 pause = _OWN_SECONDS if watched is own else _AFTER_EVENT_SECONDS
                 # Once in this pause, however many events of a burst ask for it.
-                again_at = max(now, watched.queried_at[Query.HEALTH] + pause)
-                watched.due[Query.HEALTH] = min(due, again_at)
+                again_at = max(now, watched.queried_at[ChipQuery.HEALTH] + pause)
+                watched.due[ChipQuery.HEALTH] = min(due, again_at)
 
     def _ask_now(self, chips: Iterable[_Watched]) -> None:
         for watched in chips:
             now = self._loop.time()
-            watched.due = dict.fromkeys(Query, now)
+            watched.due = dict.fromkeys(ChipQuery, now)
             watched.settled_at = now + LAG_SECONDS
 
     def _next_due(self) -> float:
@@ -292,7 +292,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         due = [
             watched.chip
             for at, watched, query in self._queries
-            if query is Query.CODES and self._schedule.is_due(at) and not watched.tracker.blind
+            if query is ChipQuery.CODES and self._schedule.is_due(at) and not watched.tracker.blind
             if watched.chip is not None
         ]
         with contextlib.suppress(DriverCallError, DriverCallStuck, DriverGone):
@@ -315,25 +315,25 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
                 if watched.word is None or watched.word.asks_again_at != due:
                     watched.due[query] = max(due, began + took / _MAX_BUSY_SHARE)
 
-    def _all_queries(self) -> Iterator[tuple[float, _Watched, Query]]:
+    def _all_queries(self) -> Iterator[tuple[float, _Watched, ChipQuery]]:
         for watched in self._chips.values():
-            for query in Query:
+            for query in ChipQuery:
                 yield watched.next(query), watched, query
         for watched in self._missing.values():
-            yield watched.due[Query.HEALTH], watched, Query.HEALTH
+            yield watched.due[ChipQuery.HEALTH], watched, ChipQuery.HEALTH
 
     async def _ask(
-        self, watched: _Watched, chip: Chip, query: Query, due: float, began: float
+        self, watched: _Watched, chip: Chip, query: ChipQuery, due: float, began: float
     ) -> None:
         # Timers may fire early, and an answer asked before ``due`` would not count for the event.
         queried_at = watched.queried_at[query] = max(self._loop.time(), due)
         # Counted from the beginning of the round, so that all queries of a round stay one round.
         watched.due[query] = began + self.period_seconds
-        if query is Query.HEALTH and queried_at < self._event_at + _AFTER_EVENT_SECONDS:
+        if query is ChipQuery.HEALTH and queried_at < self._event_at + _AFTER_EVENT_SECONDS:
             watched.due[query] = began + _AFTER_EVENT_SECONDS
         wall_clock, tracker = self.context.wall_clock, watched.tracker
         try:
-            if query is Query.CODES:
+            if query is ChipQuery.CODES:
                 listed = await self._ask_codes(watched, chip, queried_at, began)
                 reports = tracker.observe_codes(listed, queried_at, wall_clock())
             else:
@@ -348,9 +348,9 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
                     reports = tracker.observe_health(True, queried_at, wall_clock())
         except DriverCallError as error:
             in_place = await self._driver.is_in_place()
-            if query is Query.CODES:
+            if query is ChipQuery.CODES:
                 # A card that dropped is not blind, and its health query shows the drop.
-                await self._ask(watched, chip, Query.HEALTH, queried_at, began)
+                await self._ask(watched, chip, ChipQuery.HEALTH, queried_at, began)
             reports = self._refused(watched, query, error, queried_at, in_place=in_place)
         except DriverCallStuck as error:
             in_place = await self._driver.is_in_place()
@@ -362,7 +362,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
     def _refused(
         self,
         watched: _Watched,
-        query: Query,
+        query: ChipQuery,
         error: DriverCallError,
         queried_at: float,
         *,
@@ -373,9 +373,9 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         ``in_place``: the loaded library is the installed one, so a failure may be the chip's.
         """
         # -8012 is a card that dropped (device-plugin#2.2).
-        if query is Query.HEALTH and error.return_code == NOT_READY and in_place:
+        if query is ChipQuery.HEALTH and error.return_code == NOT_READY and in_place:
             return watched.tracker.observe_health(False, queried_at, self.context.wall_clock())
-        if query is Query.HEALTH and error.return_code in _UNSUPPORTED:
+        if query is ChipQuery.HEALTH and error.return_code in _UNSUPPORTED:
             # It will never answer. Counted as good, or the chip would never be complete.
             watched.due[query] = NEVER
             return watched.tracker.observe_health(True, queried_at, self.context.wall_clock())
@@ -391,9 +391,9 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
             codes = await self._driver.error_codes(chip)
         listed = frozenset(code_of(code) for code in codes)
         if self._driver.polling_reason is None:
-            watched.due[Query.CODES] = began + self.section.audit_period_seconds
+            watched.due[ChipQuery.CODES] = began + self.section.audit_period_seconds
         else:
-            watched.due[Query.CODES] = began + self.section.list_period_seconds
+            watched.due[ChipQuery.CODES] = began + self.section.list_period_seconds
             if listed != watched.listed:
                 await self._list_changed(watched, chip, listed, queried_at, began)
         watched.listed = listed
@@ -401,13 +401,13 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
 
     async def _leave_out(self, watched: _Watched, began: float) -> None:
         """Count a chip that is not listed as silent: no call can reach it."""
-        watched.due = dict.fromkeys(Query, began + self.period_seconds)
+        watched.due = dict.fromkeys(ChipQuery, began + self.period_seconds)
         # While the driver is replaced on disk, no silence is the chip's own.
         in_place = await self._driver.is_in_place()
         # The driver may have listed it again during the query above.
         if watched.chip is None:
             reason = "the driver does not list this chip"
-            for query in Query:
+            for query in ChipQuery:
                 self._batch.add(self._failed(watched, query, reason, by_chip=in_place))
 
     async def _health(self, watched: _Watched, chip: Chip, at: float) -> int | None:
@@ -421,7 +421,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
                 self._batch.add(watched.word.observe(health, at, self.context.wall_clock()))
                 again = watched.word.asks_again_at
                 if again is not None:
-                    watched.due[Query.HEALTH] = again
+                    watched.due[ChipQuery.HEALTH] = again
         return health
 
     async def _list_changed(
@@ -435,11 +435,17 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         """Read the health word with a list that has changed."""
         if watched.word is not None:
             watched.word.record_list(listed, queried_at)
-        if watched.due[Query.HEALTH] != NEVER:
-            await self._ask(watched, chip, Query.HEALTH, queried_at, began)
+        if watched.due[ChipQuery.HEALTH] != NEVER:
+            await self._ask(watched, chip, ChipQuery.HEALTH, queried_at, began)
 
     def _failed(
-        self, watched: _Watched, query: Query, reason: str, *, by_chip: bool, hangs: bool = False
+        self,
+        watched: _Watched,
+        query: ChipQuery,
+        reason: str,
+        *,
+        by_chip: bool,
+        hangs: bool = False,
     ) -> list[Report]:
         now_ms = self.context.wall_clock()
         return watched.tracker.observe_failure(

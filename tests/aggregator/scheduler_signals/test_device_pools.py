@@ -9,23 +9,10 @@ from hypothesis import strategies as st
 
 from aggregator.scheduler_signals.device_pools import DevicePools, NodeChip
 from contract.documents.device_taints import ChipDevice, Device, DeviceSlice
+from tests.aggregator.scheduler_signals.device_objects import HAMI, NPU, a_slice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-NPU, HAMI = "npu.huawei.com", "ascend.project-hami.io"
-
-
-def a_slice(
-    *devices: tuple[str, int],
-    node: str = "n1",
-    generation: int = 1,
-    slices: int = 1,
-    driver: str = NPU,
-    pool: str | None = None,
-) -> DeviceSlice:
-    members = tuple(ChipDevice(*device) for device in devices)
-    return DeviceSlice(driver, pool or node, generation, slices, node, members)
 
 
 def pools(**slices: DeviceSlice) -> DevicePools:

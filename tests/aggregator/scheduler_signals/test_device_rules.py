@@ -29,9 +29,8 @@ from contract.documents.device_taints import (
     DeviceUse,
     Eviction,
     TaintRule,
-    rule_name,
 )
-from tests.aggregator.scheduler_signals.test_device_pools import HAMI, NPU, a_slice
+from tests.aggregator.scheduler_signals.device_objects import HAMI, a_slice, device, name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -176,14 +175,6 @@ class Bench:
         rule = self.rules.stored.get(name(chip, node))
         assert rule is not None
         return rule
-
-
-def device(chip: int = 3, node: str = "n1") -> Device:
-    return Device(NPU, node, f"npu-{chip}")
-
-
-def name(chip: int = 3, node: str = "n1") -> str:
-    return rule_name(device(chip, node))
 
 
 def summary(step: RuleStep | None) -> tuple[Step, DeviceEffect]:

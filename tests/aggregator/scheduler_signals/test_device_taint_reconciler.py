@@ -37,9 +37,8 @@ from contract.errors import (
 )
 from stores.cluster import KindUnavailable, Snapshot, Update
 from stores.device_taints import DeviceTaints, ServedVersions
-from tests.aggregator.scheduler_signals.test_device_pools import a_slice
-from tests.aggregator.scheduler_signals.test_device_rules import device, name
-from tests.aggregator.scheduler_signals.test_writer import Lead, clock
+from tests.aggregator.scheduler_signals.device_objects import a_slice, device, name
+from tests.aggregator.scheduler_signals.leading import Lead, clock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping

@@ -13,7 +13,7 @@ import pytest
 from contract.documents.device_taints import Device, rule_name
 from tests.aggregator.daemon import values
 from tests.aggregator.nodes import T0, faulty, healthy, published, report, unhealthy
-from tests.aggregator.scheduler_signals.test_for_real import aggregator
+from tests.aggregator.scheduler_signals.real_aggregator import aggregator
 from tests.contract.documents.node_documents import config, fault
 from tests.parts import device_objects
 from tests.parts.deadlines import until

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.aggregator.nodes import T0, faulty, healthy, report
+from tests.aggregator.scheduler_signals.real_aggregator import aggregator
 from tests.parts.deadlines import stays, until
 from tests.parts.exposition import listed, scraped
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from stores.base import Store
     from tests.aggregator.conftest import Make
-    from tests.aggregator.daemon import Daemon
     from tests.parts.controlplane import ControlPlane
 
 pytestmark = pytest.mark.apiserver
@@ -48,13 +48,6 @@ def node(control_plane: ControlPlane) -> Iterator[str]:
 def conditions(plane: ControlPlane) -> dict[str, dict[str, Any]]:
     status = plane.request("GET", NODE).get("status", {})
     return {condition["type"]: condition for condition in status.get("conditions", ())}
-
-
-def aggregator(make: Make, plane: ControlPlane, **environment: str) -> Daemon:
-    daemon = make("kubernetes:", plane.kubeconfig)
-    daemon.environment = {f"VIGIL_{name}": value for name, value in environment.items()}
-    daemon.start()
-    return daemon
 
 
 async def test_conditions_follow_the_faults_of_a_node(

@@ -17,19 +17,15 @@ from aggregator.scheduler_signals.reconciler import (
 )
 from aggregator.scheduler_signals.writer import SignalWriter
 from contract.errors import StoreConflict, StoreForbidden, StoreNotFound, StoreUnavailable
-from service.clock import Instant
+from tests.aggregator.scheduler_signals.leading import Lead, clock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from contract.errors import StoreError
+    from service.clock import Instant
 
 pytestmark = pytest.mark.looptime
-
-
-def clock() -> Instant:
-    now_ms = round(asyncio.get_running_loop().time() * 1000)
-    return Instant(wall_ms=1_700_000_000_000 + now_ms, steady_ms=now_ms)
 
 
 class Objects:
@@ -80,10 +76,6 @@ class Objects:
 
     def problems(self) -> Iterable[str]:
         return ()
-
-
-class Lead:
-    leads = True
 
 
 class Bench:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.chip_faults.chip_tracker import ChipTracker, Query
+from collectors.chip_faults.chip_tracker import ChipQuery, ChipTracker
 from collectors.driver_list_tracker import LAG_SECONDS
 from contract.codes.chip_codes import CARD_DROP
 from contract.codes.levels import Severity
@@ -82,7 +82,7 @@ class Chip:
     def health(self, at: float, *, ready: bool = True) -> list[str]:
         return self._take(self.tracker.observe_health(ready, at, round(at * 1000)))
 
-    def fail(self, query: Query, at: float, *, by_chip: bool = True) -> list[str]:
+    def fail(self, query: ChipQuery, at: float, *, by_chip: bool = True) -> list[str]:
         now_ms = round(at * 1000)
         return self._take(self.tracker.observe_failure(query, "why", at, now_ms, by_chip=by_chip))
 
@@ -123,12 +123,12 @@ def test_tracked_codes_of_the_journal_are_compared_with_the_list() -> None:
 def test_events_are_reported_at_once() -> None:
     one = chip()
     assert one.occur(HBM, 1.0) == [f"occur {HBM}"]
-    assert one.tracker.next_check(Query.CODES) == 1.0 + LAG_SECONDS
-    assert one.tracker.next_check(Query.HEALTH) is None
+    assert one.tracker.next_check(ChipQuery.CODES) == 1.0 + LAG_SECONDS
+    assert one.tracker.next_check(ChipQuery.HEALTH) is None
     assert one.recover(HBM, 1.5) == [f"recover {HBM}"]
-    assert one.tracker.next_check(Query.CODES) == 1.5 + LAG_SECONDS
+    assert one.tracker.next_check(ChipQuery.CODES) == 1.5 + LAG_SECONDS
     assert one.codes([], 3.5) == []
-    assert one.tracker.next_check(Query.CODES) is None
+    assert one.tracker.next_check(ChipQuery.CODES) is None
 
 
 def test_a_list_that_lags_is_not_compared() -> None:
@@ -179,14 +179,14 @@ def test_one_off_events_are_tracked_nowhere() -> None:
     assert one.once(HBM, 1.0) == [f"once {HBM}"]
     assert one.once(HBM, 1.0) == [f"once {HBM}"]
     assert one.codes([], 10.0) == []
-    assert one.tracker.next_check(Query.CODES) is None
+    assert one.tracker.next_check(ChipQuery.CODES) is None
 
 
 def test_blind_once_and_answered_once() -> None:
     one = chip()
-    assert one.fail(Query.CODES, 1.0) == ["blind"]
-    assert one.fail(Query.CODES, 2.0) == []
-    assert one.fail(Query.HEALTH, 2.0) == []
+    assert one.fail(ChipQuery.CODES, 1.0) == ["blind"]
+    assert one.fail(ChipQuery.CODES, 2.0) == []
+    assert one.fail(ChipQuery.HEALTH, 2.0) == []
     assert one.codes([], 3.0) == []
     assert one.health(3.0) == ["answered"]
     assert one.codes([], 4.0) == []
@@ -195,7 +195,7 @@ def test_blind_once_and_answered_once() -> None:
 def test_a_recovery_waits_while_the_code_query_is_blind() -> None:
     one = chip()
     one.occur(HBM, 1.0)
-    one.fail(Query.CODES, 2.0)
+    one.fail(ChipQuery.CODES, 2.0)
     assert one.recover(HBM, 3.0) == []
     assert one.tracker.present == {HBM}
     assert one.codes([], 6.0) == ["answered", f"recover {HBM}"]
@@ -207,7 +207,7 @@ def test_a_recovery_waits_while_the_code_query_is_blind() -> None:
 def test_a_waiting_recovery_that_was_none() -> None:
     one = chip()
     one.occur(HBM, 1.0)
-    one.fail(Query.CODES, 2.0)
+    one.fail(ChipQuery.CODES, 2.0)
     one.recover(HBM, 3.0)
     assert one.codes([HBM], 6.0) == ["answered"]
     assert one.codes([], 7.0) == [f"absent {HBM}"]
@@ -216,7 +216,7 @@ def test_a_waiting_recovery_that_was_none() -> None:
 def test_a_waiting_recovery_is_reported_when_the_answer_is_too_early_to_compare() -> None:
     one = chip()
     one.occur(HBM, 1.0)
-    one.fail(Query.CODES, 2.0)
+    one.fail(ChipQuery.CODES, 2.0)
     one.recover(HBM, 3.0)
     assert one.codes([HBM], 3.5) == ["answered", f"recover {HBM}"]
     assert one.codes([HBM], 5.0) == [f"present {HBM}"]
@@ -225,7 +225,7 @@ def test_a_waiting_recovery_is_reported_when_the_answer_is_too_early_to_compare(
 def test_a_waiting_recovery_is_reported_before_the_next_occurrence() -> None:
     one = chip()
     one.occur(HBM, 1.0)
-    one.fail(Query.CODES, 2.0)
+    one.fail(ChipQuery.CODES, 2.0)
     one.recover(HBM, 3.0)
     assert one.occur(HBM, 4.0, serial=2) == [f"recover {HBM}", f"occur {HBM}"]
 
@@ -239,16 +239,16 @@ def test_a_recovery_before_the_first_answer_waits() -> None:
 def test_a_dropped_card_is_not_blind() -> None:
     one = chip(HBM)
     assert one.health(1.0, ready=False) == [f"present {CARD_DROP}"]
-    assert one.fail(Query.CODES, 1.1) == []
+    assert one.fail(ChipQuery.CODES, 1.1) == []
     assert one.tracker.present == {HBM, CARD_DROP}
     assert one.health(6.0, ready=False) == []
     assert one.health(11.0) == [f"absent {CARD_DROP}"]
-    assert one.fail(Query.CODES, 11.0) == ["blind"]
+    assert one.fail(ChipQuery.CODES, 11.0) == ["blind"]
 
 
 def test_a_card_that_was_dropped_before_the_start() -> None:
     new = chip(answered=False)
-    assert new.fail(Query.CODES, 0.0) == ["blind"]
+    assert new.fail(ChipQuery.CODES, 0.0) == ["blind"]
     assert new.health(0.0, ready=False) == ["answered", f"present {CARD_DROP}"]
 
 
@@ -262,11 +262,11 @@ def test_a_remembered_drop_waits_for_the_health_answer() -> None:
 def test_a_drop_that_the_driver_reports_and_lists() -> None:
     one = chip()
     assert one.occur(CARD_DROP, 1.0) == [f"occur {CARD_DROP}"]
-    assert one.tracker.next_check(Query.HEALTH) == 3.0
+    assert one.tracker.next_check(ChipQuery.HEALTH) == 3.0
     assert one.health(1.1) == []
     assert one.codes([CARD_DROP], 3.0) == []
     assert one.health(3.0) == []
-    assert one.tracker.next_check(Query.HEALTH) is None
+    assert one.tracker.next_check(ChipQuery.HEALTH) is None
     assert one.recover(CARD_DROP, 9.0) == [f"recover {CARD_DROP}"]
     assert one.health(9.5, ready=False) == []
     assert one.codes([CARD_DROP], 9.6) == []
@@ -278,7 +278,7 @@ def test_a_drop_that_the_driver_reports_and_lists() -> None:
 def test_a_drop_that_only_an_event_reported_ends_with_the_list() -> None:
     one = chip()
     one.occur(CARD_DROP, 1.0)
-    one.fail(Query.CODES, 3.0)
+    one.fail(ChipQuery.CODES, 3.0)
     assert one.health(3.0) == []
     assert one.codes([], 8.0) == ["answered", f"absent {CARD_DROP}"]
 
@@ -286,7 +286,7 @@ def test_a_drop_that_only_an_event_reported_ends_with_the_list() -> None:
 def test_a_waiting_recovery_of_a_drop() -> None:
     one = chip()
     one.occur(CARD_DROP, 1.0)
-    one.fail(Query.CODES, 2.0)
+    one.fail(ChipQuery.CODES, 2.0)
     assert one.recover(CARD_DROP, 3.0) == []
     assert one.codes([], 6.0) == ["answered", f"recover {CARD_DROP}"]
 
@@ -294,10 +294,10 @@ def test_a_waiting_recovery_of_a_drop() -> None:
 def test_a_silent_card_is_lost() -> None:
     one = chip()
     for at in range(5, 305, 5):
-        recorded = one.fail(Query.CODES, float(at)) + one.fail(Query.HEALTH, float(at))
+        recorded = one.fail(ChipQuery.CODES, float(at)) + one.fail(ChipQuery.HEALTH, float(at))
         assert recorded == (["blind"] if at == 5 else [])
-    assert one.fail(Query.HEALTH, 305.0) == [f"present {CARD_DROP}"]
-    assert one.fail(Query.CODES, 310.0) == []
+    assert one.fail(ChipQuery.HEALTH, 305.0) == [f"present {CARD_DROP}"]
+    assert one.fail(ChipQuery.CODES, 310.0) == []
     assert one.codes([], 320.0) == []
     assert one.health(320.0) == ["answered", f"absent {CARD_DROP}"]
 
@@ -306,11 +306,11 @@ def test_a_silent_card_is_lost() -> None:
 def test_a_card_is_not_lost_by_what_is_not_its_silence(spared: str) -> None:
     one = chip()
     for at in range(5, 1000, 5):
-        one.fail(Query.CODES, float(at), by_chip=spared != "not by the chip")
+        one.fail(ChipQuery.CODES, float(at), by_chip=spared != "not by the chip")
         if spared == "a health answer":
             one.health(float(at))
         else:
-            one.fail(Query.HEALTH, float(at), by_chip=False)
+            one.fail(ChipQuery.HEALTH, float(at), by_chip=False)
     assert one.tracker.present == set()
 
 
@@ -319,7 +319,7 @@ STEP = st.one_of(
     st.tuples(st.just("turn"), st.sampled_from(CODES), st.booleans()),
     st.tuples(st.just("once"), st.sampled_from(CODES)),
     st.tuples(st.just("audit")),
-    st.tuples(st.just("fail"), st.sampled_from(Query), st.booleans()),
+    st.tuples(st.just("fail"), st.sampled_from(ChipQuery), st.booleans()),
     st.tuples(st.just("wait"), st.floats(0.01, 4.0)),
 )
 
@@ -348,7 +348,7 @@ def test_late_audit_corrects_every_history(steps: list[Any], lag: float) -> None
             case ("audit",):
                 one.codes(listed(), at)
                 one.health(at)
-            case ("fail", Query() as query, by_chip):
+            case ("fail", ChipQuery() as query, by_chip):
                 one.fail(query, at, by_chip=by_chip)
             case ("wait", float() as seconds):
                 at += seconds
@@ -357,5 +357,5 @@ def test_late_audit_corrects_every_history(steps: list[Any], lag: float) -> None
     one.health(at)
     assert one.tracker.present == truth
     assert one.reported == truth
-    assert one.tracker.next_check(Query.CODES) is None
-    assert one.tracker.next_check(Query.HEALTH) is None
+    assert one.tracker.next_check(ChipQuery.CODES) is None
+    assert one.tracker.next_check(ChipQuery.HEALTH) is None
