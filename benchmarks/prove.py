@@ -28,6 +28,7 @@ from contract.pages.history import (
     HistoryRow,
     HistorySubject,
     PublishedPage,
+    RecordedSpan,
 )
 from contract.pages.journal import DocumentWrite, JournalEntry, JournalPage
 from contract.pages.readiness import ReadinessPage
@@ -129,7 +130,7 @@ class Fleet:
             "/api/v1/liveness": LivenessPage(at_ms, liveness),
             "/readyz": ReadinessPage(ready=True, reasons=()),
             "/api/v1/published": PublishedPage(
-                *(at_ms, True, 0, (), {}), recorded=((0, at_ms + _DAY_MS),)
+                *(at_ms, True, 0, (), {}), recorded=(RecordedSpan(0, at_ms + _DAY_MS),)
             ),
         }
         for path, answer in answers.items():

@@ -13,6 +13,7 @@ import logging
 import sqlite3
 from collections import deque
 from functools import partial
+from itertools import starmap
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import msgspec
@@ -31,7 +32,7 @@ from aggregator.notify.history_file import (
 )
 from contract.errors import StoreError
 from contract.pages.faults import names_of
-from contract.pages.history import PublishedFault, PublishedPage
+from contract.pages.history import PublishedFault, PublishedPage, RecordedSpan
 from contract.validation_texts import decode_text
 from pacing.backoff import Backoff
 from pacing.waiting import wait_for_event
@@ -240,7 +241,7 @@ class ClusterHistory:
                 for key, level in sorted(faults.items())
             ),
             names={code: names for code in codes if (names := names_of(code))["summary"]},
-            recorded=tuple(sorted(spans)),
+            recorded=tuple(starmap(RecordedSpan, _joined(spans))),
         )
 
     async def _spans(self, now_ms: int) -> list[tuple[int, int]]:
@@ -376,3 +377,14 @@ class ClusterHistory:
             if self._file is not None:
                 self._file.close()
         self._file = None
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return spans in their order, those that overlap as one."""
+    joined: list[tuple[int, int]] = []
+    for began, until in sorted(spans):
+        if joined and began <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(joined[-1][1], until)
+        else:
+            joined.append((began, until))
+    return joined

@@ -20,7 +20,7 @@ from aggregator.scheduler_signals.reconciler import (
     SignalPlan,
     Waiting,
 )
-from contract.codes.levels import LEAST_RANK
+from contract.codes.levels import MAX_RANK
 from contract.errors import StoreNotFound
 from contract.node_signals import UNKNOWN
 from service.owned_documents.foreign_writes import ForeignWrites
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 NAME = "node_conditions"
-_REMOVED_RANK = LEAST_RANK + 2
+_REMOVED_RANK = MAX_RANK + 2
 """To remove conditions is the least urgent."""
 
 
@@ -113,7 +113,7 @@ class NodeConditions:
             if foreign.is_conflict:
                 until_ms += int(foreign.seconds_until_over(seconds) * 1000) + 1
                 waiting = Waiting(CONFLICT, foreign.writer.changes(f"conditions of node {target}"))
-        rank = evidence.faults[0].rank if evidence.faults else LEAST_RANK
+        rank = evidence.faults[0].rank if evidence.faults else MAX_RANK
         write = PlannedWrite(
             _REMOVED_RANK if removed else rank,
             self._since.setdefault(target, now.steady_ms),
@@ -174,9 +174,9 @@ class NodeConditions:
         if not self._leads:
             return
         now = self._clock()
-        known = self._foreign.get(node)
+        foreign = self._foreign.get(node)
         # In a conflict we write nothing, so each change is another one's.
-        is_theirs = known is not None and known.is_conflict
+        is_theirs = foreign is not None and foreign.is_conflict
         is_theirs = is_theirs or not self._differs(before, evidence, now)
         if is_theirs and self._differs(seen, evidence, now):
             foreign = self._foreign.setdefault(node, ForeignWrites())

@@ -16,7 +16,7 @@ import msgspec
 
 from aggregator.scheduler_signals.device_pools import DevicePools, NodeChip
 from aggregator.scheduler_signals.node_evidence import LINK, PART
-from contract.codes.levels import LEAST_RANK, ChipLevel
+from contract.codes.levels import MAX_RANK, ChipLevel
 from contract.documents.device_taints import (
     DeviceEffect,
     TaintRule,
@@ -42,7 +42,7 @@ _MAX_REPLANNED = 64
 """Rules that are planned again when there may be room: each end of a fault gives room to few."""
 
 _LEVELS = frozenset(ChipLevel)
-_RELEASE_RANK = LEAST_RANK + 2
+_RELEASE_RANK = MAX_RANK + 2
 """The end of a fault is the least urgent."""
 
 

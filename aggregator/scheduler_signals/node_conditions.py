@@ -111,8 +111,8 @@ def reason_of(fault: NodeFault) -> str:
 
 @lru_cache(256)
 def _reason(code: str) -> str:
-    known = describe_code(code)
-    words = re.findall(r"[A-Za-z0-9]+", "" if known is None else known.name("en"))
+    described = describe_code(code)
+    words = re.findall(r"[A-Za-z0-9]+", "" if described is None else described.name("en"))
     reason = "".join(word[0].upper() + word[1:] for word in words)[:_MAX_REASON]
     return reason if reason[:1].isalpha() else _UNKNOWN_FAULT
 
@@ -124,8 +124,8 @@ def message_of(faults: Sequence[NodeFault]) -> str:
 
 @lru_cache(256)
 def _named(code: str) -> str:
-    known = describe_code(code)
-    return code if known is None else f"{code} ({known.name('en')})"
+    described = describe_code(code)
+    return code if described is None else f"{code} ({described.name('en')})"
 
 
 def blind_message(blind: Iterable[BlindStatus]) -> str:

@@ -11,7 +11,7 @@ import msgspec
 
 from aggregator.agent_reports.blindness import HEARTBEAT
 from contract.codes.chip_codes import is_network
-from contract.codes.levels import LEAST_RANK, rank_of
+from contract.codes.levels import MAX_RANK, rank_of
 from contract.documents.switch_info import leveled
 from contract.pages.blind import BlindStatus
 
@@ -87,7 +87,7 @@ def _observed(source: str) -> tuple[str, ...]:
 
 def faults_of(published: PublishedNode) -> tuple[NodeFault, ...]:
     """Return the faults of a node at levels that mean something, the worst first."""
-    faults = (fault for fault in _all_faults(published) if fault.rank < LEAST_RANK)
+    faults = (fault for fault in _all_faults(published) if fault.rank < MAX_RANK)
     return tuple(sorted(faults, key=lambda fault: (fault.rank, fault.subject, fault.code)))
 
 

@@ -78,11 +78,11 @@ def _content(seen: NodeSignals | None) -> object:
     return None if seen is None else (seen.uid, seen.conditions, seen.taints)
 
 
-def _is_older(seen: NodeSignals, known: NodeSignals | None) -> bool:
-    """Return whether ``seen`` is an earlier version than ``known``.
+def _is_older(seen: NodeSignals, current: NodeSignals | None) -> bool:
+    """Return whether ``seen`` is an earlier version than ``current``.
 
     Versions of an API server are numbers that grow, by the contract of Kubernetes since 1.35.
     """
-    if known is None or not (seen.version.isdigit() and known.version.isdigit()):
+    if current is None or not (seen.version.isdigit() and current.version.isdigit()):
         return False
-    return int(seen.version) < int(known.version)
+    return int(seen.version) < int(current.version)

@@ -28,7 +28,7 @@ from aggregator.scheduler_signals.reconciler import (
     Waiting,
 )
 from aggregator.scheduler_signals.signal_memory import TaintRow
-from contract.codes.levels import LEAST_RANK
+from contract.codes.levels import MAX_RANK
 from contract.errors import StoreError, StoreNotFound
 from contract.node_signals import NO_EXECUTE, NO_SCHEDULE, TAINT_KEY, NodeTaint, api_time
 from contract.plural import plural
@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 NAME = "node_taints"
 _STRICTNESS = {None: 0, NO_SCHEDULE: 1, NO_EXECUTE: 2}
-_TOUCH_RANK = LEAST_RANK + 1
+_TOUCH_RANK = MAX_RANK + 1
 
 
 class NodeTaints:
@@ -155,7 +155,7 @@ class NodeTaints:
             return NOTHING
         wanted = self._wanted.get(target)
         if wanted is None:
-            return self._written(target, seen, None, LEAST_RANK, now)
+            return self._written(target, seen, None, MAX_RANK, now)
         row = self._memory.get(target)
         if row is not None and row.is_removed and row.uid == seen.uid:
             if wanted.faults <= set(row.faults):

@@ -109,7 +109,7 @@ _UNITED: tuple[tuple[str, ...], ...] = (
 """Levels of chips, switches and servers in one order. All others need nothing to be done."""
 _UNITED_RANK = {str(level): rank for rank, levels in enumerate(_UNITED) for level in levels}
 UNITED_LEVELS = tuple(_UNITED_RANK)
-LEAST_RANK = len(_UNITED)
+MAX_RANK = len(_UNITED)
 """Of what needs nothing to be done."""
 ENDING_LEVELS = tuple(level for level in UNITED_LEVELS if level != ChipLevel.SUB_HEALTH_FAULT)
 """Levels that end jobs or refuse them."""
@@ -119,4 +119,4 @@ SEPARATING_LEVELS = tuple(level for level in UNITED_LEVELS if "Separate" in leve
 
 def rank_of(level: str) -> int:
     """Return how serious a level of a chip, a switch or a server is, 0 for the most serious."""
-    return _UNITED_RANK.get(level, LEAST_RANK)
+    return _UNITED_RANK.get(level, MAX_RANK)

@@ -78,12 +78,19 @@ class PublishedFault(msgspec.Struct, frozen=True):
     level: str
 
 
+class RecordedSpan(msgspec.Struct, frozen=True):
+    """From when until when every published change was recorded."""
+
+    since_ms: int
+    until_ms: int
+
+
 class PublishedPage(msgspec.Struct, frozen=True):
     """What was published at ``at_ms``, by node, subject and code.
 
     ``is_recorded``: a process recorded all changes at that time, which it does from
     ``recorded_since_ms`` on (``null``: not yet), but for the time between two processes.
-    ``recorded`` has from when until when each process did. ``names`` are those of each code that
+    ``recorded`` has these times, in their order. ``names`` are those of each code that
     has a name.
     """
 
@@ -92,7 +99,7 @@ class PublishedPage(msgspec.Struct, frozen=True):
     recorded_since_ms: int | None
     faults: tuple[PublishedFault, ...]
     names: dict[str, FaultNames]
-    recorded: tuple[tuple[int, int], ...] = ()
+    recorded: tuple[RecordedSpan, ...] = ()
 
 
 class HistoryRange(msgspec.Struct, frozen=True):

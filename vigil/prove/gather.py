@@ -128,7 +128,7 @@ def cluster_of_server(client: DaemonClient, since_ms: int) -> ClusterView:
         shown={_key(row): row.level for row in report.faults},
         withheld={_key(row) for row in report.faults if row.withheld},
         entries=entries_of(rows),
-        recorded=[(max(since, since_ms), until) for since, until in recorded],
+        recorded=[(max(span.since_ms, since_ms), span.until_ms) for span in recorded],
         received=received,
         ahead_ms={
             node.node: int(node.clock_skew_seconds * 1000)
