@@ -18,12 +18,13 @@ class ReadOnly(Store):
     """``store`` without its writing half.
 
     To call a writing method is a mistake of the program and raises ``AssertionError``. There are
-    no ``objects``, ``cluster`` and ``channel``: what could be done with them would be seen by
-    others.
+    no ``objects``, ``cluster``, ``device_taints`` and ``channel``: what could be done with them
+    would be seen by others.
     """
 
     objects = None
     cluster = None
+    device_taints = None
     channel = None
     leader_lease = None
     leader_lock = None

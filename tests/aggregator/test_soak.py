@@ -53,6 +53,7 @@ class Soak:
             absence_is_deletion=True,
             mark=None,
             cluster=object(),
+            device_taints=None,
             objects=None,
             leader_lease=None,
             leader_lock=None,

@@ -32,7 +32,7 @@ _CLOSED = {"q": JobQueue("default", "Closed")}
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 _CALLS = (
     *("read", "pods", "node", "patch", "patch_status", "jobs", "is_commanded", "terminate"),
-    *("delete_pod", "ask"),
+    *("delete_pod", "request"),
 )
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _MAX_COLUMNS = 140
 _MEASURED = re.compile(
     r".*(?:_seconds|_seconds_ago|_bytes|_readings|_total)|seconds|beats|bytes|checked|count|events|gaps|inputs|"
-    r"next|number|pid|rows|rows_written|sequence|sum|writes"
+    r"next|number|pid|rows|rows_written|sequence|sum|through|writes"
 )
 """Keys of JSON whose numbers depend on how long a run has taken."""
 _BY_LOAD = re.compile(r"the journal failed \(a commit takes longer than")

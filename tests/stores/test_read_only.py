@@ -41,7 +41,7 @@ READS = {
     "other_writer",
     "close",
 }
-NONE = {"objects", "cluster", "channel", "leader_lease", "leader_lock", "mark"}
+NONE = {"objects", "cluster", "device_taints", "channel", "leader_lease", "leader_lock", "mark"}
 
 
 async def test_every_part_of_a_store_is_read_or_refused(tmp_path: Path) -> None:
