@@ -79,7 +79,8 @@ class Journals:
 
             try:
                 journal = _read(part, since_ms)
-            except StoreError as error:
+            # A journal that is replaced meanwhile makes this node not known, and no other one.
+            except (JournalError, StoreError) as error:
                 return str(error)
             if journal.node != node:
                 return f"{client.server} is the agent of {journal.node or 'no node'}"
