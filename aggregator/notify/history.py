@@ -241,16 +241,19 @@ class ClusterHistory:
                 for key, level in sorted(faults.items())
             ),
             names={code: names for code in codes if (names := names_of(code))["summary"]},
-            recorded=tuple(starmap(RecordedSpan, _joined(spans))),
+            recorded=tuple(starmap(RecordedSpan, spans)),
         )
 
     async def _spans(self, now_ms: int) -> list[tuple[int, int]]:
-        """Return from when until when all was recorded; by this process until ``now_ms``."""
+        """Return from when until when all was recorded, in order; by this process until ``now_ms``.
+
+        Spans that overlap are one.
+        """
         spans = await self._read(partial(read_spans, self._path))
         # A process that dropped changes has gaps, whatever its span is.
         if self._began_ms and not self._status.dropped:
             spans.append((self._began_ms, now_ms))
-        return spans
+        return _joined(spans)
 
     async def has_all(self, since_ms: int, until_ms: int) -> bool:
         """Return whether everything between two times (wall) was recorded.
@@ -259,11 +262,10 @@ class ClusterHistory:
         """
         now_ms = self._clock().wall_ms
         spans = await self._spans(now_ms)
-        at_ms, until_ms = since_ms, min(until_ms, now_ms)
-        for began, until in sorted(spans):
-            if began <= at_ms:
-                at_ms = max(at_ms, until)
-        return at_ms >= until_ms
+        until_ms = min(until_ms, now_ms)
+        return since_ms >= until_ms or any(
+            began <= since_ms and until_ms <= until for began, until in spans
+        )
 
     async def _read(self, read: Callable[[], T]) -> T:
         try:

@@ -98,11 +98,7 @@ def judge(
 
 def excused_share(excuses: Iterable[Excuse], seconds: float) -> float:
     """Return which part of an episode any excuse covers."""
-    covered, until = 0.0, 0.0
-    for begin, end in sorted((excuse.begin, min(excuse.end, seconds)) for excuse in excuses):
-        covered += max(0.0, end - max(begin, until))
-        until = max(until, end)
-    return covered / seconds
+    return sum(max(0.0, min(end, seconds) - begin) for begin, end in _joined(excuses)) / seconds
 
 
 class _Judging:
