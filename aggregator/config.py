@@ -17,6 +17,7 @@ from contract.codes.levels import (
 )
 from contract.documents.device_taints import DEFAULT_EFFECTS, DeviceEffect
 from contract.documents.public_fault import LAST_DEVICE
+from contract.names import DEFAULT_MAX_NODES, MAX_NODES
 from contract.settings import HostName, ListenAddress, Section, StoreAddress
 from service.configuration import load, load_daemon
 from service.log.setup import LogFormat
@@ -238,6 +239,8 @@ class AggregatorConfiguration(Section):
     grpc: GrpcSection = GrpcSection()
     touch_period_seconds: float = Field(default=45.0, gt=0, le=55)
     """Below the 60 s after which a reader takes a silent document for a broken watch."""
+    max_nodes: int = Field(default=DEFAULT_MAX_NODES, ge=1, le=MAX_NODES)
+    """In each store; new nodes beyond it are refused and shown."""
     liveness: LivenessSection = LivenessSection()
     public_faults: PublicFaultsSection = PublicFaultsSection()
     dpu_faults: DpuFaultsSection = DpuFaultsSection()

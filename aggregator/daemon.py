@@ -102,7 +102,9 @@ class Aggregator:
         self.stalls = Watchdog(lambda: clock().steady_ms / 1000)
         read = self.stores.values()
         self.cluster_state = ClusterState([store.cluster is not None for store in read])
-        self.lasting = LastingStores(self.stores, configuration.state_dir, clock, self.wake)
+        self.lasting = LastingStores(
+            self.stores, configuration.state_dir, clock, self.wake, configuration.max_nodes
+        )
         # The monitor of heartbeats reads these sources, so it is made after them.
         sources = tuple(
             self.lasting.source(url, partial(self._has_beaten, url)) for url in self.stores

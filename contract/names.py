@@ -45,6 +45,10 @@ STATE_PREFIX = "npu-vigil-state-"
 STATE_LABEL = "npu-vigil/state"
 STATE_KEY = "state"
 """On documents with what the next leader must know: the name of whose state it is."""
+DEFAULT_MAX_NODES = 16_000
+"""Nodes of a store; ClusterD's limit (``clusterd#1.4``, defect B16)."""
+MAX_NODES = 131_072
+"""The largest ``max_nodes``: whoever may write to a store can make up names of nodes."""
 MAX_SOCKET_PATH_BYTES = 107
 """Of a Unix socket, without the final NUL (``unix(7)``)."""
 

@@ -17,6 +17,7 @@ from aggregator.absence.forget_requests import ForgetRequests
 from aggregator.absence.last_known import LastKnown, LastKnownStore
 from aggregator.absence.last_known_documents import LastingDocumentWatch
 from aggregator.inputs.node_documents import DocumentSource
+from contract.names import DEFAULT_MAX_NODES
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,12 +41,14 @@ class LastingStores:
         state_dir: Path,
         clock: Clock,
         changed: Callable[[], None],
+        max_nodes: int = DEFAULT_MAX_NODES,
     ) -> None:
         self._stores = {
             url: store for url, store in stores.items() if not store.absence_is_deletion
         }
         self._clock = clock
         self._changed = changed
+        self._max_nodes = max_nodes
         self.last_known = LastKnown(state_dir, clock)
         self.absences: dict[str, Absence] = {}
         """What each store lacks, by URL."""
@@ -65,9 +68,10 @@ class LastingStores:
         ``has_agent`` returns whether a node beats, or has beaten, in it.
         """
         if url not in self._stores:
-            return DocumentSource(url)
+            return DocumentSource(url, max_nodes=self._max_nodes)
         keep = partial(self.last_known.record, url)
-        source = DocumentSource(url, partial(LastingDocumentWatch, keep=keep, has_agent=has_agent))
+        watch = partial(LastingDocumentWatch, keep=keep, has_agent=has_agent)
+        source = DocumentSource(url, watch, self._max_nodes)
         self.absences[url] = Absence(source)
         return source
 

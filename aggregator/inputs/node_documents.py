@@ -19,6 +19,7 @@ from aggregator.cluster_documents.kinds import DEVICE, NODE, OWN_KEY, SWITCH
 from contract.documents.isolation_request import read_requests
 from contract.errors import DocumentError
 from contract.names import (
+    DEFAULT_MAX_NODES,
     DEVICE_INFO_NAMESPACE,
     DEVICE_INFO_PREFIX,
     NODE_INFO_NAMESPACE,
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from aggregator.cluster_documents.kinds import Content, DocumentKind
     from contract.documents.isolation_request import IsolationRequest
     from stores.base import WatchEvent
-
-MAX_NODES = 16_000
-"""Nodes beyond this are refused; those that are known go on (defect B16)."""
 
 R = TypeVar("R")
 
@@ -64,10 +62,11 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class DocumentCache(Generic[R]):
-    """The newest good documents of one kind in one store."""
+    """The newest good documents of one kind in one store, of at most ``max_nodes`` nodes."""
 
-    def __init__(self, kind: Content[R]) -> None:
+    def __init__(self, kind: Content[R], max_nodes: int = DEFAULT_MAX_NODES) -> None:
         self.kind = kind
+        self.max_nodes = max_nodes
         self.reports: dict[str, NodeReport[R]] = {}
         self.rejected: dict[str, Rejected] = {}
         self.rejected_total = 0
@@ -96,8 +95,10 @@ class DocumentCache(Generic[R]):
             if problem := node_name_problem(node):
                 raise DocumentError(document.name, "metadata.name", f"the node's name {problem}")
             # Known nodes go on: a flood of made-up names must not push them out (defect B16).
-            if before is None and len(self.reports) >= MAX_NODES:
-                raise DocumentError(document.name, "$", f"there are already {MAX_NODES} nodes")
+            if before is None and len(self.reports) >= self.max_nodes:
+                raise DocumentError(
+                    document.name, "$", f"there are already {self.max_nodes} nodes (max_nodes)"
+                )
             reading = self.kind.read(document)
         except DocumentError as error:
             self.rejected_total += 1
@@ -165,7 +166,7 @@ class DocumentWatch:
         self.selection = Selection(namespace=namespace, label=REPORT_LABEL, shows_malformed=True)
         """What to watch."""
         self.caches = caches
-        self.own_key = DocumentCache(OWN_KEY)
+        self.own_key = DocumentCache(OWN_KEY, caches[0].max_nodes)
         """Our agents' own data key in the same documents, without effect on what is merged."""
         self.own_key_changed: set[str] = set()
         """Nodes whose own data key changed since this was cleared."""
@@ -397,17 +398,18 @@ class DocumentWatch:
 
 
 class DocumentSource:
-    """All documents of one store; ``watch`` makes each of its watches."""
+    """All documents of one store, of at most ``max_nodes`` nodes; ``watch`` makes each watch."""
 
     def __init__(
         self,
         url: str,
         watch: Callable[..., DocumentWatch] = DocumentWatch,
+        max_nodes: int = DEFAULT_MAX_NODES,
     ) -> None:
         self.url = url
-        self.device = DocumentCache(DEVICE)
-        self.switch = DocumentCache(SWITCH)
-        self.node = DocumentCache(NODE)
+        self.device = DocumentCache(DEVICE, max_nodes)
+        self.switch = DocumentCache(SWITCH, max_nodes)
+        self.node = DocumentCache(NODE, max_nodes)
         devices = (self.device, self.switch)
         self.devices = watch("device-info", DEVICE_INFO_NAMESPACE, DEVICE_INFO_PREFIX, devices)
         self.nodes = watch("node-info", NODE_INFO_NAMESPACE, NODE_INFO_PREFIX, (self.node,))

@@ -18,6 +18,7 @@ import msgspec
 
 from contract.documents.write_numbers import text_found
 from contract.errors import StoreError, StoreUnavailable
+from contract.names import MAX_NODES
 from contract.refusal import Reason
 from contract.topics import ALL_BEATS, beat_topic, is_beat_topic, node_of
 from contract.validation_texts import decode_text
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from stores.mqtt.connection import BrokerConnection, Received
 
 _MAX_BYTES = 4096
-# Any client with the right to write can make up names of nodes, so this memory is bounded.
-_MAX_NODES = 65_536
 _UNKNOWN_INTERVAL_SECONDS = 5.0
 _NAME_LENGTH = 253
 
@@ -163,8 +162,9 @@ class ReceivedHeartbeats:
             return
         try:
             pulse = decode_pulse(node, message.payload)
-            if last is None and len(self._received) >= _MAX_NODES:
-                raise ValueError(f"there are already {_MAX_NODES} nodes")
+            # Any client with the right to write can make up names of nodes.
+            if last is None and len(self._received) >= MAX_NODES:
+                raise ValueError(f"there are already {MAX_NODES} nodes")
         except ValueError as error:
             is_foreign = isinstance(error, OfAnotherNode)
             reason = Reason.OTHER_NODE if is_foreign else Reason.UNREADABLE

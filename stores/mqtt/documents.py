@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
+from contract.names import MAX_NODES
 from contract.plural import plural
 from contract.topics import document_filters, document_place
 from pacing.backoff import Backoff
@@ -25,7 +26,8 @@ _log = logging.getLogger(__name__)
 
 # The largest of ours has 1 MB (cluster-info); this bounds what another writer can cause.
 MAX_BYTES = 16 * 1024 * 1024
-_MAX_DOCUMENTS = 65_536
+# Each node has at most two documents in a namespace.
+_MAX_DOCUMENTS = 2 * MAX_NODES
 _MAX_COMPLAINTS = 1000
 
 

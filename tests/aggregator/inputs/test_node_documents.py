@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from aggregator.cluster_documents.kinds import SWITCH
-from aggregator.inputs import node_documents as intake
 from aggregator.inputs.node_documents import DocumentCache, DocumentSource, DocumentWatch, newest
 from contract.documents.device_info import DEVICE_INFO_KEY, SWITCH_INFO_KEY
 from stores.base import Changed, Deleted, Document, DocumentsListed
@@ -209,14 +208,11 @@ def test_a_name_that_is_no_node_is_refused() -> None:
     assert "not a Kubernetes node name" in device(watch).rejected["Not_A_Node"].reason
 
 
-def test_above_the_cap_new_nodes_are_refused_and_known_ones_go_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(intake, "MAX_NODES", 2)
-    watch = DocumentSource("test:").devices
+def test_above_the_cap_new_nodes_are_refused_and_known_ones_go_on() -> None:
+    watch = DocumentSource("test:", max_nodes=2).devices
     watch.observe_event(DocumentsListed((report("n1", healthy()), report("n2", healthy()))), 1)
     watch.observe_event(Changed(report("n3", healthy())), 2)
-    assert "already 2 nodes" in device(watch).rejected["n3"].reason
+    assert "already 2 nodes (max_nodes)" in device(watch).rejected["n3"].reason
     watch.observe_event(Changed(report("n2", faulty())), 3)
     assert record_of(watch, "n2") == record(faulty())
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.inputs import node_documents as intake
 from aggregator.inputs.node_document_watch import read_documents
 from aggregator.inputs.node_documents import DocumentSource
 from aggregator.notify.notifier import NodeLog
@@ -110,11 +109,8 @@ class Stranger:
 
 
 @pytest.mark.looptime
-async def test_nodes_beyond_the_limit_are_one_line(
-    log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(intake, "MAX_NODES", 10)
-    watch = DocumentSource("a store").devices
+async def test_nodes_beyond_the_limit_are_one_line(log: pytest.LogCaptureFixture) -> None:
+    watch = DocumentSource("a store", max_nodes=10).devices
     store: Store = Stranger(
         [DocumentsListed(tuple(report(f"n{n}", healthy()) for n in range(500)))]
     )  # type: ignore[assignment]
