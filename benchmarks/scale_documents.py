@@ -108,7 +108,7 @@ def node_object(number: int, node: str) -> dict[str, Any]:
 
 def _image(number: int) -> dict[str, Any]:
     name = f"registry.example/image-{number:03}@sha256:"
-    empty = {"names": [name], "sizeBytes": 1_000_000}
+    empty: dict[str, Any] = {"names": [name], "sizeBytes": 1_000_000}
     return empty | {"names": [name + "0" * (_IMAGE_BYTES - 1 - len(go_json.encode(empty)))]}
 
 

@@ -130,7 +130,7 @@ def _annotations(
 ) -> dict[str, str]:
     family = family_of(inventory)
     is_a5 = inventory.family == _A5
-    devices = {}
+    devices: dict[str, dict[str, go_json.Value]] = {}
     for chip in inventory.chips:
         sdid = facts.super_devices.get(chip.physical_id, 0)
         devices[family.device_name(chip.physical_id)] = {

@@ -149,7 +149,7 @@ def statistic_view(
     """Return the document. Above 4500 faults, or what fits into one, the last ones are only
     counted.
     """
-    shown: dict[str, list[object]] = {}
+    shown: dict[str, list[go_json.Value]] = {}
     room, entries = _MAX_STATISTIC_BYTES, 0
     for node in sorted(nodes):
         for _, fault in sorted(nodes[node].items()):
@@ -170,7 +170,9 @@ def statistic_view(
     return _statistic_view(shown, count, {})
 
 
-def _statistic_view(shown: dict[str, list[object]], count: int, notice: dict[str, str]) -> View:
+def _statistic_view(
+    shown: dict[str, list[go_json.Value]], count: int, notice: dict[str, str]
+) -> View:
     data = {
         FAULTS_KEY: go_json.encode(shown),
         NUMBER_KEY: go_json.encode({"publicFaultNum": count}),

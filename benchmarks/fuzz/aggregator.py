@@ -134,7 +134,7 @@ _FAULT = {
     "influence": [{"nodeName": BAD, "deviceIds": [0, 1]}],
     "description": "a link is down",
 }
-_MESSAGE = {
+_MESSAGE: dict[str, Any] = {
     "id": "message-0001",
     "timestamp": 1_760_000_100_000,
     "version": "1.0",

@@ -186,12 +186,12 @@ def _render_faults(faults: tuple[CodeFault, ...]) -> str:
     return go_json.encode([_merge(chip, kind, tuple(members)) for (chip, kind), members in groups])
 
 
-def _merge(chip: str, fault_type: str, members: tuple[CodeFault, ...]) -> dict[str, object]:
+def _merge(chip: str, fault_type: str, members: tuple[CodeFault, ...]) -> dict[str, go_json.Value]:
     level = most_serious(_level(fault.level) for fault in members).value
     # Manual separations are in the level only, neither in the codes nor in the map (clusterd#2.3).
     coded = [fault for fault in members if fault.level != _MANUAL]
     # Of a code that is there twice the later one stays (clusterd#2.3).
-    times = {
+    times: dict[str, go_json.Value] = {
         fault.code: {"fault_time": fault.time_ms, "fault_level": fault.listed_level}
         for fault in coded
     }

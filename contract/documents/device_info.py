@@ -152,8 +152,11 @@ def encode(info: DeviceInfo, family: Family) -> dict[str, str]:
         devices[f"{resource}-NetworkUnhealthy"] = _join(info.network_unhealthy)
         devices[f"{resource}-Recovering"] = _join(info.recovering)
     # Go sorts the keys of a map; members of a struct stay in their order (device-plugin#1.3).
-    inner = {"DeviceList": go_json.sorted_map(devices), "UpdateTime": info.update_time}
-    outer = {
+    inner: dict[str, go_json.Value] = {
+        "DeviceList": go_json.sorted_map(devices),
+        "UpdateTime": info.update_time,
+    }
+    outer: dict[str, go_json.Value] = {
         "DeviceInfo": inner,
         "SuperPodID": info.super_pod_id,
         "ServerIndex": info.server_index,
@@ -179,8 +182,8 @@ def encode_faults(faults: tuple[DeviceFault, ...]) -> str:
     return go_json.encode([_fault(fault) for fault in faults])
 
 
-def _fault(fault: DeviceFault) -> dict[str, object]:
-    members: dict[str, object] = msgspec.to_builtins(fault)
+def _fault(fault: DeviceFault) -> dict[str, go_json.Value]:
+    members: dict[str, go_json.Value] = msgspec.to_builtins(fault)
     if fault.fault_time_and_level_map is not None:
         members["fault_time_and_level_map"] = go_json.sorted_map(
             msgspec.to_builtins(fault.fault_time_and_level_map)

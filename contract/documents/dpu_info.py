@@ -173,7 +173,7 @@ def encode_dpu_info(
 
     ``hcas`` are all devices of the node; faults of others are left out, as the plugin has none.
     """
-    devices = [
+    devices: list[go_json.Value] = [
         {
             "HcaName": hca,
             "EthName": f"eth{number}",
@@ -184,15 +184,15 @@ def encode_dpu_info(
         for number, hca in enumerate(hcas)
     ]
     of_node = _listed(faults, "")
-    event = {"NodeName": node, "FaultList": of_node} if of_node else None
-    content = {
+    event: go_json.Value = {"NodeName": node, "FaultList": of_node} if of_node else None
+    content: dict[str, go_json.Value] = {
         "DPUInfo": {"DPUList": devices, "NodeEvent": event},
         "UpdateTime": update_time_ms,
     }
     return {DATA_KEY: go_json.encode(content)}
 
 
-def _listed(faults: tuple[DpuFault, ...], hca: str) -> list[dict[str, object]]:
+def _listed(faults: tuple[DpuFault, ...], hca: str) -> list[go_json.Value]:
     return [
         {
             "FaultCode": fault.code,

@@ -82,8 +82,8 @@ def unhealthy(entry: dict[str, Any]) -> str:
 
 def switch_data(level: str, status: str, update_time: int = T0) -> str:
     """Return a ``SwitchInfoCfg`` with one event, or none where the level is empty."""
-    event = {"EventType": 5, "AssembledFaultCode": "[0x00f1ff09,155913,cpu,na]"}
-    times = {"k": {"fault_time": T0 * 1000, "fault_level": level}} if level else {}
+    event: dict[str, Any] = {"EventType": 5, "AssembledFaultCode": "[0x00f1ff09,155913,cpu,na]"}
+    times: dict[str, Any] = {"k": {"fault_time": T0 * 1000, "fault_level": level}} if level else {}
     return go_json.encode(
         {
             "FaultCode": [go_json.encode(event)] if level else [],

@@ -82,7 +82,7 @@ def _e13() -> Script:
 
 def _server(devices: Any, status: str, update_time: str = "") -> dict[str, str]:
     inner = {"FaultDevList": devices, "NodeStatus": status}
-    outer = {"NodeInfo": inner, "CheckCode": go_json.check_code(inner)}
+    outer: dict[str, Any] = {"NodeInfo": inner, "CheckCode": go_json.check_code(inner)}
     return {"NodeInfo": go_json.encode(outer), "updateTime": update_time}
 
 

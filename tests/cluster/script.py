@@ -106,7 +106,7 @@ class Script:
 
     def public(self, number: int, *faults: dict[str, Any]) -> None:
         """Write a message about public faults, each in a separate ConfigMap."""
-        message = {
+        message: dict[str, Any] = {
             "id": f"message-{number:04}",
             "timestamp": 1_760_000_100_000,
             "version": "1.0",

@@ -64,6 +64,6 @@ def config(
 
 
 def node_data(devices: object, status: str, update_time: str = "") -> dict[str, str]:
-    inner = {"FaultDevList": devices, "NodeStatus": status}
-    outer = {"NodeInfo": inner, "CheckCode": go_json.check_code(inner)}
+    inner: dict[str, Any] = {"FaultDevList": devices, "NodeStatus": status}
+    outer: dict[str, Any] = {"NodeInfo": inner, "CheckCode": go_json.check_code(inner)}
     return {"NodeInfo": go_json.encode(outer), "updateTime": update_time}
