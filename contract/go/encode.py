@@ -50,6 +50,9 @@ def encode(value: Value) -> str:
         text = _encode_plain(value).decode()
     except UnicodeEncodeError:
         text = _encode_any(value)
+    # The expression takes longer than encoding, and most texts have nothing to escape.
+    if text.isascii() and "<" not in text and ">" not in text and "&" not in text:
+        return text
     return _TO_ESCAPE.sub(_escape, text)
 
 
