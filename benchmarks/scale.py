@@ -41,6 +41,7 @@ from benchmarks.scale_documents import chip, device_document, node_names
 from benchmarks.scale_table import missed, print_table
 from benchmarks.scale_takeover import Replicas
 from benchmarks.scale_watch import Readers
+from contract.names import DEFAULT_MAX_NODES, MAX_NODES
 from stores.address import open_store
 from stores.base import Changed, Document, DocumentsListed, Selection
 from tests.aggregator.daemon import Daemon
@@ -163,7 +164,10 @@ class Cluster:
 
     def _new_daemon(self, name: str) -> Daemon:
         options = ("--store", "kubernetes:", "--kubeconfig", str(self._plane.kubeconfig))
-        return Daemon(self._directory / name, *options)
+        daemon = Daemon(self._directory / name, *options)
+        if len(self._names) > DEFAULT_MAX_NODES:
+            daemon.environment = {"VIGIL_MAX_NODES": str(MAX_NODES)}
+        return daemon
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
