@@ -96,7 +96,7 @@ def test_layers_are_those_that_are_checked() -> None:
     assert {package: number for package, number in _rows().items() if number} == expected
 
 
-def test_every_room_has_its_document() -> None:
+def test_every_package_has_its_document() -> None:
     packages = {package for package, number in _rows().items() if number}
     assert {path.stem for path in PACKAGES} == packages
     text = DOCUMENT.read_text(encoding="utf-8")
@@ -130,7 +130,7 @@ def _parts(package: str) -> set[str]:
 
 
 @pytest.mark.parametrize("document", PACKAGES, ids=lambda path: path.stem)
-def test_each_room_names_its_folders_and_files(document: Path) -> None:
+def test_each_document_names_folders_and_files_of_its_package(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     parts = _parts(document.stem)
     assert parts
