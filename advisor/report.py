@@ -96,11 +96,11 @@ class JobDecision(msgspec.Struct, frozen=True, gc=False):
     """What happens to one job, by which row of consumers#2.10, which rules of 7.5, and why.
 
     ``job`` is ``<namespace>/<PodGroup>``. ``deadline_ms`` is when what is left is deleted by force.
-    ``follow_up`` is who recreates the pods and what else goes, or what others than the scheduler do
-    where it deletes nothing; ``also_deleted`` are the pods that they delete. ``gap`` is what that
-    depends on and is not known. ``replacement`` is whether the pods would fit, made anew as they
-    are. ``patch`` is what is written before or instead of a deletion, as key
-    and value: for ``ANNOTATE``, and for ``GracefulExit`` (consumers#1.11).
+    ``follow_up`` is what recreates the pods and what else goes, or what others than the scheduler
+    do where it deletes nothing; ``also_deleted`` are the pods that they delete. ``gap`` is what
+    that depends on and is not known. ``replacement`` is whether the pods would fit, made anew as
+    they are. ``patch`` is what is written before or instead of a deletion, as key and value: for
+    ``ANNOTATE``, and for ``GracefulExit`` (consumers#1.11).
     """
 
     namespace: str

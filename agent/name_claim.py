@@ -205,8 +205,7 @@ class NameClaim:
         self._keeper = keeper
 
     async def check(self) -> None:
-        """Find out now who holds the name, because a document of ours was written by another
-        program.
+        """Find out which agent holds the name now that another program wrote a document of ours.
 
         Two agents that both hold one node name would otherwise repair each other's documents until
         both give up (``docs/decisions/005``).

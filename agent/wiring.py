@@ -131,6 +131,19 @@ class ChipParts:
 
 
 @dataclass(frozen=True)
+class _NodeWatches:
+    """What the store shows about this node beside documents; ``None``: it does not, or unused."""
+
+    own_node_only: OwnNodeOnly | None
+    allocation: StoreAllocation | None
+
+    def wake(self) -> None:
+        """Ask again whether writes are limited to this node."""
+        if self.own_node_only is not None:
+            self.own_node_only.wake()
+
+
+@dataclass(frozen=True)
 class _BeatContent:
     """See ``BeatContent``."""
 
@@ -154,12 +167,7 @@ class AgentParts:
         driver: Driver,
         wall_clock: Callable[[], int],
     ) -> None:
-        if configuration.shadow:
-            log.warning("in shadow: nothing is written, what others write is compared")
-            store = ReadOnly(store)
-        self.context = agent = AgentContext(
-            configuration, store, driver, wall_clock, wall_clock(), Watchdog()
-        )
+        self.context = agent = _context(configuration, store, driver, wall_clock)
         self.restored = restored = restore_journal(configuration.state_dir, agent.started_at_ms)
         self.fault_state = _fault_state(agent, restored, self._changed)
         self.journal = Journal(
@@ -172,60 +180,28 @@ class AgentParts:
         self.collecting = Collecting(
             configuration, driver, self.fault_state, agent.stalls, wall_clock
         )
-        self.old_readers = old_readers(
-            # In shadow nothing is written, so old readers get no heartbeat either.
-            "lease" if configuration.shadow else configuration.heartbeat.generation,
-            configuration.heartbeat.interval_seconds,
-            store,
-            agent.node,
-            agent.stalls.stalled,
-        )
-        own_node_only = _own_node_only(agent)
-        allocation = _allocation(agent, self.journal, restored)
+        self.old_readers = _old_readers(agent)
+        watches = _node_watches(agent, self.journal, restored)
         context = DocumentsContext(
-            store,
+            agent.store,
             self.fault_state,
             self.journal,
             agent.stalls,
             self.claim,
             wall_clock,
             self.collecting.restart_chip_collectors,
-            (lambda: None) if own_node_only is None else own_node_only.wake,
+            watches.wake,
         )
-        self.documents = _documents(agent, context, self.old_readers, restored, allocation)
+        self.documents = _documents(agent, context, self.old_readers, restored, watches)
         self.chips = _chip_parts(agent, self.fault_state, self.documents, self.collecting)
-        self.heartbeat = Heartbeat(
-            store,
-            self.claim,
-            configuration.heartbeat.interval_seconds,
-            agent.stalls,
-            _BeatContent(self.chips.blindness, self.documents),
-            wall_clock,
-            also=self.old_readers.annotations,
+        self.heartbeat = _heartbeat(
+            agent, self.claim, self.chips.blindness, self.documents, self.old_readers
         )
         self.certificates = certificate_files(configuration)
-        self.cluster = _cluster_parts(
-            agent, self.journal, self.claim, self.documents, own_node_only, allocation
-        )
-        self.fault_configuration = FaultConfiguration(
-            store,
-            configuration.fault_config_dir,
-            configuration.state_dir,
-            self.fault_state.texts,
-            FaultConfigurationCallbacks(self.fault_state.configure, self._post, wall_clock),
-        )
-        self.stream = Stream(
-            f"{agent.started_at_ms:x}",
-            # Streams never take the places that other pages need.
-            min(PLACES, configuration.pages.max_connections // 2),
-            _MAX_EVENTS,
-        )
-        self._state_changes = StateChanges(
-            self.stream,
-            state=lambda: self.fault_state.state,
-            device_type=lambda: self.documents.device_info.device_type,
-            wall_clock=wall_clock,
-        )
+        self.cluster = _cluster_parts(agent, self.journal, self.claim, self.documents, watches)
+        self.fault_configuration = _fault_configuration(agent, self.fault_state, self._post)
+        self._state_changes = _state_changes(agent, self.fault_state, self.documents)
+        self.stream = self._state_changes.stream
 
     def _post(self, event: KubernetesEvent) -> None:
         if self.cluster.events is not None:
@@ -236,6 +212,18 @@ class AgentParts:
         self.documents.wake(event_ms)
         self.chips.blindness.check()
         self._state_changes.wake()
+
+
+def _context(
+    configuration: AgentConfiguration,
+    store: Store,
+    driver: Driver,
+    wall_clock: Callable[[], int],
+) -> AgentContext:
+    if configuration.shadow:
+        log.warning("in shadow: nothing is written, what others write is compared")
+        store = ReadOnly(store)
+    return AgentContext(configuration, store, driver, wall_clock, wall_clock(), Watchdog())
 
 
 def _fault_state(
@@ -259,9 +247,24 @@ def certificate_files(configuration: AgentConfiguration) -> CertificateFiles:
     )
 
 
-def _own_node_only(agent: AgentContext) -> OwnNodeOnly | None:
+def _old_readers(agent: AgentContext) -> OldReaders:
+    configuration = agent.configuration
+    return old_readers(
+        # In shadow nothing is written, so old readers get no heartbeat either.
+        "lease" if configuration.shadow else configuration.heartbeat.generation,
+        configuration.heartbeat.interval_seconds,
+        agent.store,
+        agent.node,
+        agent.stalls.stalled,
+    )
+
+
+def _node_watches(agent: AgentContext, journal: Journal, restored: RestoredJournal) -> _NodeWatches:
     objects = agent.store.objects
-    return None if objects is None else OwnNodeOnly(partial(objects.is_own_node_only, agent.node))
+    return _NodeWatches(
+        None if objects is None else OwnNodeOnly(partial(objects.is_own_node_only, agent.node)),
+        _allocation(agent, journal, restored),
+    )
 
 
 def _allocation(
@@ -288,7 +291,7 @@ def _documents(
     context: DocumentsContext,
     old: OldReaders,
     restored: RestoredJournal,
-    allocation: StoreAllocation | None,
+    watches: _NodeWatches,
 ) -> NodeDocuments:
     configuration = agent.configuration
     return NodeDocuments(
@@ -300,7 +303,7 @@ def _documents(
         cards_together=configuration.compatibility.duo_cards == "together",
         restored_row=restored.public_faults,
         beating=old.beating,
-        allocation=allocation,
+        allocation=watches.allocation,
     )
 
 
@@ -321,13 +324,56 @@ def _chip_parts(
     return ChipParts(listing, removal, blindness, {})
 
 
+def _heartbeat(
+    agent: AgentContext,
+    claim: NameClaim,
+    blindness: AgentBlindness,
+    documents: NodeDocuments,
+    old: OldReaders,
+) -> Heartbeat:
+    return Heartbeat(
+        agent.store,
+        claim,
+        agent.configuration.heartbeat.interval_seconds,
+        agent.stalls,
+        _BeatContent(blindness, documents),
+        agent.wall_clock,
+        also=old.annotations,
+    )
+
+
+def _fault_configuration(
+    agent: AgentContext, fault_state: FaultState, post: Callable[[KubernetesEvent], None]
+) -> FaultConfiguration:
+    configuration = agent.configuration
+    return FaultConfiguration(
+        agent.store,
+        configuration.fault_config_dir,
+        configuration.state_dir,
+        fault_state.texts,
+        FaultConfigurationCallbacks(fault_state.configure, post, agent.wall_clock),
+    )
+
+
+def _state_changes(
+    agent: AgentContext, fault_state: FaultState, documents: NodeDocuments
+) -> StateChanges:
+    # Streams never take the places that other pages need.
+    places = min(PLACES, agent.configuration.pages.max_connections // 2)
+    return StateChanges(
+        Stream(f"{agent.started_at_ms:x}", places, _MAX_EVENTS),
+        state=lambda: fault_state.state,
+        device_type=lambda: documents.device_info.device_type,
+        wall_clock=agent.wall_clock,
+    )
+
+
 def _cluster_parts(
     agent: AgentContext,
     journal: Journal,
     claim: NameClaim,
     documents: NodeDocuments,
-    own_node_only: OwnNodeOnly | None,
-    allocation: StoreAllocation | None,
+    watches: _NodeWatches,
 ) -> ClusterParts:
     configuration, store = agent.configuration, agent.store
     objects = agent.device_info_objects
@@ -349,13 +395,13 @@ def _cluster_parts(
     return ClusterParts(
         events,
         _node_object_writer(agent, claim, serial_number),
-        own_node_only,
+        watches.own_node_only,
         device_plugin,
         duo_cards,
         serial_number,
         _fault_service(agent, claim, documents),
         forwarder,
-        allocation,
+        watches.allocation,
     )
 
 

@@ -10,38 +10,29 @@ from __future__ import annotations
 
 import asyncio
 import os
-from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from aggregator.absence.lasting_stores import LastingStores
 from aggregator.api.collect_status import StatusQueries
 from aggregator.cluster_publication import ClusterPublication
-from aggregator.inputs.cluster_state import ClusterState
 from aggregator.inputs.cluster_watch import follow
-from aggregator.inputs.known_nodes import KnownNodes
 from aggregator.inputs.node_document_watch import read_documents
 from aggregator.merge.pipeline import Pipeline
 from aggregator.merge.stale_documents import StaleDocuments
-from aggregator.notify.notifier import Notifier
 from aggregator.plugin_host import PluginHost
 from aggregator.processors.state_types import earliest
 from aggregator.public_faults.fault_table import follow_table
 from aggregator.public_faults.plugin import MESSAGES, PublicFaultsPlugin
 from aggregator.rank_tables.plugin import CONTROLLER
-from aggregator.scheduler_signals.removal import SignalRemoval
-from aggregator.scheduler_signals.rule_memory import RuleMemory
-from aggregator.scheduler_signals.signal_memory import SignalMemory
 from aggregator.wiring import (
     advising,
     certificate_files,
     durable_answer,
-    event_stream,
-    grpc_server,
     heartbeats,
+    inputs,
     job_parts,
     missed_writes,
-    rule_removal,
-    scheduler_signals,
+    notifier_of,
+    signal_parts,
 )
 from pacing.waiting import wait_for_event
 from service.clock import Clock, system_clock
@@ -100,32 +91,31 @@ class Aggregator:
         """Nodes whose Node, pods or jobs changed since the last step."""
         self.stores = {url: stores[url] for url in configuration.read_urls}
         self.stalls = Watchdog(lambda: clock().steady_ms / 1000)
-        read = self.stores.values()
-        self.cluster_state = ClusterState([store.cluster is not None for store in read])
-        self.lasting = LastingStores(
-            self.stores, configuration.state_dir, clock, self.wake, configuration.max_nodes
+        read = inputs(
+            self.stores,
+            configuration,
+            clock,
+            has_beaten=self._has_beaten,
+            wake=self.wake,
         )
-        # The monitor of heartbeats reads these sources, so it is made after them.
-        sources = tuple(
-            self.lasting.source(url, partial(self._has_beaten, url)) for url in self.stores
-        )
-        self._known_nodes = KnownNodes(sources, self.cluster_state)
+        self.cluster_state, self.lasting = read.cluster_state, read.lasting
+        self._known_nodes = read.known_nodes
         self.public_faults = PublicFaultsPlugin(
-            self._known_nodes, len(sources), configuration.public_faults.namespaces
+            self._known_nodes, len(read.sources), configuration.public_faults.namespaces
         )
         self.pipeline = Pipeline(
-            sources,
+            read.sources,
             configuration.touch_period_seconds,
             node_context=self.cluster_state.node_context,
             public=self.public_faults,
             deleted_after_ms=_DELETED_AFTER_MS,
         )
         self.missed_writes = missed_writes(
-            self.stores, sources, self.public_faults, self._apply_read, clock, self.wake
+            self.stores, read.sources, self.public_faults, self._apply_read, clock, self.wake
         )
         self.heartbeat_monitor, memory = heartbeats(
             self.stores,
-            sources,
+            read.sources,
             self.lasting,
             clock,
             self.stalls,
@@ -142,40 +132,30 @@ class Aggregator:
             self._known_nodes,
             lead,
         )
-        server = grpc_server(configuration, self.jobs, self._receive, clock, self._on_client)
-        self.notifier = Notifier(
+        self.notifier = notifier_of(
+            configuration,
             self.pipeline,
             self.cluster_state,
-            self.jobs.view,
-            self.jobs.rank_tables,
-            event_stream(configuration, clock),
+            self.jobs,
             history,
-            self.jobs.labels,
-            self.jobs.dpu_faults,
-            server,
+            clock,
+            send=self._receive,
+            on_client=self._on_client,
         )
         self._advising = advising(
             configuration, self.stores, history, self.notifier, clock, self.wake
         )
-        memory_of_signals, rule_memory = SignalMemory(self.wake), RuleMemory(self.wake)
-        self._signals = scheduler_signals(
+        signals = signal_parts(
             configuration,
             self.stores,
             self.pipeline,
             self.heartbeat_monitor,
             lead,
             clock,
-            memory_of_signals,
-            rule_memory,
+            self.wake,
         )
-        removal_of_rules = rule_removal(configuration, self.stores, rule_memory)
-        signals = self._signals
-        clusters = (store.cluster for store in self.stores.values())
-        removal = SignalRemoval(
-            configuration,
-            next((cluster for cluster in clusters if cluster is not None), None),
-            memory_of_signals,
-        )
+        self._signals = signals.service
+        server = self.notifier.server
         self.plugins = PluginHost(
             (
                 memory,
@@ -186,11 +166,7 @@ class Aggregator:
                 self.jobs.rank_tables,
                 self.jobs.labels,
                 *(() if self._advising is None else (self._advising.kept,)),
-                memory_of_signals,
-                rule_memory,
-                removal,
-                removal_of_rules,
-                *(() if signals is None else (signals,)),
+                *signals.plugins(),
                 *plugins,
                 *(() if server is None else (server,)),
             ),
@@ -212,11 +188,7 @@ class Aggregator:
             self.notifier,
             self.heartbeat_monitor,
             self.lasting,
-            lambda: (
-                *removal.problems(),
-                *removal_of_rules.problems(),
-                *(() if signals is None else signals.problems()),
-            ),
+            signals.problems,
             step=self._step,
             wake=self.wake,
         )
@@ -241,7 +213,7 @@ class Aggregator:
             publishers=self.publication.publishers,
             rank_tables=self.jobs.rank_tables,
             readiness=self.publication.readiness,
-            signals=signals,
+            signals=self._signals,
             stores=self.stores,
             stream=self.notifier.stream,
             takeover=takeover,

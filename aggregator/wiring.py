@@ -1,4 +1,8 @@
-"""Makes the parts of an aggregator by subject: heartbeats, missed writes, jobs, clients, advice."""
+"""Makes the parts of an aggregator, each function those of one subject.
+
+The subjects are: inputs, heartbeats, missed writes, jobs, clients, advice, conditions and taints.
+``Aggregator`` connects what the functions return.
+"""
 
 from __future__ import annotations
 
@@ -7,42 +11,45 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from aggregator.absence.lasting_stores import LastingStores
 from aggregator.dpu_faults.plugin import DpuFaults
 from aggregator.grpc.endpoint import endpoint_of
+from aggregator.inputs.cluster_state import ClusterState
+from aggregator.inputs.known_nodes import KnownNodes
 from aggregator.jobs.job_view import JobView
 from aggregator.liveness.legacy_watch import LegacyHeartbeatWatch
 from aggregator.liveness.monitor import HeartbeatMonitor
 from aggregator.liveness.persisted import PersistedHeartbeats
 from aggregator.missed_writes.reader import MissedWrites, documents_of
+from aggregator.notify.notifier import Notifier
 from aggregator.notify.pod_labels import PodLabelWriter
 from aggregator.public_faults.validation import INVALID
 from aggregator.rank_tables.plugin import RankTables
+from aggregator.scheduler_signals.removal import SignalRemoval
+from aggregator.scheduler_signals.rule_memory import RuleMemory
 from aggregator.scheduler_signals.rule_removal import RuleRemoval
+from aggregator.scheduler_signals.signal_memory import SignalMemory
 from contract.errors import StoreUnavailable
 from service.certificate_files import CertificateFiles
 from service.pages.event_stream import PLACES, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
-    from aggregator.absence.lasting_stores import LastingStores
     from aggregator.advising.advice import AdviceService
     from aggregator.advising.status import AdviceChange
     from aggregator.config import AggregatorConfiguration
     from aggregator.failover.persistent_state import PersistentState
     from aggregator.grpc.interfaces import Send
     from aggregator.grpc.server import GrpcServer
-    from aggregator.inputs.cluster_state import ClusterState
-    from aggregator.inputs.known_nodes import KnownNodes
     from aggregator.inputs.node_documents import DocumentSource, DocumentWatch
     from aggregator.merge.pipeline import Pipeline
     from aggregator.notify.history import ClusterHistory
-    from aggregator.notify.notifier import Notifier
+    from aggregator.plugin import Plugin
     from aggregator.public_faults.plugin import PublicFaultsPlugin
     from aggregator.public_faults.validation import ValidationReply
-    from aggregator.scheduler_signals.rule_memory import RuleMemory
     from aggregator.scheduler_signals.service import SchedulerSignals
-    from aggregator.scheduler_signals.signal_memory import SignalMemory
     from contract.documents.node_info import NodeRecord
     from contract.documents.public_fault import PublicFault
     from service.clock import Clock
@@ -55,6 +62,45 @@ _ANSWER_TIMEOUT_MS = 4500
 _MIN_STORE_TIMEOUT_MS = 500
 """A sender of public faults waits 5 s for the answer; at least so much of it is left for the store.
 """
+
+
+# Inputs.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What is read of all stores: pods and Nodes, documents of nodes, and which nodes there are.
+
+    ``lasting`` judges what a store no longer has; ``sources`` are in the order of the stores.
+    """
+
+    cluster_state: ClusterState
+    lasting: LastingStores
+    sources: tuple[DocumentSource, ...]
+    known_nodes: KnownNodes
+
+
+def inputs(
+    stores: Mapping[str, Store],
+    configuration: AggregatorConfiguration,
+    clock: Clock,
+    *,
+    has_beaten: Callable[[str, str], bool],
+    wake: Callable[[], None],
+) -> Inputs:
+    """Return what is read of ``stores``, which are by URL.
+
+    ``has_beaten`` returns whether a node had a heartbeat in a store; ``wake`` starts a step.
+    """
+    cluster_state = ClusterState([store.cluster is not None for store in stores.values()])
+    lasting = LastingStores(stores, configuration.state_dir, clock, wake, configuration.max_nodes)
+    sources = tuple(lasting.source(url, partial(has_beaten, url)) for url in stores)
+    return Inputs(
+        cluster_state=cluster_state,
+        lasting=lasting,
+        sources=sources,
+        known_nodes=KnownNodes(sources, cluster_state),
+    )
 
 
 # Heartbeats.
@@ -188,7 +234,36 @@ def job_parts(
 # Clients.
 
 
-def event_stream(configuration: AggregatorConfiguration, clock: Clock) -> Stream:
+def notifier_of(
+    configuration: AggregatorConfiguration,
+    pipeline: Pipeline,
+    cluster_state: ClusterState,
+    jobs: JobParts,
+    history: ClusterHistory,
+    clock: Clock,
+    *,
+    send: Send,
+    on_client: Callable[[object], None],
+) -> Notifier:
+    """Return what passes changes to clients and to the history, with the servers of the clients.
+
+    ``send`` receives public faults that come over gRPC; ``on_client`` is called when a client
+    subscribes or leaves.
+    """
+    return Notifier(
+        pipeline,
+        cluster_state,
+        jobs.view,
+        jobs.rank_tables,
+        _event_stream(configuration, clock),
+        history,
+        jobs.labels,
+        jobs.dpu_faults,
+        _grpc_server(configuration, jobs, send, clock, on_client),
+    )
+
+
+def _event_stream(configuration: AggregatorConfiguration, clock: Clock) -> Stream:
     """Return the stream of server-sent events. It never takes the places that other pages need."""
     # At most half of the connections: streams stay open, and scrapes and probes must still be
     # served.
@@ -210,7 +285,7 @@ def certificate_files(configuration: AggregatorConfiguration) -> CertificateFile
     return CertificateFiles(own, authorities)
 
 
-def grpc_server(
+def _grpc_server(
     configuration: AggregatorConfiguration,
     jobs: JobParts,
     send: Send,
@@ -289,41 +364,72 @@ def advising(
 # Conditions and taints.
 
 
-def rule_removal(
-    configuration: AggregatorConfiguration, stores: Mapping[str, Store], memory: RuleMemory
-) -> RuleRemoval:
-    """Return what deletes the rules of an option that is off."""
-    taints = (store.device_taints for store in stores.values())
-    left = None if configuration.device_taints.enabled else next(filter(None, taints), None)
-    return RuleRemoval(left, memory)
+@dataclass(frozen=True, kw_only=True)
+class SignalParts:
+    """What writes conditions and taints, remembers them, and removes those of options that are off.
+
+    ``service`` is ``None``, and not loaded, without an option.
+    """
+
+    memory: SignalMemory
+    rule_memory: RuleMemory
+    removal: SignalRemoval
+    rule_removal: RuleRemoval
+    service: SchedulerSignals | None
+
+    def plugins(self) -> tuple[Plugin, ...]:
+        """Return the parts that are plugins: what remembers comes before what reads that."""
+        parts = (self.memory, self.rule_memory, self.removal, self.rule_removal)
+        return parts if self.service is None else (*parts, self.service)
+
+    def problems(self) -> tuple[str, ...]:
+        """Return for people what cannot be written or removed now."""
+        written = () if self.service is None else self.service.problems()
+        return (*self.removal.problems(), *self.rule_removal.problems(), *written)
 
 
-def scheduler_signals(
+def signal_parts(
     configuration: AggregatorConfiguration,
     stores: Mapping[str, Store],
     pipeline: Pipeline,
     monitor: HeartbeatMonitor,
     lead: Leadership,
     clock: Clock,
-    memory: SignalMemory,
-    rule_memory: RuleMemory,
-) -> SchedulerSignals | None:
-    """Return what writes conditions and taints; ``None``, and not loaded, without an option."""
+    wake: Callable[[], None],
+) -> SignalParts:
+    """Return what has to do with conditions and taints; ``wake`` when there is state to store."""
+    memory, rule_memory = SignalMemory(wake), RuleMemory(wake)
+    # The configuration refuses the options without a store that has Nodes.
+    clusters = (store for store in stores.values() if store.cluster is not None)
+    first = next(clusters, None)
+    device_taints = filter(None, (store.device_taints for store in stores.values()))
+    service = None
     options = (
         configuration.node_conditions,
         configuration.node_taints,
         configuration.device_taints,
     )
-    if not any(option.enabled for option in options):
-        return None
-    from aggregator.scheduler_signals.service import SchedulerSignals
+    if first is not None and first.cluster is not None and any(it.enabled for it in options):
+        from aggregator.scheduler_signals.service import SchedulerSignals
 
-    # The configuration refuses these options without a store that has Nodes.
-    cluster, device_taints = next(
-        (store.cluster, store.device_taints)
-        for store in stores.values()
-        if store.cluster is not None
-    )
-    return SchedulerSignals(
-        configuration, cluster, device_taints, pipeline, monitor, lead, clock, memory, rule_memory
+        service = SchedulerSignals(
+            configuration,
+            first.cluster,
+            first.device_taints,
+            pipeline,
+            monitor,
+            lead,
+            clock,
+            memory,
+            rule_memory,
+        )
+    return SignalParts(
+        memory=memory,
+        rule_memory=rule_memory,
+        removal=SignalRemoval(configuration, None if first is None else first.cluster, memory),
+        rule_removal=RuleRemoval(
+            None if configuration.device_taints.enabled else next(device_taints, None),
+            rule_memory,
+        ),
+        service=service,
     )

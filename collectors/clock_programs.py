@@ -1,4 +1,4 @@
-"""Programs that keep the clock, as evidence beside the kernel's own: who answers, and what.
+"""Programs that keep the clock, as evidence beside the kernel's own: which one answers, and what.
 
 chronyd is asked for its tracking (command protocol 6, port 323), ntpd as any NTP client would ask
 (RFC 5905, port 123); both accept that from this host alone. Others, such as systemd-timesyncd and

@@ -24,6 +24,8 @@ _SCREENS = 120
 """Lines, which are a few screens."""
 
 _MOST_TERMS = 20
+_MAX_PARTS = 15
+"""Of one function that wires parts, and public ones of a class that has all parts of a daemon."""
 
 _ROW = re.compile(r"^\| `([\w.]+)/` \| .* \| (\d?) ?\|$", re.MULTILINE)
 _NAMED = re.compile(
@@ -94,7 +96,7 @@ def test_layers_are_those_that_are_checked() -> None:
     assert {package: number for package, number in _rows().items() if number} == expected
 
 
-def test_every_room_has_its_document() -> None:
+def test_every_package_has_its_document() -> None:
     packages = {package for package, number in _rows().items() if number}
     assert {path.stem for path in PACKAGES} == packages
     text = DOCUMENT.read_text(encoding="utf-8")
@@ -128,7 +130,7 @@ def _parts(package: str) -> set[str]:
 
 
 @pytest.mark.parametrize("document", PACKAGES, ids=lambda path: path.stem)
-def test_each_room_names_its_folders_and_files(document: Path) -> None:
+def test_each_document_names_folders_and_files_of_its_package(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     parts = _parts(document.stem)
     assert parts
@@ -245,3 +247,68 @@ def test_a_public_class_name_stands_for_one_thing() -> None:
                 found[node.name].add(name)
     assert len(found) > 1000
     assert {name: where for name, where in found.items() if len(where) > 1} == {}
+
+
+def _parts_made(function: ast.AST, makers: Set[str]) -> set[str]:
+    """Return the classes and functions among ``makers`` of which ``function`` calls for a part."""
+    names = {
+        node.func.id
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    return {name for name in names if name.lstrip("_")[:1].isupper() or name in makers}
+
+
+def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+def _public_attributes(hub: ast.ClassDef) -> set[str]:
+    return {
+        node.attr
+        for node in ast.walk(hub)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+        and not node.attr.startswith("_")
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", ["agent", "aggregator"])
+def test_no_function_wires_more_than_15_parts(package: str) -> None:
+    wiring, daemon = (_trees()[f"{package}.{name}"] for name in ("wiring", "daemon"))
+    makers = {function.name for function in _functions(wiring)}
+    made = {
+        # With its line: each class has an ``__init__``.
+        f"{function.name}, line {function.lineno}": parts
+        for tree in (wiring, daemon)
+        for function in _functions(tree)
+        if (parts := _parts_made(function, makers))
+    }
+    assert any(len(parts) > 10 for parts in made.values()), "a daemon has parts"
+    assert {name: parts for name, parts in made.items() if len(parts) > _MAX_PARTS} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("module", "name"), [("agent.wiring", "AgentParts"), ("aggregator.daemon", "Aggregator")]
+)
+def test_a_hub_has_at_most_15_public_attributes(module: str, name: str) -> None:
+    (hub,) = (
+        node
+        for node in ast.walk(_trees()[module])
+        if isinstance(node, ast.ClassDef) and node.name == name
+    )
+    attributes = _public_attributes(hub)
+    assert len(attributes) > 10, "a hub has parts"
+    assert len(attributes) <= _MAX_PARTS, sorted(attributes)
+
+
+def test_parts_and_public_attributes_are_counted() -> None:
+    text = "class Hub:\n    def __init__(self):\n        self.a, self._b = Part(), made(_Own())\n"
+    (hub,) = ast.parse(text + "        self.c = print(Part())\n").body
+    assert isinstance(hub, ast.ClassDef)
+    assert _public_attributes(hub) == {"a", "c"}
+    assert _parts_made(hub, {"made"}) == {"Part", "_Own", "made"}

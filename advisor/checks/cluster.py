@@ -112,7 +112,7 @@ class StaleDocumentsCheck:
     def update(
         self, snapshot: ClusterSnapshot, cache: ClusterCache, options: AdvisorOptions
     ) -> StaleNodes:
-        """Update to a session; return the nodes whose documents became too old or are no more."""
+        """Update to a session; return the nodes whose documents became too old or ended."""
         before = self.nodes
         self.keys = stale_configmaps(snapshot, cache, options)
         documents = [(key, cache.seen[key].nodes) for key in self.keys]

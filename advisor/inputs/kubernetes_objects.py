@@ -499,7 +499,7 @@ def _task(read: _Task) -> snapshot.VcJobTask:
 
 
 def _writer(managed: Sequence[_ManagedFields] | None) -> str:
-    """Return who else wrote the tasks of a vcjob last, by the API server's own record."""
+    """Return which other program wrote the tasks of a vcjob last, by the API server's record."""
     others = (
         entry
         for entry in managed or ()
@@ -604,7 +604,7 @@ def pod_set(item: KubernetesObject) -> snapshot.WorkloadObject:
 
 
 def workload(kind: str) -> Callable[[AnyObject], snapshot.WorkloadObject]:
-    """Return what reads an object of ``kind``, of which only who owns it and how many matters."""
+    """Return what reads an object of ``kind``, of which only its owner and its replicas matter."""
 
     @_of_kind(kind)
     def read_workload(item: KubernetesObject) -> snapshot.WorkloadObject:

@@ -20,7 +20,7 @@ VOLCANO = "volcano"
 
 
 class WorkloadForm(Enum):
-    """What a workload is; it decides which pods share a PodGroup and who makes them again.
+    """What a workload is; it decides which pods share a PodGroup and what makes them again.
 
     Source: docs/spec/consumers.md#2.9.
     """

@@ -40,7 +40,7 @@ def follow_up(
     *,
     is_fault: bool,
 ) -> FollowUp:
-    """Return who makes the deleted pods anew, and what else goes.
+    """Return which controller makes the deleted pods anew, and what else it deletes.
 
     ``is_fault``: a fault is the reason, and not only a program that failed.
     """
@@ -155,7 +155,7 @@ def action_after_eviction(job: VcJob) -> str:
 
 
 def follow_up_of_vcjob(job: VcJob | None, pods: Sequence[Deletion], *, is_fault: bool) -> str:
-    """Return what the vcjob controller does once pods are deleted, and who starts the job again.
+    """Return what the vcjob controller does once pods are deleted, and what starts the job again.
 
     After a program that failed it is not started again.
     """

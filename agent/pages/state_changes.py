@@ -29,7 +29,7 @@ class StateChanges:
         device_type: Callable[[], str],
         wall_clock: Callable[[], int],
     ) -> None:
-        self._stream = stream
+        self.stream = stream
         self._state = state
         self._device_type = device_type
         self._wall_clock = wall_clock
@@ -70,7 +70,7 @@ class StateChanges:
                 change = FaultChange(node, at_ms, name, code, before_level, fault.level, *answer)
             else:
                 continue
-            self._stream.send("change", change, {node})
+            self.stream.send("change", change, {node})
         chip = name if subject.kind == "chip" else None
         for source in sorted(old.blind.keys() | new.blind.keys()):
             if old.blind.get(source) != new.blind.get(source):
@@ -80,4 +80,4 @@ class StateChanges:
                 blind = BlindChange(
                     node, at_ms, of_part, blindness.since_ms, blindness.reason, chip, is_over
                 )
-                self._stream.send("blind", blind, {node})
+                self.stream.send("blind", blind, {node})

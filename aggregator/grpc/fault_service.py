@@ -2,7 +2,7 @@
 
 Faults of a job may end while no replica serves clients. A subscriber that received such a fault
 from the leader before would hold it for ever, as a job without faults is in no other message. So
-recoveries are remembered for ten minutes, and sent to who subscribes.
+recoveries are remembered for ten minutes, and sent to new subscribers.
 """
 
 from __future__ import annotations

@@ -291,7 +291,7 @@ class MessageProcessor:
             return
         self._rounds += 1
         if self._rounds % _ROUNDS_PER_CHECK == 0:
-            for place in self.unknown_nodes.places:  # those of an earlier run that are no more
+            for place in self.unknown_nodes.places:  # those of an earlier run that have ended
                 self.unknown_nodes.forget(place, self.documents.holds)
         come = self.unknown_nodes.of_existing_nodes(self._node_lookup)
         if come:

@@ -131,7 +131,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         ``fence``: an earlier leader may have a write under way, and the watch may be behind.
         """
         self.acknowledged = _NEVER
-        # Their writes are no conflict: they led.
+        # Their writes are not a conflict, because they led.
         self.foreign.forget("another aggregator led since")
         self.must_find_writer = False
         # Until the first own write or touch, a write of the earlier leader may still be accepted

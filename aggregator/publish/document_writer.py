@@ -97,7 +97,7 @@ class WriterContext:
 
 
 class WriteTarget(Protocol[W]):
-    """What a writer asks about its document: what it is to be, and who observes it."""
+    """What a writer asks about its document: what it is to be, and what observes it."""
 
     def value(self) -> W:
         """Return the desired value now."""

@@ -26,7 +26,7 @@ class ObservedNodes:
     """All Nodes.
 
     Each of ``on_change`` gets the name of a Node and what it had before, when its uid, its taints
-    or its conditions of our types change. Answers to our own writes are no such change.
+    or its conditions of our types change. Answers to our own writes are not such a change.
     """
 
     def __init__(self) -> None:

@@ -110,7 +110,7 @@ class HangTracker:
         self, processes: frozenset[int], figures: Figures, troubles: str, now_ms: int
     ) -> list[Report]:
         """Apply that ``processes`` use the chip; ``troubles`` is why figures are missing."""
-        # Figures of other processes are no baseline (device-plugin#4).
+        # Figures of other processes are not a baseline (device-plugin#4).
         if processes != self._processes:
             self._forget()
             self._processes = processes

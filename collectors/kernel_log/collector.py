@@ -355,7 +355,9 @@ class KernelLogCollector(Collector[KernelLogSection]):
 
     def _note_unreadable(self, records: Records) -> None:
         if records.unreadable and not self._unreadable:
-            _log.warning("%s: %s has lines that are no records", self.name, self.section.device)
+            _log.warning(
+                "%s: %s has lines that are not valid records", self.name, self.section.device
+            )
         self._unreadable = records.unreadable
 
     def _save(self) -> None:

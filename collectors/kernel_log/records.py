@@ -36,7 +36,7 @@ class KernelRecord(NamedTuple):
 class Records:
     """Splits bytes into records; a read of ``/dev/kmsg`` returns one, of a pipe any piece.
 
-    ``unreadable`` counts the lines that are no record.
+    ``unreadable`` counts the lines that are not valid records.
     """
 
     def __init__(self) -> None:

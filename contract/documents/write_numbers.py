@@ -35,7 +35,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class NoWrites(ValueError):
-    """A text that is no such key; the message gives the reason."""
+    """A text that is not a valid key ``writes``; the message gives the reason."""
 
 
 def encode_writes(numbers: Mapping[str, int], *, whole: bool = False) -> str:

@@ -118,7 +118,7 @@ def parse_page(reply: bytes, index: int) -> AlarmPage:
     """Return the page in ``reply``, which was asked for from ``index`` on.
 
     Raises ``BmcError``, which is ``ForeignBmc`` for an empty reply and one of another manufacturer.
-    Zeros behind all the alarms that it counts are no alarms.
+    Zeros behind all the alarms that it counts are not alarms.
     """
     if len(reply) < _HEADER.size:
         text = f"it has {plural(len(reply), 'byte')}, not even {_HEADER.size}"

@@ -53,7 +53,7 @@ _decoder = msgspec.json.Decoder(Message)
 class ChildProcess:
     """A driver child for a ``kind`` of library. All methods belong to the event loop's thread.
 
-    ``on_message`` gets messages that are no answers: events, drops, unknown events. ``on_end`` is
+    ``on_message`` gets messages that are not answers: events, drops, unknown events. ``on_end`` is
     called once when the child's last message was read. The caller sends one request at a time.
     """
 

@@ -51,9 +51,9 @@ def application(
 
     One exposition is good for a second; the metrics of the pages themselves are added to it.
     ``/healthz`` is 503 while a task stalls and shows for how many seconds, ``/readyz`` is 503 while
-    there are reasons against it, ``/metrics`` is OpenMetrics for who asks for it, else Prometheus'
-    text format. ``api`` holds paths and what is shown there as JSON. What takes long is awaited.
-    ``warnings`` are shown by ``/readyz`` and make nothing unready.
+    there are reasons against it. ``/metrics`` is OpenMetrics for clients that ask for it, else
+    Prometheus' text format. ``api`` holds paths and what is shown there as JSON. What takes long
+    is awaited. ``warnings`` are shown by ``/readyz`` and make nothing unready.
     """
 
     async def health(_: web.Request) -> web.Response:

@@ -119,7 +119,7 @@ class KubernetesCluster(Cluster):
     """Nodes, pods and jobs, read and followed at the API server."""
 
     def __init__(self, connection: ApiConnection, manager: str = wire.FIELD_MANAGER) -> None:
-        """Make it; ``manager`` is the query that names who writes taints."""
+        """Make it; ``manager`` is the query that names the writer of taints."""
         self._connection = connection
         self._manager = manager
 

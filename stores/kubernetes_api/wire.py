@@ -104,7 +104,7 @@ bookmark_decoder = msgspec.json.Decoder(Bookmark)
 status_decoder = msgspec.json.Decoder(ApiStatus)
 
 FIELD_MANAGER = "fieldManager=npu-vigil"
-"""The query of every write: the name by which the server records who set a field."""
+"""The query of every write: the name that the server records for each field that is set."""
 
 OPERATOR_MANAGER = "fieldManager=npu-vigil-operator"
 """The query of edits that a person makes by a command of ours."""

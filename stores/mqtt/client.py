@@ -221,7 +221,7 @@ class MqttClient(ExtendedClient):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the connection is no more."""
+        """Whether the connection has ended."""
         return self._end.done()
 
     async def ended(self) -> str:

@@ -533,7 +533,7 @@ class BrokerConnection:
                     while True:
                         yield await sink.pop()
             except StoreError as error:
-                # One interruption for an outage: further attempts that fail alike are no news.
+                # One interruption for an outage: later attempts fail for the same reason.
                 if str(error) != reason:
                     reason = str(error)
                     yield Interrupted(reason)

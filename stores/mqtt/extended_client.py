@@ -66,7 +66,7 @@ class ExtendedClient(aiomqtt.Client):
 
     @property
     def _end(self) -> asyncio.Future[Any]:
-        """Done when the connection is no more; its exception is why."""
+        """Done when the connection has ended; its exception is the reason."""
         return self._disconnected
 
     def _abandon_connecting(self) -> None:

@@ -188,7 +188,7 @@ class _Run:
                     lambda there: without_separation(there, change.node, change.chip),
                 )
         except StoreError as error:
-            # Several stores are no transaction: what is written already must be named.
+            # Writes to several stores are not a transaction: what is written already must be named.
             if done:
                 raise type(error)(f"written: {', '.join(done)}; not written: {error}") from None
             raise

@@ -81,7 +81,7 @@ class DaemonHistory:
                 self._check(node)
 
     def about(self) -> Timeline:
-        """Return who answers; without rows."""
+        """Return the source that answers; without rows."""
         return self._past
 
     def read(self) -> Iterator[TimelineRow]:

@@ -103,7 +103,7 @@ def job_rows(jobs: Iterable[HitJob], types: Mapping[str, str]) -> Iterator[JobRo
 
 
 def job_lines(report: JobReport, *, language: str, utc: bool, columns: int) -> Iterator[str]:
-    """Return who answered, and a paragraph for each job."""
+    """Return the source that answered, and a paragraph for each job."""
     yield from source_lines(report.source, report.server, report.not_known, columns)
     if not report.jobs:
         yield "no job is known to be hit"

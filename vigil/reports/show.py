@@ -104,7 +104,7 @@ def head_lines(about: str, reasons: Sequence[str], columns: int, *, well: bool) 
 
 
 def source_lines(source: str, server: str, not_known: Iterable[str], columns: int) -> Iterator[str]:
-    """Yield who answered, and what is then not known."""
+    """Yield the source that answered, and what is then not known."""
     yield from field("answered by", f"{source} ({server})", columns)
     for text in not_known:
         yield from field("not known", text, columns)
@@ -113,7 +113,7 @@ def source_lines(source: str, server: str, not_known: Iterable[str], columns: in
 def report_lines(
     report: StatusReport, *, language: str, utc: bool, columns: int, is_all: bool = True
 ) -> Iterator[str]:
-    """Return who answered, and a table of all faults in their order.
+    """Return the source that answered, and a table of all faults in their order.
 
     Without ``is_all`` the report has only those that were asked for.
     """

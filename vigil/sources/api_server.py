@@ -83,7 +83,7 @@ class ApiServerClient(DaemonClient):
         return super().follow(self._proxied(path))
 
     def headers(self) -> dict[str, str]:
-        """Return who asks."""
+        """Return the headers that name this program and authenticate the user."""
         used = self._configuration()
         sent = {"User-Agent": "npu-vigil"}
         if used.authorization is not None:

@@ -24,7 +24,7 @@ class FaultHistory(Protocol):
     """What happened to faults."""
 
     def about(self) -> Timeline:
-        """Return who answers; without rows."""
+        """Return the source that answers; without rows."""
 
     def read(self) -> Iterator[TimelineRow]:
         """Yield what came since the last call, oldest first."""

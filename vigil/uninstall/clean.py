@@ -149,7 +149,7 @@ async def _running(stores: Stores, configuration: AggregatorConfiguration) -> st
 
 
 async def _renewing(lease: LeaderLease) -> str:
-    """Return who holds the Lease and renews it, empty for none. Wait until it would run out."""
+    """Return the holder that renews the Lease, empty for none. Wait until it would run out."""
     before = await lease.read()
     if not before.holder:
         return ""
