@@ -35,7 +35,6 @@ from service.pages.event_stream import PLACES, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from aggregator.advising.advice import AdviceService
     from aggregator.advising.status import AdviceChange
