@@ -53,7 +53,7 @@ async def test_a_fault_appears_and_clears_on_one_of_three_nodes(
     for node in ("n3", "n1", "n2"):
         await store.put(report(node, healthy()))
     async with watching(store, OUTPUTS) as seen:
-        daemon.start()
+        await asyncio.to_thread(daemon.start)
         await seen.until(lambda seen: list(entries(seen)) == ["n1", "n2", "n3"])
         await store.put(report("n2", faulty(update_time=T0 + 1)))
         await seen.until(shows("n2", "Ascend910-3"))
@@ -82,7 +82,7 @@ async def test_bad_documents_never_replace_a_good_one_and_are_reported(
     await store.put(report("n1", faulty()))
     await store.put(report("n2", {"DeviceInfoCfg": "{"}))
     async with watching(store, OUTPUTS) as seen:
-        daemon.start()
+        await asyncio.to_thread(daemon.start)
         for data in (config(CheckCode="x"), {"DeviceInfoCfg": "{oops"}, {}, {"Other": "x"}):
             await store.put(report("n1", data))
         await store.put(report("n3", healthy()))
@@ -113,7 +113,7 @@ async def test_document_changed_or_deleted_by_others_is_repaired(
     store: Store, daemon: Daemon
 ) -> None:
     await store.put(report("n1", faulty()))
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     right = await values(store)
     wrong = (
         Document(CLUSTER_NAMESPACE, NAME, {NAME: ""}, dict([CLUSTER_LABEL])),
@@ -137,7 +137,7 @@ async def test_sizes_of_documents_are_known_again_after_a_restart(
 ) -> None:
     await store.put(report("n1", faulty()))
     await store.put(report("n2", healthy()))
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
 
     def shown() -> list[float]:
         documents = daemon.ask("/api/v1/documents")[1]["documents"]
@@ -155,7 +155,7 @@ async def test_sizes_of_documents_are_known_again_after_a_restart(
     size = len((await values(store))[NAME].encode())
     assert before == [2, size, True, 2, size]
     daemon.stop()
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     assert shown() == before
     assert daemon.metric("npu_vigil_publication_writes_total") == 0
 
@@ -164,7 +164,7 @@ async def test_a_second_writer_is_a_conflict_and_a_change_is_shown_by_the_next_t
     store: Store, daemon: Daemon
 ) -> None:
     await store.put(report("n1", faulty()))
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     right = await values(store)
     for number in range(4):
         mine = {NAME: f'{{"number":{number}}}'}
@@ -198,13 +198,13 @@ async def test_killed_and_started_again_nothing_is_lost_and_stamps_grow(
     await store.put(
         Document(CLUSTER_NAMESPACE, "cluster-info-device-7", surplus, dict([CLUSTER_LABEL]))
     )
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     assert (await values(store))["cluster-info-device-7"] == ""
     daemon.kill()
     await store.put(report("n1", faulty(update_time=T0 + 40)))
     await store.delete("kube-system", "mindx-dl-deviceinfo-n2")
     async with watching(store, OUTPUTS) as seen:
-        daemon.start()
+        await asyncio.to_thread(daemon.start)
         await seen.until(shows("n1", "Ascend910-3"))
         after = entries(seen)
         assert set(after) == {"n1", "n2", "n3"}
@@ -216,7 +216,7 @@ async def test_killed_and_started_again_nothing_is_lost_and_stamps_grow(
             assert daemon.node("n2")["state"] == "missing", "a list of a directory ends nobody"
     unchanged = await values(store)
     daemon.process.stop()
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     assert await values(store) == unchanged
     assert daemon.metric("npu_vigil_publication_writes_total") == 0
 
@@ -225,7 +225,7 @@ async def test_a_deleted_node_is_shown_healthy_before_it_goes(store: Store, daem
     await store.put(report("n1", faulty()))
     await store.put(report("n2", healthy()))
     async with watching(store, OUTPUTS) as seen:
-        daemon.start()
+        await asyncio.to_thread(daemon.start)
         await store.delete("kube-system", "mindx-dl-deviceinfo-n1")
         await seen.until(shows("n1", ""))
         assert daemon.node("n1")["state"] == "deleted"
@@ -234,7 +234,7 @@ async def test_a_deleted_node_is_shown_healthy_before_it_goes(store: Store, daem
 
 async def test_it_ends_at_once_when_stopped(store: Store, daemon: Daemon) -> None:
     await store.put(report("n1", healthy()))
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     began = time.monotonic()
     daemon.process.signal(signal.SIGTERM)
     assert daemon.process.wait(patience(5)) == 0
@@ -250,7 +250,7 @@ async def test_a_second_store_that_is_away_delays_no_other(make: Make, tmp_path:
     blocked.mkdir(mode=0o700)
     (blocked / "mindx-dl").write_text("a file where a directory belongs")
     daemon = make(url, None, "--publish", url, "--publish", f"directory:{blocked}")
-    daemon.spawn()
+    await asyncio.to_thread(daemon.spawn)
     async with watching(store, OUTPUTS) as seen:
         await seen.until(shows("n1", "Ascend910-3"))
 
@@ -273,7 +273,7 @@ async def test_clients_that_cannot_be_served_are_reported_while_nodes_are_publis
     store = open_store(url)
     await store.put(report("n1", faulty()))
     async with watching(store, OUTPUTS) as seen:
-        daemon.spawn()
+        await asyncio.to_thread(daemon.spawn)
         await seen.until(shows("n1", "Ascend910-3"))
     why = "cannot serve gRPC on 192.0.2.1:8899: Cannot assign requested address"
     daemon.process.wait_until(lambda: daemon.ask("/readyz")[1]["reasons"] == [why], seconds=20)
@@ -287,7 +287,7 @@ async def test_a_store_that_cannot_be_read_is_why_it_is_not_ready(make: Make) ->
     (port,) = free_ports(1)
     url = f"mqtt://127.0.0.1:{port}"
     daemon = make(url, None)
-    daemon.spawn()
+    await asyncio.to_thread(daemon.spawn)
 
     def names_reason() -> bool:
         status, answer = daemon.ask("/readyz")
@@ -304,7 +304,7 @@ async def test_two_stores_are_read_and_both_are_published_to(make: Make, tmp_pat
     await one.put(report("n1", healthy()))
     await other.put(report("n2", faulty()))
     daemon = make(urls[0], None, "--store", urls[1], "--publish", urls[0], "--publish", urls[1])
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     there = await values(one)
     assert there == await values(other)
     assert list(published(there[NAME])) == ["n1", "n2"]
@@ -315,7 +315,7 @@ async def test_documents_are_touched_and_their_data_is_not_written(
 ) -> None:
     await store.put(report("n1", faulty()))
     async with watching(store, OUTPUTS) as seen:
-        daemon.start()
+        await asyncio.to_thread(daemon.start)
         right = await values(store)
         names = {NAME, CLUSTER_NODE_NAME}
 

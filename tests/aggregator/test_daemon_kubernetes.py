@@ -32,7 +32,7 @@ async def test_an_outage_loses_nothing(
     daemon = make("kubernetes:", control_plane.kubeconfig, "--touch-period-seconds", "1")
     for node in ("n1", "n2", "n3"):
         await store.put(report(node, healthy()))
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     control_plane.kill_apiserver()
     daemon.process.wait_until(lambda: daemon.metric("npu_vigil_store_connected") == 0, seconds=20)
     assert daemon.ask("/healthz")[0] == 200
@@ -56,7 +56,7 @@ async def test_an_api_server_that_is_away_at_start_is_waited_for(
     await store.put(report("n1", faulty()))
     control_plane.stop_apiserver()
     daemon = make("kubernetes:", control_plane.kubeconfig)
-    daemon.spawn()
+    await asyncio.to_thread(daemon.spawn)
     status, answer = daemon.ask("/readyz")
     assert (status, answer["ready"]) == (503, False)
     assert "waiting" in answer["reasons"][0]
@@ -70,7 +70,7 @@ async def test_without_rights_it_waits_and_names_the_reason(
     control_plane: ControlPlane, make: Make
 ) -> None:
     daemon = make("kubernetes:", control_plane.kubeconfig_of("stranger-token"))
-    daemon.spawn()
+    await asyncio.to_thread(daemon.spawn)
 
     def names_reason() -> bool:
         (store,) = daemon.ask("/api/v1/documents")[1]["stores"]
@@ -92,7 +92,7 @@ async def test_700_nodes_are_three_documents_and_one_change_writes_one_of_them(
 
     await asyncio.gather(*(put(node) for node in names))
     daemon = make("kubernetes:", control_plane.kubeconfig)
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     stored = await values(store)
     assert set(stored) == {f"cluster-info-device-{number}" for number in range(3)}
     assert sorted(n for text in stored.values() for n in published(text)) == names
@@ -105,7 +105,7 @@ async def test_700_nodes_are_three_documents_and_one_change_writes_one_of_them(
     await stays(1.1, because="an exposition is good for a second")
     assert daemon.metric("npu_vigil_publication_writes_total") == before + 1
     daemon.kill()
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     after = await values(store)
     assert {k: set(published(v)) for k, v in after.items()} == {
         k: set(published(v)) for k, v in stored.items()

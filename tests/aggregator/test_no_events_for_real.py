@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from stores.address import open_store
@@ -21,7 +22,7 @@ async def test_a_fault_arrives_and_what_is_wrong_is_named(make: Make, tmp_path: 
         await other_machine.put(report("n1", healthy()))
         url = f"directory:{mirror.place}"
         daemon = make(url, None, "--publish", f"directory:{tmp_path / 'published'}")
-        daemon.start()
+        await asyncio.to_thread(daemon.start)
         assert daemon.metric("npu_vigil_store_missed_changes_total") == 0
         await other_machine.put(report("n1", faulty(3, T0 + 1)))
         daemon.process.wait_until(lambda: daemon.node("n1")["update_time"] == T0 + 1, 15)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,7 @@ async def test_recording(
     async with watching(store, OUTPUTS) as seen:
         for step, outputs in zip(recorded(recording)["steps"], expected, strict=True):
             if step["do"] == "restart-aggregator":
-                daemon.start()
+                await asyncio.to_thread(daemon.start)
             else:
                 steps.do(control_plane, step)
             await seen.until(partial(_shows, outputs))

@@ -4,6 +4,7 @@ directory.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from functools import partial
@@ -110,7 +111,7 @@ async def test_public_faults_and_separated_chips_survive_a_kill(
     await store.put(Document(SYSTEM, "clusterd-config-cm", policy))
     await store.put(separated("Ascend910-5"))
     await store.put(report("n1", healthy()))
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     await store.put(message("occur"))
     await until(daemon, partial(shown, "Ascend910-2,Ascend910-5"), "both are shown")
     await until(daemon, kept, "both are kept")
@@ -120,7 +121,7 @@ async def test_public_faults_and_separated_chips_survive_a_kill(
     await store.delete("default", "network")
     await store.delete(SYSTEM, STATISTIC)
     await store.delete(CLUSTER_NAMESPACE, "cluster-info-device-0")
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     await until(daemon, partial(shown, "Ascend910-2,Ascend910-5"), "both are shown again")
     await until(daemon, viewed, "both are in ClusterD's documents again")
     await store.put(message("recover"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from stores.address import open_store
@@ -24,7 +25,7 @@ async def test_shards_keep_to_its_limit_and_all_else_goes_on(make: Make, tmp_pat
         for number in range(NODES):
             await store.put(report(f"n{number}", healthy()))
         daemon = make(broker.url, None)
-        daemon.start()
+        await asyncio.to_thread(daemon.start)
         found = await store.list(Selection("mindx-dl", label=("mx-consumer-volcano", "true")))
         shards = [one for one in found if one.name.startswith("cluster-info-device-")]
         assert len(shards) > 1

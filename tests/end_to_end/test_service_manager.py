@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -50,7 +51,7 @@ async def test_the_aggregator_is_ready_lives_and_ends(
         monkeypatch.setenv(name, value)
     daemon = Daemon(tmp_path / "aggregator", "--store", f"directory:{tmp_path / 'store'}")
     try:
-        daemon.spawn()
+        await asyncio.to_thread(daemon.spawn)
         await manager.receives("READY=1")
         assert daemon.ask("/readyz")[0] == 200
         await manager.receives("WATCHDOG=1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -172,7 +173,7 @@ async def test_a_job_is_shown_with_the_fault_that_hits_it(
     try:
         await store.put(report("n1", config([fault(3, "SeparateNPU", SEPARATES)])))
         pods.make(control_plane, "train-0", "n1", "Ascend910-3", owner=pods.owned_by("u", "train"))
-        daemon.start()
+        await asyncio.to_thread(daemon.start)
         daemon.process.wait_until(lambda: daemon.ask("/api/v1/jobs")[1]["jobs"] != [], 20)
         status, lines, _ = run_vigil("jobs", *cluster, COLUMNS="300")
         assert status == 1

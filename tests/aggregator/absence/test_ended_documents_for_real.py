@@ -113,7 +113,7 @@ async def test_a_thousand_nodes_that_an_emptied_broker_lacks_stay_and_no_node_is
             await store.beat(Beat(node, f"host-of-{node}", 1.0, 1))
 
     await asyncio.gather(*(publish(nodes[first::20]) for first in range(20)))
-    daemon.spawn()
+    await asyncio.to_thread(daemon.spawn)
     async with reader.reading(store):
         await until("all are shown", lambda: len(reader.ill) == _MANY, 40)
         await until("all have beaten", lambda: daemon.metric(_UNKNOWN) == 0)
@@ -221,7 +221,7 @@ async def test_documents_that_an_emptied_broker_lacks_stay_and_silent_nodes_are_
     for node in nodes:
         await write(store, node)
     async with fleet.beating():
-        daemon.spawn()
+        await asyncio.to_thread(daemon.spawn)
         async with reader.reading(store):
             await until("all are shown", lambda: len(reader.ill) == len(nodes))
             await until("all beat", lambda: daemon.metric(_ALIVE) == len(nodes))

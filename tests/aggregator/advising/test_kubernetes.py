@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import urllib.request
 from functools import partial
@@ -65,7 +66,7 @@ async def test_a_fault_is_published_and_advised_about(
         post(control_plane, _PODS, pod)
     daemon = make("kubernetes:", control_plane.kubeconfig)
     daemon.environment["VIGIL_ADVICE_ENABLED"] = "true"
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     daemon.process.wait_until(lambda: set(reports(daemon)) == {"upstream", "corrected"}, 20)
     assert _deleted(daemon) == []
     not_known = daemon.ask("/api/v1/advice")[1]["advice"]["not_known"]
@@ -125,7 +126,7 @@ async def test_assumptions_on_a_server_and_on_its_dump_give_the_same_advice(
         post(control_plane, path, item)
     daemon = make("kubernetes:", control_plane.kubeconfig)
     daemon.environment["VIGIL_ADVICE_ENABLED"] = "true"
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     daemon.process.wait_until(lambda: set(reports(daemon)) == {"upstream", "corrected"}, 20)
     items = [
         {"kind": kind, **item}
@@ -198,7 +199,7 @@ async def test_each_outcome(control_plane: ControlPlane, store: Store, make: Mak
         post(control_plane, _PODS, pod)
     daemon = make("kubernetes:", control_plane.kubeconfig)
     daemon.environment["VIGIL_ADVICE_ENABLED"] = "true"
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     daemon.process.wait_until(lambda: set(reports(daemon)) == {"upstream", "corrected"}, 20)
     cards = [fault(chip, "RestartNPU", "80E18402") for chip in (0, 1, 2)]
     await store.put(report("n1", config(cards, unhealthy=(0, 1, 2), update_time=T0 + 1)))
@@ -254,7 +255,7 @@ async def test_whether_the_operator_makes_pods_follows_the_scaling_rule(
     post(control_plane, _GROUPS, group)
     daemon = make("kubernetes:", control_plane.kubeconfig)
     daemon.environment["VIGIL_ADVICE_ENABLED"] = "true"
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
 
     def answers(verdict: str, reason: str) -> bool:
         found = reports(daemon).get("upstream", {"create_advice": []})["create_advice"]
@@ -274,7 +275,7 @@ async def test_nothing_is_advised_unless_that_is_wanted(
     control_plane: ControlPlane, make: Make
 ) -> None:
     daemon = make("kubernetes:", control_plane.kubeconfig)
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     answer = daemon.ask("/api/v1/advice")[1]
     assert (answer["enabled"], answer["advice"]) == (False, None)
     assert daemon.ask("/api/v1/advice/default/j")[0] == 404

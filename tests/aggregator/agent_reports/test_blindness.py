@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -204,7 +205,7 @@ async def test_a_real_aggregator_shows_it_and_after_a_restart_as_well(
     await store.put(report("n2", healthy()))
     await store.put(report("n3", healthy()))
     await store.beat(Beat("n3", "host", 5.0, 1, blind=False))
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     blind_chip = {
         "chip": "Ascend910-3",
         "source": "chip-faults",
@@ -214,7 +215,7 @@ async def test_a_real_aggregator_shows_it_and_after_a_restart_as_well(
     for is_restarted in (False, True):
         if is_restarted:
             daemon.stop()
-            daemon.start()
+            await asyncio.to_thread(daemon.start)
         assert blind_chip in daemon.node("n1")["blind"]
         assert daemon.node("n2")["blind"] is None
         daemon.process.wait_until(lambda: daemon.node("n3")["blind"] == [], 10)

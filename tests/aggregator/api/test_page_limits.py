@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -34,7 +35,7 @@ async def test_neither_unfinished_requests_nor_silent_streams_keep_others_out(
     file.write_text(f"[pages]\nmax_connections = {_PLACES}\n")
     await store.put(report("n1", healthy()))
     daemon = make(*address, "--config", str(file))
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     url = urlsplit(daemon.url)
 
     with ExitStack() as opened:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import time
@@ -122,7 +123,7 @@ async def daemon(plane: ControlPlane, make: Make) -> Daemon:
     options = ("--grpc-listen", "127.0.0.1:0", "--grpc-plaintext")
     daemon = make("kubernetes:", plane.kubeconfig, *options)
     daemon.environment["VIGIL_ADVICE_ENABLED"] = "true"
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     await until(lambda: daemon.ask("/api/v1/public-faults")[1]["public_faults"]["standing"] == 1)
     await until(lambda: daemon.ask("/api/v1/jobs")[1]["jobs"] != [])
     await until(lambda: daemon.ask("/api/v1/history")[1]["events"] != [])

@@ -52,7 +52,7 @@ async def test_faults_are_shown_and_nothing_is_published(
     await store.put(report("n1", healthy()))
     await store.put(of_now("n1", PORT_DOWN, CARD_DROP))
     await store.put(of_now("n0", PORT_DOWN))  # there is no such node
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     until(daemon, lambda: len(rows(daemon)) == 2)
     drop, port = rows(daemon)
     assert (drop["node"], drop["subject"], drop["level"]) == ("n1", "DPU cards", "SeparateDPU")
@@ -96,7 +96,7 @@ async def test_a_silent_plugin_is_blind_and_its_faults_stay(
     daemon = make("kubernetes:", control_plane.kubeconfig)
     await store.put(report("n1", healthy()))
     await store.put(of_now("n1", PORT_DOWN, age_seconds=15 * 60 - 3))
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     until(daemon, lambda: len(rows(daemon)) == 1)
 
     def blind() -> list[dict[str, Any]]:
@@ -123,7 +123,7 @@ async def test_by_the_option_chips_are_separated_and_released(
     daemon.environment["VIGIL_DPU_FAULTS_CHIPS"] = "mlx5_0=2 3"
     await store.put(report("n1", healthy()))
     await store.put(of_now("n1", PORT_DOWN, LANE_DOWN))
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     async with watching(store, OUTPUTS) as seen:
         await seen.until(lambda seen: unhealthy(entries(seen)["n1"]) == "Ascend910-2,Ascend910-3")
         text = str(entries(seen)["n1"])
@@ -131,13 +131,13 @@ async def test_by_the_option_chips_are_separated_and_released(
         assert "021000023" in text
         daemon.kill()
         await store.put(of_now("n1", LANE_DOWN))
-        daemon.start()
+        await asyncio.to_thread(daemon.start)
         await seen.until(lambda seen: unhealthy(entries(seen)["n1"]) == "")
         # Without the option what was published ends.
         assert "021000023" in str(entries(seen)["n1"])
         daemon.stop()
         del daemon.environment["VIGIL_DPU_FAULTS_PUBLISH"]
-        daemon.start()
+        await asyncio.to_thread(daemon.start)
         await seen.until(lambda seen: "021000023" not in str(entries(seen)["n1"]))
 
 
@@ -147,7 +147,7 @@ async def test_people_see_what_an_emulated_plugin_reports(
     where = ("--kubeconfig", str(control_plane.kubeconfig))
     daemon = make("kubernetes:", control_plane.kubeconfig)
     await store.put(report("n1", healthy()))
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
 
     async def simulate(*words: str, status: int = 0) -> str:
         ended, _, errors = await asyncio.to_thread(run_verb, "simulate", "dpu", *words, *where)

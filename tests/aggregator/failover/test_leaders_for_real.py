@@ -99,7 +99,7 @@ async def begin(store: Store, two: tuple[Daemon, Daemon]) -> None:
     """Start both aggregators; the first one leads."""
     await publish(store, 0)
     for daemon in two:
-        daemon.start()
+        await asyncio.to_thread(daemon.start)
     assert leads(two[0])
     assert role(two[1]).startswith("follower of ")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -35,7 +36,7 @@ async def test_a_chip_is_separated_when_its_pod_is_done(
     await store.put(report("n1", config(faults)))
     daemon = make("kubernetes:", control_plane.kubeconfig)
     async with watching(store, OUTPUTS) as seen:
-        daemon.start()
+        await asyncio.to_thread(daemon.start)
         # Never anything else: pods are known before the first publication.
         await seen.until(shows("Ascend910-3"))
         stamp = entries(seen)["n1"]["UpdateTime"]

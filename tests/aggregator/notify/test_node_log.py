@@ -131,7 +131,7 @@ async def test_a_real_aggregator_names_nodes_and_faults(store: Store, daemon: Da
     await store.put(report("n1", faulty(3)))
     await store.put(report("n2", healthy()))
     async with watching(store, OUTPUTS) as seen:
-        daemon.start()
+        await asyncio.to_thread(daemon.start)
         await seen.until(lambda seen: set(entries(seen)) == {"n1", "n2"})
         await store.put(report("n9", healthy()))
         await store.put(report("n2", faulty(5, T0 + 1)))

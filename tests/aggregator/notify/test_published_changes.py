@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import time
 from contextlib import closing
@@ -73,7 +74,7 @@ async def test_each_change_is_there_once_over_kills(daemon: Daemon, store: Store
     await store.put(report("n1", faulty(3)))
     await store.put(report("n2", faulty(4)))
     await store.put(report("n3", healthy()))
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     so_far = [began("n1", 3), began("n2", 4)]
     await has(daemon, so_far)
     with closing(held(daemon)):
@@ -84,11 +85,11 @@ async def test_each_change_is_there_once_over_kills(daemon: Daemon, store: Store
     # While no aggregator runs one ends and one begins.
     await store.put(report("n2", healthy(T0 + 3)))
     await store.put(report("n3", faulty(7, T0 + 3)))
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     so_far += [ended("n1", 3), began("n1", 5), ended("n2", 4), began("n3", 7)]
     await has(daemon, so_far)
     daemon.kill()
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     await store.put(report("n3", healthy(T0 + 4)))
     await has(daemon, [*so_far, ended("n3", 7)])
 
@@ -98,7 +99,7 @@ async def test_faults_older_than_the_history_are_no_change(
 ) -> None:
     daemon, other = make(*address), make(*address)
     await store.put(report("n1", faulty(3)))
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     daemon.stop()
     other.start()  # its state directory is empty
     await store.put(report("n1", faulty(4, T0 + 1)))
@@ -188,7 +189,7 @@ async def test_the_page_has_what_was_published_and_whether_that_was_recorded(
     daemon: Daemon, store: Store
 ) -> None:
     await store.put(report("n1", healthy()))
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     before = daemon.ask("/api/v1/published")[1]
     assert before["faults"] == []
     await store.put(report("n1", faulty(3, T0 + 1)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ async def test_an_event_arrives_and_what_was_missed_is_sent_again(
 ) -> None:
     for node in ("n1", "n2"):
         await store.put(report(node, healthy()))
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     with listening(daemon) as answer, listening(daemon, query="?node=n2") as other:
         await store.put(report("n1", faulty(3, T0 + 1)))
         first = next_event(answer)
@@ -44,7 +45,7 @@ async def test_an_event_arrives_and_what_was_missed_is_sent_again(
         assert next_event(answer) == second
         assert next_event(answer).received == ("n1", "Ascend910-3", "80E18402", "RestartNPU", None)
     daemon.kill()
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     with listening(daemon, last=second.id) as answer:
         assert next_event(answer).kind == "gap", "another process does not know what it missed"
 
@@ -61,7 +62,7 @@ async def test_a_slow_reader_learns_what_it_misses_and_blocks_no_other(
 ) -> None:
     await store.put(report("n1", healthy()))
     await store.put(report("n2", healthy()))
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     with listening(daemon) as slow, listening(daemon, query="?node=n2") as quick:
         round_ = 0
         while daemon.metric("npu_vigil_stream_gaps_total") == 0:

@@ -37,7 +37,7 @@ async def test_finalizers_survive_and_an_owner_that_does_not_exist_goes(
 
     daemon = make("kubernetes:", control_plane.kubeconfig)
     await store.put(report("n1", healthy()))
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     try:
         async with watching(store, OUTPUTS) as seen:
 

@@ -6,6 +6,7 @@ of Kubernetes 1.36 does.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -106,7 +107,7 @@ async def test_rules_follow_the_faults_of_chips(
     await until(lambda: effect(plane) == "None")
     daemon.stop()
     daemon.environment = {}
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     await until(lambda: effect(plane) is None)
     await until(lambda: "device_taints is off" in daemon.log.read_text())
     assert others(plane) == ["site"]

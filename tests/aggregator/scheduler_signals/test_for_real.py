@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 from typing import TYPE_CHECKING, Any
@@ -76,7 +77,7 @@ async def test_conditions_follow_the_faults_of_a_node(
     # The option is switched off: what it has written goes.
     daemon.stop()
     daemon.environment = {}
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     daemon.waits_for_text("node_conditions is off: no Node has its conditions any more")
     assert conditions(control_plane) == {}
     assert taints(control_plane) == [("node.kubernetes.io/not-ready", "NoSchedule")]
@@ -163,7 +164,7 @@ async def test_a_taint_follows_the_faults_of_a_node_and_a_removal_is_obeyed(
     daemon.waits_for_text("'kubectl-taint' removed the taint")
     # The next leader obeys, too.
     daemon.stop()
-    daemon.start()
+    await asyncio.to_thread(daemon.start)
     await stays(17, because="a new leader makes nothing stricter for 15 s")
     assert taints(control_plane) == [("other", "NoExecute")]
     # Obedience ends with the fault.
