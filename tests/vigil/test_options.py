@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import version
+from platform import python_version
 
 import pytest
 
 from tests.parts.deadlines import patience
+from tests.parts.tree import ROOT
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -24,6 +29,24 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_version_is_that_of_the_package() -> None:
     done = run("-m", "vigil", "--version")
     assert (done.returncode, done.stdout) == (0, f"vigil {version('npu-vigil')}\n")
+
+
+@pytest.mark.parametrize("order", [("--version", "--json"), ("--json", "--version")])
+def test_the_version_as_json_names_python_and_libraries(order: tuple[str, ...]) -> None:
+    done = run("-m", "vigil", *order)
+    answer = json.loads(done.stdout)
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    names = [re.split(r"[<>=,]", line)[0] for line in declared["project"]["dependencies"]]
+    assert (answer["version"], answer["python"]) == (version("npu-vigil"), python_version())
+    assert answer["libraries"] == {name: version(name) for name in names}
+    # The tests run an editable installation of a checkout.
+    assert answer["commit"] is None
+
+
+def test_json_without_version_is_refused() -> None:
+    done = run("-m", "vigil", "--json", "status")
+    assert done.returncode == 2
+    assert "belongs to --version" in done.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
