@@ -84,7 +84,10 @@ def check_wheels(wheels: Iterable[Path], lock: str, architecture: str, python: s
 def _reasons(wheel: Path, architecture: str, python: str) -> Iterator[str]:
     major, _, minor = python.partition(".")
     version = (int(major), int(minor))
-    platforms = [f"{name}_{architecture}" for name in _PLATFORMS]
+    # Wheels for x86_64 are often tagged with an older glibc alone, which 2.17 can load.
+    older = [f"manylinux_2_{number}" for number in range(elf.OLDEST_GLIBC)]
+    names = (*_PLATFORMS, *older, "manylinux2010", "manylinux1")
+    platforms = [f"{name}_{architecture}" for name in names]
     supported = {
         *cpython_tags(version, platforms=platforms),
         *compatible_tags(version, f"cp{major}{minor}", platforms),
