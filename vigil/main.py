@@ -91,7 +91,7 @@ def _command(verb: str) -> Command:
 
 def _print_version(context: typer.Context, wanted: bool) -> None:
     if wanted:
-        from vigil.version import version_json, version_text
+        from vigil.installation import version_json, version_text
 
         print(version_json() if context.params["as_json"] else version_text())
         raise typer.Exit
