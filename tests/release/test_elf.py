@@ -14,7 +14,15 @@ if TYPE_CHECKING:
 def _compiled(folder: Path, page: int, source: str = "int one(void) { return 1; }") -> bytes:
     code, library = folder / "library.c", folder / "library.so"
     code.write_text(source)
-    command = ["gcc", "-shared", "-fPIC", f"-Wl,-z,max-page-size={page}", "-o", str(library), str(code)]
+    command = [
+        "gcc",
+        "-shared",
+        "-fPIC",
+        f"-Wl,-z,max-page-size={page}",
+        "-o",
+        str(library),
+        str(code),
+    ]
     subprocess.run(command, check=True)
     return library.read_bytes()
 

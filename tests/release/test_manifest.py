@@ -12,7 +12,6 @@ from release.__main__ import main
 from release.manifest import (
     MANIFEST_NAME,
     SIGNATURE_NAME,
-    SIGNER,
     RefusedError,
     provenance,
     sha256,
@@ -20,6 +19,7 @@ from release.manifest import (
     verify,
     write_manifest,
 )
+from tests.release.keys import new_key
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,16 +27,6 @@ if TYPE_CHECKING:
 # ssh-keygen comes with git's packages, but not with every machine.
 pytestmark = pytest.mark.server
 _RELEASE = "npu-vigil 0.1.0"
-
-
-def new_key(folder: Path, name: str) -> tuple[Path, Path]:
-    """Make a throw-away key; return its path and that of a file of allowed signers."""
-    key = folder / name
-    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(key)]
-    subprocess.run(command, check=True)
-    signers = folder / f"{name}-signers"
-    signers.write_text(f"{SIGNER} {key.with_suffix('.pub').read_text()}")
-    return key, signers
 
 
 @pytest.fixture
