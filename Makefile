@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test collected together unit slow affected coverage mutants release bundle verify test-release test-node test-volcano test-brokers test-alerts lint types style servers bench lock wire clean
+.PHONY: help demo test collected together unit slow affected coverage mutants release bundle verify outdated test-release test-node test-volcano test-brokers test-alerts lint types style servers bench lock wire clean
 
 help:
 	@echo "make demo          the whole system on this machine, with emulated hardware"
@@ -42,6 +42,7 @@ help:
 	@echo "make release       everything that VERSION=… has, in dist/; KEY=FILE signs it; nothing is uploaded"
 	@echo "make bundle        ARCH=aarch64 PYTHON=3.11: one archive for servers without a network; KEY=FILE signs it"
 	@echo "make verify        compares dist/ with the signed manifest: VERSION=… SIGNERS=FILE"
+	@echo "make outdated      packages of the environment that have a newer release"
 	@echo "make test-release  a release as a whole: built twice, installed without a network; 10 minutes"
 	@echo "make test-node     the manifests on a real node (kubelet, containerd); needs root, 15 minutes"
 	@echo "make test-volcano  elastic training and labels with real controllers; 25 minutes, once 20 more"
@@ -141,6 +142,9 @@ bundle: $(VENV)/installed-dev
 
 verify: $(VENV)/installed-dev
 	$(BIN)/python -m release verify dist $(VERSION) --signers $(SIGNERS)
+
+outdated: $(VENV)/installed-dev
+	$(BIN)/pip list --outdated --disable-pip-version-check
 
 # Not part of `make test`: it downloads the wheels of two processors, and is root.
 test-release: $(VENV)/installed-dev

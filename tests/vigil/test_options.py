@@ -81,3 +81,35 @@ def test_an_agent_loads_nothing_that_only_verbs_for_people_need() -> None:
         for name in loaded
         if any(name == one or name.startswith(f"{one}.") for one in unwanted)
     ] == []
+
+
+_LOADED = """
+import importlib, json, os, sys
+import vigil.main
+loaded = {}
+for verb, target in vigil.main._VERBS.items():
+    reading, writing = os.pipe()
+    if not os.fork():
+        importlib.import_module(target.partition(":")[0])
+        names = {name.partition(".")[0] for name in sys.modules}
+        os.write(writing, json.dumps(sorted(names)).encode())
+        os._exit(0)
+    os.close(writing)
+    with open(reading) as pipe:
+        loaded[verb] = json.load(pipe)
+    os.wait()
+print(json.dumps(loaded))
+"""
+"""Imports each verb in a process of its own, which has loaded nothing but the command."""
+_HEAVY = {
+    *("aiofiles", "aiohttp", "aiomqtt", "google", "grpc", "kubernetes", "msgspec", "paho"),
+    *("prometheus_client", "psutil", "pydantic", "requests", "rich", "urllib3", "yaml", "yarl"),
+}
+"""Third-party packages that a verb imports when it runs, and not for its help."""
+
+
+def test_no_verb_loads_a_heavy_package_before_it_runs() -> None:
+    done = run("-c", _LOADED)
+    loaded = {verb: set(names) for verb, names in json.loads(done.stdout).items()}
+    assert all("typer" in names for names in loaded.values())
+    assert {verb: names & _HEAVY for verb, names in loaded.items() if names & _HEAVY} == {}
