@@ -1,5 +1,10 @@
 # Everything sets itself up: `make demo` and `make test` work on a fresh clone.
 PYTHON ?= python3
+# `make bundle` names the version of the bundle's Python by the same variable.
+BUNDLE_PYTHON := $(filter 3.%,$(PYTHON))
+ifneq ($(BUNDLE_PYTHON),)
+override PYTHON := python3
+endif
 VENV := .venv
 BIN := $(VENV)/bin
 # Tests wait half of their time, so there are two workers a processor, with 1 GiB each. With three the
@@ -18,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test collected together unit slow affected coverage mutants test-node test-volcano test-brokers test-alerts lint types style servers bench lock wire clean
+.PHONY: help demo test collected together unit slow affected coverage mutants release bundle verify outdated test-release test-node test-volcano test-brokers test-alerts lint types style servers bench lock wire clean
 
 help:
 	@echo "make demo          the whole system on this machine, with emulated hardware"
@@ -34,6 +39,11 @@ help:
 	@echo "make affected      tests of what changed since main, two minutes; status 4: some were left out"
 	@echo "make coverage      lines and branches that make test runs, for the table in docs/tests.md"
 	@echo "make mutants       200 small defects in a copy: which test notices each; three quarters of an hour"
+	@echo "make release       everything that VERSION=… has, in dist/; KEY=FILE signs it; nothing is uploaded"
+	@echo "make bundle        ARCH=aarch64 PYTHON=3.11: one archive for servers without a network; KEY=FILE signs it"
+	@echo "make verify        compares dist/ with the signed manifest: VERSION=… SIGNERS=FILE"
+	@echo "make outdated      packages of the environment that have a newer release"
+	@echo "make test-release  a release as a whole: built twice, installed without a network; 10 minutes"
 	@echo "make test-node     the manifests on a real node (kubelet, containerd); needs root, 15 minutes"
 	@echo "make test-volcano  elastic training and labels with real controllers; 25 minutes, once 20 more"
 	@echo "make test-brokers  RabbitMQ, HiveMQ CE and the brokers of make test; 5 minutes, Java 11 or newer"
@@ -121,6 +131,24 @@ coverage: $(VENV)/installed-dev
 mutants: $(VENV)/installed-dev
 	$(BIN)/python -m tests.mutants --defects
 	$(BIN)/python -m tests.mutants
+
+# The commit is built, not the files: a change that is not committed is refused.
+SIGNED = $(if $(KEY),--key $(abspath $(KEY)))
+release: $(VENV)/installed-dev
+	$(BIN)/python -m release build $(VERSION) $(SIGNED)
+
+bundle: $(VENV)/installed-dev
+	$(BIN)/python -m release bundle $(ARCH):$(BUNDLE_PYTHON) $(SIGNED)
+
+verify: $(VENV)/installed-dev
+	$(BIN)/python -m release verify dist $(VERSION) --signers $(SIGNERS)
+
+outdated: $(VENV)/installed-dev
+	$(BIN)/pip list --outdated --disable-pip-version-check
+
+# Not part of `make test`: it downloads the wheels of two processors, and is root.
+test-release: $(VENV)/installed-dev
+	$(BIN)/pytest -v --timeout 900 -o python_files='real_*.py' tests/release
 
 # Not part of `make test`: it takes a machine of which it is root.
 test-node: $(VENV)/installed-dev

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Provides what the tests need beyond Python packages: a C compiler, openssl, etcd, prometheus with
+# Provides what the tests need beyond Python packages: a C compiler, openssl, ssh-keygen, etcd, prometheus with
 # promtool, alertmanager with amtool, systemd-analyze, mosquitto, bindfs, chromium, mochi, kube-apiserver,
 # kustomize, Helm 3 and 4, and the resource definitions of the Prometheus operator. A part that is missing is
 # installed (as root, from Debian's packages) or built once (the API server, about 4 minutes; Helm, 3 minutes;
@@ -58,6 +58,7 @@ has mochi || [ -x "$mochi/mochi" ] || build+=(mochi)
 
 packages=()
 command -v gcc >/dev/null || packages+=(gcc libc6-dev)
+command -v ssh-keygen >/dev/null || packages+=(openssh-client)
 command -v openssl >/dev/null || packages+=(openssl)
 has etcd || packages+=(etcd-server)
 if ! command -v prometheus >/dev/null || ! command -v promtool >/dev/null; then packages+=(prometheus); fi

@@ -89,23 +89,26 @@ def _command(verb: str) -> Command:
     return built.commands[verb]
 
 
-def _print_version(wanted: bool) -> None:
+def _print_version(context: typer.Context, wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from vigil.installation import version_json, version_text
 
-        print(f"vigil {version('npu-vigil')}")
+        print(version_json() if context.params["as_json"] else version_text())
         raise typer.Exit
 
 
 def options(
     _: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version and end."
-        ),
+        bool, typer.Option("--version", callback=_print_version, help="Print the version and end.")
+    ] = False,
+    # Eager, so that it is set when the callback of --version runs, whichever stands first.
+    as_json: Annotated[
+        bool, typer.Option("--json", is_eager=True, help="With --version: print one JSON object.")
     ] = False,
 ) -> None:
     """Watch Ascend NPUs and report their faults to the cluster."""
+    if as_json:
+        raise typer.BadParameter("it belongs to --version; a verb has its own", param_hint="--json")
 
 
 app = typer.Typer(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import version
+from platform import python_version
 
 import pytest
 
 from tests.parts.deadlines import patience
+from tests.parts.tree import ROOT
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -24,6 +29,24 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_version_is_that_of_the_package() -> None:
     done = run("-m", "vigil", "--version")
     assert (done.returncode, done.stdout) == (0, f"vigil {version('npu-vigil')}\n")
+
+
+@pytest.mark.parametrize("order", [("--version", "--json"), ("--json", "--version")])
+def test_the_version_as_json_names_python_and_libraries(order: tuple[str, ...]) -> None:
+    done = run("-m", "vigil", *order)
+    answer = json.loads(done.stdout)
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    names = [re.split(r"[<>=,]", line)[0] for line in declared["project"]["dependencies"]]
+    assert (answer["version"], answer["python"]) == (version("npu-vigil"), python_version())
+    assert answer["libraries"] == {name: version(name) for name in names}
+    # The tests run an editable installation of a checkout.
+    assert answer["commit"] is None
+
+
+def test_json_without_version_is_refused() -> None:
+    done = run("-m", "vigil", "--json", "status")
+    assert done.returncode == 2
+    assert "belongs to --version" in done.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -58,3 +81,35 @@ def test_an_agent_loads_nothing_that_only_verbs_for_people_need() -> None:
         for name in loaded
         if any(name == one or name.startswith(f"{one}.") for one in unwanted)
     ] == []
+
+
+_LOADED = """
+import importlib, json, os, sys
+import vigil.main
+loaded = {}
+for verb, target in vigil.main._VERBS.items():
+    reading, writing = os.pipe()
+    if not os.fork():
+        importlib.import_module(target.partition(":")[0])
+        names = {name.partition(".")[0] for name in sys.modules}
+        os.write(writing, json.dumps(sorted(names)).encode())
+        os._exit(0)
+    os.close(writing)
+    with open(reading) as pipe:
+        loaded[verb] = json.load(pipe)
+    os.wait()
+print(json.dumps(loaded))
+"""
+"""Imports each verb in a process of its own, which has loaded nothing but the command."""
+_HEAVY = {
+    *("aiofiles", "aiohttp", "aiomqtt", "google", "grpc", "kubernetes", "msgspec", "paho"),
+    *("prometheus_client", "psutil", "pydantic", "requests", "rich", "urllib3", "yaml", "yarl"),
+}
+"""Third-party packages that a verb imports when it runs, and not for its help."""
+
+
+def test_no_verb_loads_a_heavy_package_before_it_runs() -> None:
+    done = run("-c", _LOADED)
+    loaded = {verb: set(names) for verb, names in json.loads(done.stdout).items()}
+    assert all("typer" in names for names in loaded.values())
+    assert {verb: names & _HEAVY for verb, names in loaded.items() if names & _HEAVY} == {}

@@ -47,6 +47,16 @@ def scan(
 
     import msgspec
 
+    from contract.errors import ConfigurationError, Problem
+    from vigil.installation import hidden_packages
+
+    # First: the checks import these packages.
+    if hidden := hidden_packages():
+        advice = "install NPU Vigil into an environment of its own"
+        raise ConfigurationError(
+            "installation",
+            [Problem(name, f"it comes from {place}; {advice}") for name, place in hidden.items()],
+        )
     from vigil.scan.findings import lines
     from vigil.scan.run import scan as look
 

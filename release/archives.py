@@ -1,0 +1,102 @@
+"""Archives that are equal to the byte whenever their content is.
+
+Owner, mode, order, time and compression of each member are fixed. So an archive depends on neither
+umask nor user, path or day. Its compression is zlib's: builds that are compared need the same one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import stat
+import tarfile
+import time
+import zipfile
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+_LEVEL = 9
+# The first second that a ZIP archive can name.
+ZIP_EPOCH = 315532800
+
+
+class Member(NamedTuple):
+    """A file of an archive. ``name`` is relative and has slashes."""
+
+    name: str
+    data: bytes
+    executable: bool = False
+
+    @property
+    def mode(self) -> int:
+        """Return the permissions that the archive gives the file."""
+        return 0o755 if self.executable else 0o644
+
+
+def source_epoch() -> int:
+    """Return the time of all members in seconds since 1970: ``SOURCE_DATE_EPOCH``, or 1980."""
+    return max(int(os.environ.get("SOURCE_DATE_EPOCH", ZIP_EPOCH)), ZIP_EPOCH)
+
+
+def folder_members(folder: Path, prefix: str = "") -> Iterator[Member]:
+    """Yield each regular file below ``folder``, its name behind ``prefix``.
+
+    Raises ``ValueError`` for a symbolic link: what it leads to may differ on another machine.
+    """
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink():
+            raise ValueError(f"{path} is a symbolic link, which no archive of a release has")
+        if path.is_file() and "__pycache__" not in path.parts:
+            yield file_member(path, f"{prefix}{path.relative_to(folder).as_posix()}")
+
+
+def file_member(path: Path, name: str) -> Member:
+    """Return the file at ``path`` as the member ``name``."""
+    return Member(name, path.read_bytes(), bool(path.stat().st_mode & stat.S_IXUSR))
+
+
+def tar_gz(members: Iterable[Member], epoch: int) -> bytes:
+    """Return a compressed tar archive of ``members``, each with the time ``epoch``."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for member in sorted(members):
+            entry = tarfile.TarInfo(member.name)
+            entry.size, entry.mode, entry.mtime = len(member.data), member.mode, epoch
+            archive.addfile(entry, io.BytesIO(member.data))
+    return gzip.compress(content.getvalue(), _LEVEL, mtime=epoch)
+
+
+def read_tar_gz(data: bytes) -> Iterator[Member]:
+    """Yield the files of a compressed tar archive."""
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
+        for entry in archive:
+            file = archive.extractfile(entry) if entry.isfile() else None
+            if file is not None:
+                yield Member(entry.name, file.read(), bool(entry.mode & stat.S_IXUSR))
+
+
+def zip_archive(members: Iterable[Member], epoch: int) -> bytes:
+    """Return a ZIP archive of ``members`` in their order, each with the time ``epoch``."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
+        for member in members:
+            entry = zipfile.ZipInfo(member.name, time.gmtime(epoch)[:6])
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = (stat.S_IFREG | member.mode) << 16
+            # ZipInfo takes the system of the machine: 3 is Unix, as the modes above are.
+            entry.create_system = 3
+            archive.writestr(entry, member.data)
+    return content.getvalue()
+
+
+def read_zip(data: bytes) -> Iterator[Member]:
+    """Yield the files of a ZIP archive."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for entry in archive.infolist():
+            if not entry.is_dir():
+                executable = bool(entry.external_attr >> 16 & stat.S_IXUSR)
+                yield Member(entry.filename, archive.read(entry), executable)

@@ -1,0 +1,1 @@
+"""Tests of what a release has. ``real_*.py`` are of ``make test-release``."""

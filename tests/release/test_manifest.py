@@ -1,0 +1,110 @@
+"""A release is verified with a key file: every change of its files or its name is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from release.__main__ import main
+from release.manifest import (
+    MANIFEST_NAME,
+    SIGNATURE_NAME,
+    RefusedError,
+    provenance,
+    sha256,
+    sign,
+    verify,
+    write_manifest,
+)
+from tests.release.keys import new_key
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# ssh-keygen comes with git's packages, but not with every machine.
+pytestmark = pytest.mark.server
+_RELEASE = "npu-vigil 0.1.0"
+
+
+@pytest.fixture
+def signers(tmp_path: Path) -> Path:
+    """Return the allowed signers of a signed release in ``tmp_path / "dist"``."""
+    key, allowed = new_key(tmp_path, "key")
+    dist = tmp_path / "dist"
+    dist.mkdir()
+    for name in ("wheel", "chart"):
+        (dist / name).write_text(f"content of {name}\n")
+    sign(write_manifest(dist, _RELEASE), key)
+    return allowed
+
+
+def test_an_unchanged_release_is_accepted(tmp_path: Path, signers: Path) -> None:
+    assert verify(tmp_path / "dist", _RELEASE, signers) == 2
+    command = ("verify", str(tmp_path / "dist"), "0.1.0", "--signers", str(signers))
+    assert main(command) == 0
+    subprocess.run(
+        ["sha256sum", "--check", "--strict", MANIFEST_NAME], cwd=tmp_path / "dist", check=True
+    )
+
+
+def test_a_changed_byte_is_refused(tmp_path: Path, signers: Path) -> None:
+    (tmp_path / "dist" / "wheel").write_text("Content of wheel\n")
+    with pytest.raises(RefusedError, match=r"^wheel was changed$"):
+        verify(tmp_path / "dist", _RELEASE, signers)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path, signers: Path) -> None:
+    (tmp_path / "dist" / "chart").unlink()
+    with pytest.raises(RefusedError, match=r"^chart is missing$"):
+        verify(tmp_path / "dist", _RELEASE, signers)
+
+
+@pytest.mark.parametrize("name", [MANIFEST_NAME, SIGNATURE_NAME])
+def test_a_release_without_manifest_or_signature_is_refused(
+    tmp_path: Path, signers: Path, name: str
+) -> None:
+    (tmp_path / "dist" / name).unlink()
+    with pytest.raises(RefusedError, match=f"{name} is missing"):
+        verify(tmp_path / "dist", _RELEASE, signers)
+
+
+def test_an_added_file_is_refused(tmp_path: Path, signers: Path) -> None:
+    (tmp_path / "dist" / "extra").write_text("not ours\n")
+    with pytest.raises(RefusedError, match=r"^extra: not in the manifest$"):
+        verify(tmp_path / "dist", _RELEASE, signers)
+
+
+def test_another_key_is_refused(tmp_path: Path, signers: Path) -> None:
+    key, others = new_key(tmp_path, "another")
+    with pytest.raises(RefusedError, match="signature"):
+        verify(tmp_path / "dist", _RELEASE, others)
+    # The same the other way round: a release that another key signed.
+    sign(tmp_path / "dist" / MANIFEST_NAME, key)
+    with pytest.raises(RefusedError, match="signature"):
+        verify(tmp_path / "dist", _RELEASE, signers)
+
+
+def test_an_old_release_under_a_new_name_is_refused(
+    tmp_path: Path, signers: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ("verify", str(tmp_path / "dist"), "0.2.0", "--signers", str(signers))
+    assert main(command) == 1
+    assert "the manifest is of npu-vigil 0.1.0, not of npu-vigil 0.2.0" in capsys.readouterr().err
+    manifest = tmp_path / "dist" / MANIFEST_NAME
+    manifest.write_text(manifest.read_text().replace("0.1.0", "0.2.0"))
+    with pytest.raises(RefusedError, match="signature"):
+        verify(tmp_path / "dist", "npu-vigil 0.2.0", signers)
+
+
+def test_the_statement_names_each_file_and_input(tmp_path: Path, signers: Path) -> None:
+    dist = tmp_path / "dist"
+    statement = json.loads(provenance(dist, "c0ffee", {"requirements.lock": "ab"}))
+    assert statement["_type"] == "https://in-toto.io/Statement/v1"
+    assert {each["name"]: each["digest"]["sha256"] for each in statement["subject"]} == {
+        name: sha256(dist / name) for name in ("wheel", "chart")
+    }
+    inputs = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
+    assert [each["digest"] for each in inputs] == [{"gitCommit": "c0ffee"}, {"sha256": "ab"}]
