@@ -15,14 +15,14 @@ from benchmarks.chaos.plan import AGGREGATORS, NODES, STORE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from benchmarks.chaos.site import Site
+    from benchmarks.chaos.stage import Stage
 
 DEVICE_INFO, CLUSTER_INFO = "device-info", "cluster-info"
 BOTH = frozenset({DEVICE_INFO, CLUSTER_INFO})
 CODES, HEALTH = "dcmi_get_device_errorcode_v2", "dcmi_get_device_health"
 
 
-def _nothing(site: Site, subject: str) -> None:
+def _nothing(site: Stage, subject: str) -> None:
     """Undo nothing: the trouble is over by itself."""
 
 
@@ -36,107 +36,107 @@ class Trouble:
 
     name: str
     subjects: tuple[str, ...]
-    apply: Callable[[Site, str], None]
-    undo: Callable[[Site, str], None]
+    apply: Callable[[Stage, str], None]
+    undo: Callable[[Stage, str], None]
     bound_seconds: float
     excuses: frozenset[str] = frozenset()
-    platforms: frozenset[str] = frozenset({"directory", "kubernetes"})
+    platforms: frozenset[str] = frozenset({"directory", "kubernetes", "simulated"})
     lasts: bool = True
 
 
-def _kill_agent(site: Site, subject: str) -> None:
+def _kill_agent(site: Stage, subject: str) -> None:
     site.nodes[subject].kill()
 
 
-def _start_agent(site: Site, subject: str) -> None:
+def _start_agent(site: Stage, subject: str) -> None:
     site.nodes[subject].start()
 
 
-def _restart_agent(site: Site, subject: str) -> None:
+def _restart_agent(site: Stage, subject: str) -> None:
     site.nodes[subject].stop()
     site.nodes[subject].start()
 
 
-def _stop_agent(site: Site, subject: str) -> None:
+def _stop_agent(site: Stage, subject: str) -> None:
     site.nodes[subject].process.signal(signal.SIGSTOP)
 
 
-def _continue_agent(site: Site, subject: str) -> None:
+def _continue_agent(site: Stage, subject: str) -> None:
     site.nodes[subject].process.signal(signal.SIGCONT)
 
 
-def _kill_aggregator(site: Site, subject: str) -> None:
+def _kill_aggregator(site: Stage, subject: str) -> None:
     site.aggregators[subject].kill()
 
 
-def _start_aggregator(site: Site, subject: str) -> None:
+def _start_aggregator(site: Stage, subject: str) -> None:
     site.aggregators[subject].spawn()
 
 
-def _stop_aggregator(site: Site, subject: str) -> None:
+def _stop_aggregator(site: Stage, subject: str) -> None:
     site.aggregators[subject].process.signal(signal.SIGSTOP)
 
 
-def _continue_aggregator(site: Site, subject: str) -> None:
+def _continue_aggregator(site: Stage, subject: str) -> None:
     site.aggregators[subject].process.signal(signal.SIGCONT)
 
 
-def _restart_aggregators(site: Site, _: str) -> None:
+def _restart_aggregators(site: Stage, _: str) -> None:
     for aggregator in site.aggregators.values():
         aggregator.stop()
         aggregator.spawn()
 
 
-def _hang_codes(site: Site, subject: str) -> None:
+def _hang_codes(site: Stage, subject: str) -> None:
     site.nodes[subject].emulator.hang(CODES)
 
 
-def _release_codes(site: Site, subject: str) -> None:
+def _release_codes(site: Stage, subject: str) -> None:
     site.nodes[subject].emulator.clear(CODES)
 
 
-def _fail_codes(site: Site, subject: str) -> None:
+def _fail_codes(site: Stage, subject: str) -> None:
     site.nodes[subject].emulator.fail(CODES, -8255)
 
 
-def _slow_codes(site: Site, subject: str) -> None:
+def _slow_codes(site: Stage, subject: str) -> None:
     site.nodes[subject].emulator.slow(CODES, 300)
 
 
-def _fail_health(site: Site, subject: str) -> None:
+def _fail_health(site: Stage, subject: str) -> None:
     site.nodes[subject].emulator.fail(HEALTH, -8255)
 
 
-def _release_health(site: Site, subject: str) -> None:
+def _release_health(site: Stage, subject: str) -> None:
     site.nodes[subject].emulator.clear(HEALTH)
 
 
-def _lose_event(site: Site, subject: str) -> None:
+def _lose_event(site: Stage, subject: str) -> None:
     site.nodes[subject].emulator.lose_next_event()
 
 
-def _write_foreign(site: Site, subject: str) -> None:
+def _write_foreign(site: Stage, subject: str) -> None:
     name = site.nodes[subject].document
     data = site.place.read(name)
     if data is not None:
         site.place.write(name, data | {"DeviceInfoCfg": "spoilt by a stranger"})
 
 
-def _delete_document(site: Site, subject: str) -> None:
+def _delete_document(site: Stage, subject: str) -> None:
     if site.place.read(site.nodes[subject].document) is not None:
         site.place.delete(site.nodes[subject].document)
 
 
-def _delete_cluster_info(site: Site, _: str) -> None:
+def _delete_cluster_info(site: Stage, _: str) -> None:
     if site.place.read("cluster-info-device-0") is not None:
         site.place.delete("cluster-info-device-0")
 
 
-def _take_store(site: Site, _: str) -> None:
+def _take_store(site: Stage, _: str) -> None:
     site.store.take()
 
 
-def _give_store(site: Site, _: str) -> None:
+def _give_store(site: Stage, _: str) -> None:
     site.store.give()
 
 
