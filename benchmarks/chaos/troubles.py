@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.chaos.plan import AGGREGATORS, NODES, STORE
 
@@ -140,7 +140,115 @@ def _give_store(site: Stage, _: str) -> None:
     site.store.give()
 
 
+def _be_late(site: Stage, _: str) -> None:
+    _simulated(site).api.seconds = 1.0
+
+
+def _be_on_time(site: Stage, _: str) -> None:
+    _simulated(site).api.seconds = 0.0
+
+
+def _refuse_writes(site: Stage, _: str) -> None:
+    _simulated(site).api.refuses = lambda method, _: method != "GET"
+
+
+def _accept_writes(site: Stage, _: str) -> None:
+    _simulated(site).api.refuses = lambda *_: False
+
+
+def _cut_watches(site: Stage, _: str) -> None:
+    _simulated(site).api.cut_watches()
+
+
+def _keep_store(site: Stage, _: str) -> None:
+    _simulated(site).api.keep()
+
+
+def _set_store_back(site: Stage, _: str) -> None:
+    _simulated(site).api.set_back()
+
+
+def _separate(site: Stage, subject: str) -> None:
+    _simulated(site).api.separate(subject)
+
+
+def _join(site: Stage, subject: str) -> None:
+    _simulated(site).api.join(subject)
+
+
+def _crash_driver(site: Stage, subject: str) -> None:
+    site.nodes[subject].emulator.crash()
+
+
+def _garble_driver(site: Stage, subject: str) -> None:
+    site.nodes[subject].emulator.garble()
+
+
+def _replace_library(site: Stage, subject: str) -> None:
+    site.nodes[subject].replace_library()
+
+
+def _fill_disk(site: Stage, subject: str) -> None:
+    site.nodes[subject].disk_is_full = True
+
+
+def _empty_disk(site: Stage, subject: str) -> None:
+    site.nodes[subject].disk_is_full = False
+
+
+def _set_clock(milliseconds: int) -> Callable[[Stage, str], None]:
+    def apply(site: Stage, subject: str) -> None:
+        programs = site.nodes if subject in NODES else site.aggregators
+        programs[subject].clock_ahead_ms = milliseconds
+
+    return apply
+
+
+def _simulated(site: Stage) -> Any:
+    """Return the store of the simulated platform, which no other one has."""
+    return site.store
+
+
 _ON_NODES, _ON_AGGREGATORS, _ON_STORE = NODES, AGGREGATORS, (STORE,)
+
+_SIMULATED = frozenset({"simulated"})
+_HOUR_MS = 3_600_000
+_SIMULATED_TROUBLES = (
+    Trouble("store-late", _ON_STORE, _be_late, _be_on_time, 6.0, BOTH, _SIMULATED),
+    Trouble("store-refuses", _ON_STORE, _refuse_writes, _accept_writes, 15.0, BOTH, _SIMULATED),
+    Trouble(
+        *("watches-cut", _ON_STORE, _cut_watches, _nothing, 0.0, frozenset(), _SIMULATED),
+        lasts=False,
+    ),
+    Trouble("store-set-back", _ON_STORE, _keep_store, _set_store_back, 15.0, BOTH, _SIMULATED),
+    Trouble("agent-apart", _ON_NODES, _separate, _join, 15.0, BOTH, _SIMULATED),
+    Trouble(
+        *("aggregator-apart", _ON_AGGREGATORS, _separate, _join, 20.0),
+        *(frozenset({CLUSTER_INFO}), _SIMULATED),
+    ),
+    Trouble(
+        *("driver-crashes", _ON_NODES, _crash_driver, _nothing, 0.0, frozenset(), _SIMULATED),
+        lasts=False,
+    ),
+    Trouble(
+        *("driver-garbled", _ON_NODES, _garble_driver, _nothing, 0.0, frozenset(), _SIMULATED),
+        lasts=False,
+    ),
+    Trouble(
+        *("library-replaced", _ON_NODES, _replace_library, _nothing, 0.0),
+        *(frozenset(), _SIMULATED),
+        lasts=False,
+    ),
+    Trouble("disk-full", _ON_NODES, _fill_disk, _empty_disk, 0.0, frozenset(), _SIMULATED),
+    Trouble(
+        *("clock-ahead", (*NODES, *AGGREGATORS), _set_clock(_HOUR_MS), _set_clock(0), 0.0),
+        *(frozenset(), _SIMULATED),
+    ),
+    Trouble(
+        *("clock-behind", (*NODES, *AGGREGATORS), _set_clock(-_HOUR_MS), _set_clock(0), 0.0),
+        *(frozenset(), _SIMULATED),
+    ),
+)
 
 TROUBLES = {
     trouble.name: trouble
@@ -177,6 +285,7 @@ TROUBLES = {
             frozenset({CLUSTER_INFO}),
             lasts=False,
         ),
+        *_SIMULATED_TROUBLES,
         Trouble("store-away", _ON_STORE, _take_store, _give_store, 15.0, BOTH),
     )
 }

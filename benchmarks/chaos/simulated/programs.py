@@ -12,6 +12,7 @@ import os
 import random
 import shutil
 import signal
+from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 from unittest import mock
@@ -45,6 +46,9 @@ _SYNC_SECONDS = 1.0
 _RETRY_SECONDS = 0.5
 
 
+IS_DISK_FULL: ContextVar[Callable[[], bool]] = ContextVar("is_disk_full")
+
+
 class InlineJournal(Journal):
     """The journal without threads: their work is done on the loop, a moment later."""
 
@@ -75,6 +79,14 @@ class InlineJournal(Journal):
     @override
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
         self._loop.call_soon(function, *arguments)
+
+    @override
+    def _write_waiting(self) -> bool:
+        if IS_DISK_FULL.get()():
+            self._call(self._begin_trouble, "database or disk is full")
+            self._close_file()
+            return False
+        return super()._write_waiting()
 
     def _work_soon(self, seconds: float) -> None:
         if not self._is_due:
@@ -231,6 +243,7 @@ class SimulatedNode(Program):
         self._library.touch()
         self._options = options
         self.agent: Agent | None = None
+        self.disk_is_full = False
 
     def wall_ms(self) -> int:
         """Return the time of its host (epoch ms)."""
@@ -244,6 +257,7 @@ class SimulatedNode(Program):
 
     @override
     async def _run(self) -> None:
+        IS_DISK_FULL.set(lambda: self.disk_is_full)
         configuration = AgentConfiguration(
             node_name=self.name, state_dir=self.state_dir, **self._options
         )
