@@ -23,6 +23,7 @@ from benchmarks.chaos.simulated.virtual_time import VirtualTimeLoop
 from benchmarks.chaos.stage import Stage, timeline
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
     from pathlib import Path
     from typing import Any
 
@@ -66,19 +67,25 @@ class Episode:
 class SimulatedSite(Stage):
     """The programs of one episode, in ``directory``."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        nodes: Sequence[str] = NODES,
+        aggregators: Sequence[str] = AGGREGATORS,
+        start_seconds: float = START_SECONDS,
+    ) -> None:
         self.api = SimulatedApiServer(self._changed)
         self.store: SimulatedStore = SimulatedStore(self.api)
         self.nodes = {
-            name: SimulatedNode(name, directory / name, self, AGENT_OPTIONS) for name in NODES
+            name: SimulatedNode(name, directory / name, self, AGENT_OPTIONS) for name in nodes
         }
         self.aggregators = {
-            name: SimulatedAggregator(name, directory / name, self, {}) for name in AGGREGATORS
+            name: SimulatedAggregator(name, directory / name, self, {}) for name in aggregators
         }
         self.programs: dict[str, Program] = {**self.nodes, **self.aggregators}
         self.episode = Episode()
-        self._loop = asyncio.get_running_loop()
-        self._began = START_SECONDS
+        self.loop = asyncio.get_running_loop()
+        self._began = start_seconds
         self._is_looking = False
         for namespace in ("mindx-dl", "kube-system", "cluster-system"):
             self.api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
@@ -86,13 +93,13 @@ class SimulatedSite(Stage):
     @property
     @override
     def now(self) -> float:
-        return self._loop.time() - self._began
+        return self.loop.time() - self._began
 
     async def play(self, plan: Plan) -> None:
         """Start everything, play the plan, and end everything."""
         for program in self.programs.values():
             program.start()
-        await asyncio.sleep(self._began - self._loop.time())
+        await asyncio.sleep(self._began - self.loop.time())
         self._is_looking = True
         looking = asyncio.create_task(self._look(), name="look")
         episode = self.episode
@@ -124,28 +131,37 @@ class SimulatedSite(Stage):
     def _changed(self, change: Change) -> None:
         # What is shown for a moment only is seen, too.
         if self._is_looking and (change.place.name or "").startswith(_DOCUMENTS):
-            self._loop.call_soon(self._sample)
+            self.loop.call_soon(self._sample)
 
 
 def play_in(directory: Path, plan: Plan) -> tuple[Episode, dict[str, Path]]:
     """Play a plan; return what came of it, and the state directory of each node."""
+    site = run_site(lambda: SimulatedSite(directory), lambda site: site.play(plan), plan.seed)
+    return site.episode, {name: node.state_dir for name, node in site.nodes.items()}
 
-    async def work() -> SimulatedSite:
+
+def run_site(
+    make: Callable[[], SimulatedSite],
+    work: Callable[[SimulatedSite], Coroutine[Any, Any, None]],
+    seed: int,
+) -> SimulatedSite:
+    """Make a site on a loop in virtual time, do ``work`` with it, and return it."""
+
+    async def run() -> SimulatedSite:
         surroundings = _Surroundings()
-        with replaced(surroundings, plan.seed):
-            site = SimulatedSite(directory)
+        with replaced(surroundings, seed):
+            site = make()
             surroundings.api, surroundings.programs = site.api, site.programs
-            await site.play(plan)
+            await work(site)
         return site
 
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
         with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-            site = runner.run(work())
+            return runner.run(run())
     finally:
         logging.disable(level)
-    return site.episode, {name: node.state_dir for name, node in site.nodes.items()}
 
 
 class _Surroundings:
