@@ -94,6 +94,13 @@ class Journal:
         self._dirty = False
         self._closing = False
         self._renaming = False
+        # Used by the writing thread alone.
+        self._file: JournalFile | None = None
+        self._next_prune = time.monotonic() + _PRUNE_SECONDS
+        self._threads: list[threading.Thread] = []
+        self._start_threads()
+
+    def _start_threads(self) -> None:
         self._threads = [
             threading.Thread(target=target, name=name, daemon=True)
             for target, name in ((self._write_loop, "journal"), (self._sync_loop, "journal-sync"))
@@ -243,43 +250,47 @@ class Journal:
     # On the writing thread.
 
     def _write_loop(self) -> None:
-        file: JournalFile | None = None
-        next_prune = time.monotonic() + _PRUNE_SECONDS
         while True:
             with self._condition:
                 if not self._queue and not self._closing and not self._renaming:
-                    self._condition.wait(max(0.0, next_prune - time.monotonic()))
-                # Copied, not taken: they stay in the queue until a commit has succeeded.
-                rows = tuple(self._queue)
-                if not rows and self._closing:
+                    self._condition.wait(max(0.0, self._next_prune - time.monotonic()))
+                if not self._queue and self._closing:
                     break
-            try:
-                if file is None:
-                    file = JournalFile(self._path)
-                elif not file.is_in_place():
-                    # SQLite would go on writing into a file that no restart finds.
-                    raise JournalError("the file was removed or replaced")
-                if rows:
-                    file.write(rows)
-                    self._dequeue(rows)
-                if self._renaming:
-                    file.rename()
-                    self._renaming = False
-                if time.monotonic() >= next_prune:
-                    may_be_more = self._prune(file)
-                    # Rows that wait are committed between two parts of a long deletion.
-                    next_prune = time.monotonic() + (0.05 if may_be_more else _PRUNE_SECONDS)
-            except _TROUBLE as error:
-                self._call(self._begin_trouble, str(error))
-                self._give_up_file(file, error)
-                file = None
+            if not self._write_waiting():
                 with self._condition:
                     if self._closing:
                         break
                     self._condition.wait_for(lambda: self._closing, _RETRY_SECONDS)
-        if file is not None:
-            with contextlib.suppress(*_TROUBLE):
-                file.close()
+        self._close_file()
+
+    def _write_waiting(self) -> bool:
+        """Commit the rows that wait, and do what else is due; return whether the disk did it."""
+        with self._condition:
+            # Copied, not taken: they stay in the queue until a commit has succeeded.
+            rows = tuple(self._queue)
+        try:
+            if self._file is None:
+                self._file = JournalFile(self._path)
+            elif not self._file.is_in_place():
+                # SQLite would go on writing into a file that no restart finds.
+                raise JournalError("the file was removed or replaced")
+            if rows:
+                self._file.write(rows)
+                self._dequeue(rows)
+            if self._renaming:
+                self._file.rename()
+                self._renaming = False
+            if time.monotonic() >= self._next_prune:
+                may_be_more = self._prune(self._file)
+                # Rows that wait are committed between two parts of a long deletion.
+                pause_seconds = 0.05 if may_be_more else _PRUNE_SECONDS
+                self._next_prune = time.monotonic() + pause_seconds
+        except _TROUBLE as error:
+            self._call(self._begin_trouble, str(error))
+            self._close_file()
+            moved_aside(self._path, error, self._wall_clock())
+            return False
+        return True
 
     def _dequeue(self, rows: tuple[JournalRow, ...]) -> None:
         with self._condition:
@@ -309,11 +320,11 @@ class Journal:
             self._unacknowledged += pruned.unacknowledged
         return pruned.may_be_more
 
-    def _give_up_file(self, file: JournalFile | None, error: Exception) -> None:
+    def _close_file(self) -> None:
+        file, self._file = self._file, None
         with contextlib.suppress(*_TROUBLE):
             if file is not None:
                 file.close()
-        moved_aside(self._path, error, self._wall_clock())
 
     # On the syncing thread.
 

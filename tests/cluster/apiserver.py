@@ -272,7 +272,7 @@ class ApiServer:
             return _encoded(*_status(self.refuses_with, "the test wants it"))
         status, answer = self._answer(method, path, body, client.name)
         if only_metadata and status < 300:
-            answer = _only_metadata(answer)
+            answer = only_metadata_of(answer)
         return _encoded(status, answer)
 
     @contextlib.asynccontextmanager
@@ -448,7 +448,7 @@ def _breaks_immutability(there: Object, content: Object) -> bool:
 
 
 def _line(kind: str, shown: Object, *, only_metadata: bool) -> bytes:
-    shown = _only_metadata(shown) if only_metadata else shown
+    shown = only_metadata_of(shown) if only_metadata else shown
     return json.dumps({"type": kind, "object": shown}).encode() + b"\n"
 
 
@@ -456,7 +456,8 @@ def _wants_only_metadata(headers: Mapping[str, str] | None) -> bool:
     return "PartialObjectMetadata" in (headers or {}).get("Accept", "")
 
 
-def _only_metadata(answer: Object) -> Object:
+def only_metadata_of(answer: Object) -> Object:
+    """Return the metadata of an object or of a list, as ``PartialObjectMetadata`` has it."""
     if "items" in answer:
         return answer | {"items": [{"metadata": one["metadata"]} for one in answer["items"]]}
     return {"metadata": answer["metadata"]}

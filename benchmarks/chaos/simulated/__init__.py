@@ -1,0 +1,1 @@
+"""The simulated platform: the real agent and aggregator in virtual time, in one process."""

@@ -1,0 +1,356 @@
+"""The lives of agents and aggregators on one virtual loop, and what is replaced below them.
+
+A life is what ``vigil agent`` and ``vigil aggregator`` run behind their command line. A program is
+killed as by SIGKILL: its requests and its files end at that moment, whatever it does later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import shutil
+import signal
+from contextvars import ContextVar
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Protocol, cast
+from unittest import mock
+
+from typing_extensions import override
+
+from agent.config import AgentConfiguration
+from agent.daemon import Agent
+from agent.journal.journal import Journal
+from aggregator import process as aggregator_process
+from aggregator.config import AggregatorConfiguration
+from benchmarks.chaos.simulated.driver import DriverProcess, Hardware
+from benchmarks.chaos.simulated.virtual_time import PROGRAM, VirtualTimeLoop
+from dcmi_shim.driver import Driver
+from dcmi_shim.library.discovery import FoundLibrary
+from dcmi_shim.worker.supervisor import DriverSettings
+from stores.address import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from agent.exit_deadline import ExitDeadline
+    from benchmarks.chaos.simulated.store import SimulatedApiServer
+    from tests.cluster.apiserver import Client
+
+BEGAN_MS = 1_760_000_000_000
+"""The wall time at the begin of an episode."""
+_COMMIT_SECONDS = 2**-9
+_SYNC_SECONDS = 1.0
+_RETRY_SECONDS = 0.5
+
+
+IS_DISK_FULL: ContextVar[Callable[[], bool]] = ContextVar("is_disk_full")
+
+
+class InlineJournal(Journal):
+    """The journal without threads: their work is done on the loop, a moment later."""
+
+    @override
+    def _start_threads(self) -> None:
+        self._is_due = self._is_sync_due = False
+
+    @override
+    def append(self, entries: Any, at_ms: int) -> int:
+        sequence = super().append(entries, at_ms)
+        self._work_soon(_COMMIT_SECONDS)
+        return sequence
+
+    @override
+    def rename(self) -> None:
+        super().rename()
+        self._work_soon(_COMMIT_SECONDS)
+
+    @override
+    async def close(self) -> bool:
+        self._slow.close()
+        self._closing = True
+        self._work()
+        self._close_file()
+        self._sync()
+        return not self._queue
+
+    @override
+    def _call(self, function: Callable[..., None], *arguments: object) -> None:
+        self._loop.call_soon(function, *arguments)
+
+    @override
+    def _write_waiting(self) -> bool:
+        if IS_DISK_FULL.get()():
+            self._call(self._begin_trouble, "database or disk is full")
+            self._close_file()
+            return False
+        return super()._write_waiting()
+
+    def _work_soon(self, seconds: float) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_later(seconds, self._work)
+
+    def _work(self) -> None:
+        self._is_due = False
+        if not self._write_waiting():
+            self._work_soon(_RETRY_SECONDS)
+        elif not self._is_sync_due:
+            self._is_sync_due = True
+            self._loop.call_later(_SYNC_SECONDS, self._sync_later)
+
+    def _sync_later(self) -> None:
+        self._is_sync_due = False
+        if self._dirty and not self._closing:
+            self._dirty = False
+            self._sync()
+
+
+class Platform(Protocol):
+    """What lives share."""
+
+    api: SimulatedApiServer
+    programs: dict[str, Program]
+
+
+class Program:
+    """A daemon that is started, stopped, paused and killed; each life has a directory of its own
+    after a kill, with the files as they were.
+    """
+
+    def __init__(self, name: str, directory: Path, platform: Platform) -> None:
+        self.name = name
+        self.state_dir = directory / "state-0"
+        self.state_dir.mkdir(parents=True)
+        self.clock_ahead_ms = 0
+        """How far its host's clock is ahead."""
+        self.crashes: list[BaseException] = []
+        self._platform = platform
+        self._loop = cast("VirtualTimeLoop", asyncio.get_running_loop())
+        self._lives = self._kills = 0
+        self._life: asyncio.Task[object] | None = None
+        self._clients: list[Client] = []
+        self._stop: Callable[[], object] | None = None
+        self._paused: str | None = None
+        self._is_ending = False
+
+    @property
+    def process(self) -> Program:
+        """Itself: signals go there."""
+        return self
+
+    @property
+    def runs(self) -> bool:
+        """Whether it runs, perhaps paused."""
+        return self._life is not None and not self._life.done()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Pause it or let it go on."""
+        if number == signal.SIGSTOP and self.runs:
+            self._paused = self._program
+            self._loop.pause(self._paused)
+        elif self._paused is not None:
+            self._loop.go_on(self._paused)
+            self._paused = None
+
+    def start(self) -> None:
+        """Begin a life, behind the end of the one before where that was stopped."""
+        if self.runs and not self._is_ending:
+            return
+        before, self._is_ending = self._life, False
+        self._lives += 1
+        token = PROGRAM.set(self._program)
+        try:
+            self._life = asyncio.create_task(self._live(before), name=self.name)
+        finally:
+            PROGRAM.reset(token)
+
+    spawn = start
+
+    def stop(self) -> None:
+        """Stop it as SIGTERM does; it ends some time later."""
+        if not self.runs:
+            return
+        if self._stop is None:
+            # Until a daemon has its handlers, the signal ends the process at once.
+            self.kill()
+        else:
+            self._is_ending = True
+            self._stop()
+
+    def kill(self) -> None:
+        """Kill it as SIGKILL does."""
+        life, self._life = self._life, None
+        self._kills += 1
+        for client in self._clients:
+            client.cut()
+        self._clients.clear()
+        files = self.state_dir.with_name(f"state-{self._kills}")
+        # What it still does, it does with files that nobody reads.
+        shutil.copytree(self.state_dir, files, ignore=shutil.ignore_patterns("*.sock", "*-shm"))
+        self.state_dir = files
+        self._ended()
+        self._stop = None
+        self.signal(signal.SIGCONT)
+        if life is not None:
+            life.cancel()
+
+    def connect(self) -> Client:
+        """Return a connection to the API server."""
+        self._clients.append(self._platform.api.client(self.name))
+        return self._clients[-1]
+
+    def take_stop(self, stop: Callable[[], object]) -> None:
+        """Keep what a signal calls."""
+        self._stop = stop
+
+    @property
+    def _program(self) -> str:
+        return f"{self.name} {self._lives}"
+
+    async def _live(self, before: asyncio.Task[object] | None) -> None:
+        if before is not None:
+            await asyncio.wait({before})
+        self._stop = None
+        try:
+            await self._run()
+        except asyncio.CancelledError:
+            pass
+        except BaseException as error:
+            # A killed one ends with any error.
+            if self._life is asyncio.current_task():
+                self.crashes.append(error)
+
+    async def _run(self) -> None:
+        raise NotImplementedError
+
+    def _ended(self) -> None:
+        """End what is outside of the process."""
+
+
+class SimulatedNode(Program):
+    """An agent and its hardware."""
+
+    def __init__(
+        self, name: str, directory: Path, platform: Platform, options: Mapping[str, Any]
+    ) -> None:
+        super().__init__(name, directory, platform)
+        self.document = f"mindx-dl-deviceinfo-{name}"
+        self.emulator = Hardware(self.wall_ms)
+        self._library = directory / "libdcmi.so"
+        self._library.touch()
+        self._options = options
+        self.agent: Agent | None = None
+        self.disk_is_full = False
+
+    def wall_ms(self) -> int:
+        """Return the time of its host (epoch ms)."""
+        return BEGAN_MS + round(self._loop.time() * 1000) + self.clock_ahead_ms
+
+    def replace_library(self) -> None:
+        """Install another driver."""
+        new = self._library.with_suffix(".new")
+        new.write_bytes(self._library.read_bytes() + b"+")
+        new.replace(self._library)
+
+    @override
+    async def _run(self) -> None:
+        IS_DISK_FULL.set(lambda: self.disk_is_full)
+        configuration = AgentConfiguration(
+            node_name=self.name, state_dir=self.state_dir, **self._options
+        )
+        library = FoundLibrary(self._library, (), ())
+        settings = DriverSettings(
+            call_seconds=configuration.driver.call_deadline_seconds,
+            probe_seconds=configuration.driver.probe_period_seconds,
+        )
+        deadline = SimpleNamespace(begin=lambda: None, note_complete=lambda: None)
+        self.agent = Agent(
+            configuration,
+            open_store("kubernetes:", node=self.name),
+            Driver(library, self.wall_ms, settings),
+            cast("ExitDeadline", deadline),
+            self.wall_ms,
+        )
+        await self.agent.run()
+
+    @override
+    def _ended(self) -> None:
+        for process in tuple(self.emulator.processes):
+            process.kill()
+
+
+class SimulatedAggregator(Program):
+    """An aggregator."""
+
+    def __init__(
+        self, name: str, directory: Path, platform: Platform, options: Mapping[str, Any]
+    ) -> None:
+        super().__init__(name, directory, platform)
+        self._options = options
+
+    @override
+    async def _run(self) -> None:
+        configuration = AggregatorConfiguration(state_dir=self.state_dir, **self._options)
+        await aggregator_process._run(configuration)
+
+
+@contextlib.contextmanager
+def replaced(platform: Platform, seed: int) -> Iterator[None]:
+    """Replace what is below the programs: network, clocks, threads, signals, sockets, processes."""
+    loop = asyncio.get_running_loop()
+    draw = random.Random(seed)
+
+    def program() -> Program:
+        return platform.programs[PROGRAM.get().rpartition(" ")[0]]
+
+    def ahead_ms() -> int:
+        name = PROGRAM.get().rpartition(" ")[0]
+        return platform.programs[name].clock_ahead_ms if name else 0
+
+    def time_ns() -> int:
+        return BEGAN_MS * 1_000_000 + round(loop.time() * 1e9) + ahead_ms() * 1_000_000
+
+    def open_process(*_: object, **__: object) -> DriverProcess:
+        node = program()
+        assert isinstance(node, SimulatedNode)
+        return DriverProcess(node.emulator)
+
+    replacements: dict[str, object] = {
+        "time.monotonic": loop.time,
+        "time.monotonic_ns": lambda: round(loop.time() * 1e9),
+        "time.time": lambda: time_ns() / 1e9,
+        "time.time_ns": time_ns,
+        "os.urandom": draw.randbytes,
+        "asyncio.to_thread": _at_once,
+        "agent.wiring.Journal": InlineJournal,
+        # The product's name of a holder has its directory, and a killed program gets another one.
+        "agent.wiring.this_holder": lambda _: f"host_{program().name}",
+        "agent.daemon.on_stop": lambda stop: program().take_stop(stop),
+        "service.tasks.on_stop": lambda stop: program().take_stop(stop),
+        "agent.daemon.serving": _no_pages,
+        "aggregator.process.serving": _no_pages,
+        "dcmi_shim.worker.process.subprocess.Popen": open_process,
+        "stores.address.kubeconfig_files": lambda _: None,
+        "stores.kubernetes_api.store.ApiConnection": lambda _: program().connect(),
+        "socket.gethostname": lambda: PROGRAM.get().rpartition(" ")[0] or "platform",
+    }
+    with contextlib.ExitStack() as stack:
+        for name, replacement in replacements.items():
+            stack.enter_context(mock.patch(name, replacement))
+        stack.enter_context(mock.patch.dict(os.environ))
+        os.environ.pop("NOTIFY_SOCKET", None)
+        random.seed(seed)
+        yield
+
+
+async def _at_once(function: Callable[..., object], *arguments: object, **named: object) -> object:
+    """Call the function at once, in place of a thread."""
+    return function(*arguments, **named)
+
+
+@contextlib.asynccontextmanager
+async def _no_pages(*_: object, **__: object) -> AsyncIterator[None]:
+    yield

@@ -1,0 +1,73 @@
+"""Whole agents and aggregators in virtual time: what a plan does, and that it does it twice."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.chaos.judge import judge
+from benchmarks.chaos.plan import CODES, Plan, PlannedFault, PlannedTrouble
+from benchmarks.chaos.simulated.site import play_in
+from contract.codes.catalogue import shipped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from benchmarks.chaos.simulated.site import Episode
+
+LEVELS = {code: shipped().chip_levels[code].value for code in CODES}
+SEPARATES, SUB_HEALTH = "80E18402", "80818C06"
+PLAN = Plan(
+    *("simulated", 7, 30.0),
+    faults=(
+        PlannedFault("node-1", 3, SEPARATES, 2.0, 20.0),
+        PlannedFault("node-2", 5, SUB_HEALTH, 4.0),
+    ),
+    troubles=(
+        PlannedTrouble("agent-killed", "node-1", 5.0, 7.0),
+        PlannedTrouble("aggregator-paused", "aggregator-1", 6.0, 14.0),
+        PlannedTrouble("codes-hang", "node-2", 15.0, 18.0),
+    ),
+)
+
+
+def wrongs(episode: Episode) -> list[str]:
+    faults = [*episode.faults.values()]
+    return [str(item) for item in judge(faults, episode.samples, episode.excuses, LEVELS)]
+
+
+def rows(directory: Path) -> Iterator[tuple[str, str, list[Any]]]:
+    """Yield all rows of all tables of all databases."""
+    for path in sorted(directory.rglob("*.sqlite")):
+        with closing(sqlite3.connect(path)) as connection:
+            tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            for (table,) in sorted(tables):
+                content = connection.execute(f"SELECT * FROM {table}").fetchall()
+                yield str(path.relative_to(directory)), table, content
+
+
+def test_a_plan_does_the_same_twice_and_is_right(tmp_path: Path) -> None:
+    results = []
+    # In one place, because the path is a part of the configuration in the journal.
+    for _ in range(2):
+        place = tmp_path / "site"
+        place.mkdir()
+        results.append((play_in(place, PLAN)[0], [*rows(place)]))
+        shutil.rmtree(place)
+    (first, kept), (second, kept_again) = results
+    assert first.writes == second.writes
+    assert first.samples == second.samples
+    assert kept == kept_again
+    journals = [content for path, table, content in kept if "node-1" in path and table == "rows"]
+    assert len(journals) == 3, "the agent was killed in the plan and at the end: each leaves a copy"
+    assert min(map(len, journals)) > 5
+    assert first.crashes == []
+    assert wrongs(first) == []
+    shown = {key: level for sample in first.samples for key, level in sample.levels.items()}
+    assert shown == {
+        ("node-1", 3, SEPARATES): LEVELS[SEPARATES],
+        ("node-2", 5, SUB_HEALTH): LEVELS[SUB_HEALTH],
+    }
