@@ -16,6 +16,7 @@ import msgspec
 
 from aggregator.scheduler_signals.device_pools import DevicePools, NodeChip
 from aggregator.scheduler_signals.node_evidence import LINK, PART
+from aggregator.scheduler_signals.taint_budget import Demand, Turn
 from contract.codes.levels import MAX_RANK, ChipLevel
 from contract.documents.device_taints import (
     DeviceEffect,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from aggregator.scheduler_signals.node_evidence import NodeFault
+    from aggregator.scheduler_signals.taint_budget import TaintBudget
     from contract.documents.device_taints import Device, DeviceUse
 
 NO_ANSWER_MS = 60_000
@@ -95,10 +97,6 @@ class Limits(NamedTuple):
     chips: int = 10
     evicted_pods: int = 5
 
-    def allowed_chips(self, chips: int) -> int:
-        """Return how many of ``chips`` may have an effect at a time."""
-        return max(1, chips * self.chips // 100)
-
     def allowed_pods(self, pods: int) -> int:
         """Return how many of ``pods`` all rules together may evict."""
         return max(1, pods * self.evicted_pods // 100)
@@ -143,11 +141,13 @@ class _Goal(NamedTuple):
 class DeviceRules:
     """Faults, devices and rules as they are known now, and what follows for each rule."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, budget: TaintBudget) -> None:
         self.pools = DevicePools()
         self.uncounted: set[str] = set()
         """Names of rules that need a count of pods."""
         self._limits = limits
+        self._budget = budget
+        budget.chips = self._demand
         self._faults: dict[str, dict[int, ChipFault]] = {}
         self._reported: set[str] = set()
         """The nodes whose faults are known."""
@@ -167,7 +167,6 @@ class DeviceRules:
         """By name of a rule the pods of a change to ``NoExecute`` that is under way."""
         self._use: tuple[DeviceUse, int] | None = None
         self._cannot_count = False
-        self._admitted: set[NodeChip] | None = None
         self._waiting: set[str] = set()
         """Rules that wait for room under a limit."""
 
@@ -196,7 +195,7 @@ class DeviceRules:
             self._faults[node] = faults
         else:
             self._faults.pop(node, None)
-        return self._place(node) | (self._most_urgent() if ended else set())
+        return self._place(node) | (self.most_urgent() if ended else set())
 
     def replace_devices(self, nodes: Iterable[str]) -> set[str]:
         """Observe that ``pools`` has other devices of these nodes; return rules to plan again."""
@@ -205,7 +204,8 @@ class DeviceRules:
             if node in self._faults or node in self._names:
                 names |= self._place(node)
         # The limits grow with the devices.
-        return names | self._most_urgent()
+        self._budget.change_chips()
+        return names | self.most_urgent()
 
     def update_rule(self, name: str, rule: TaintRule | None, now_ms: int) -> set[str]:
         """Take a rule as it is stored, ``None`` for one that is gone; return rules to plan again.
@@ -216,10 +216,10 @@ class DeviceRules:
         if before is not None:
             self._drop(before.node, name)
             self._evicted -= _evicted_pods(before)
-        self._admitted = None
+        self._budget.change_chips()
         if rule is None:
             self._unanswered.pop(name, None)
-            return {name} | self._most_urgent()
+            return {name} | self.most_urgent()
         self._rules[name] = rule
         self._evicted += _evicted_pods(rule)
         self._names.setdefault(rule.node, set()).add(name)
@@ -231,7 +231,7 @@ class DeviceRules:
         if is_new and not _is_answered(rule):
             self._unanswered[name] = now_ms
         eased = before is not None and is_stricter(before.effect, rule.effect)
-        return {name} | (self._most_urgent() if eased else set())
+        return {name} | (self.most_urgent() if eased else set())
 
     def obey(self, name: str, chip: NodeChip) -> bool:
         """Observe that another program or person deleted the rule for a chip.
@@ -300,7 +300,7 @@ class DeviceRules:
                 now.add(name)
         if now:
             self._names[node] = now
-        self._admitted = None
+        self._budget.change_chips()
         return before | now
 
     def _drop(self, node: str, name: str) -> None:
@@ -407,31 +407,24 @@ class DeviceRules:
         """Return whether a chip may have an effect: those that have one, then the worst, the
         oldest.
         """
-        allowed = self._limits.allowed_chips(self.pools.chips)
-        if not goal.is_listed or len(self._places) + len(self._rules) <= allowed:
-            return True
-        if self._admitted is None:
-            self._admitted = self._admit(allowed)
-        return goal.chip in self._admitted
+        return not goal.is_listed or goal.chip in self._budget.admitted.chips
 
-    def _admit(self, allowed: int) -> set[NodeChip]:
-        admitted = {
+    def _demand(self) -> Demand[NodeChip]:
+        standing = {
             # The device may be another chip now than when its rule was written.
             self._places[name][1] if name in self._places else NodeChip(rule.node, rule.chip)
             for name, rule in self._rules.items()
             if rule.effect is not DeviceEffect.NONE
         }
-        waiting = {
-            (self._faults[chip.node][chip.physical_id], chip)
+        wanted = {
+            chip: Turn(fault.rank, fault.since_ms)
             for _, chip in self._places.values()
-            if chip not in admitted
+            if (fault := self._faults[chip.node][chip.physical_id]).effect is not DeviceEffect.NONE
         }
-        effective = sorted(item for item in waiting if item[0].effect is not DeviceEffect.NONE)
-        return admitted | {chip for _, chip in effective[: max(0, allowed - len(admitted))]}
+        return Demand(wanted, standing, self.pools.chips, self._limits.chips)
 
-    def _most_urgent(self) -> set[str]:
+    def most_urgent(self) -> set[str]:
         """Return the most urgent rules that wait for room: there may be some now."""
-        self._admitted = None
         self._waiting &= self._places.keys()
         return set(heapq.nsmallest(_MAX_REPLANNED, self._waiting, key=self._urgency))
 

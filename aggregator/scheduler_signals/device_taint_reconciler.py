@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from aggregator.scheduler_signals.device_rules import RuleStep
     from aggregator.scheduler_signals.node_evidence import NodeEvidence
     from aggregator.scheduler_signals.rule_memory import RuleMemory
+    from aggregator.scheduler_signals.taint_budget import TaintBudget
     from contract.documents.device_taints import TaintRule
     from service.clock import Clock, Instant
     from stores.device_taints import DevicesEvent, DeviceTaints, RulesEvent, ServedVersions
@@ -75,11 +76,14 @@ class DeviceTaintReconciler:
         nodes: Callable[[], Iterable[str]],
         clock: Clock,
         memory: RuleMemory,
+        budget: TaintBudget,
         *,
         plan_again: Callable[[Iterable[str]], None],
     ) -> None:
         self.dry_run = settings.dry_run
-        self.rules = DeviceRules(Limits(settings.max_chips_percent, settings.max_pods_percent))
+        self.rules = DeviceRules(
+            Limits(settings.max_chips_percent, settings.max_pods_percent), budget
+        )
         self._attributes = CHIP_ATTRIBUTES | settings.drivers
         self._effects = settings.effects
         self._taints = taints

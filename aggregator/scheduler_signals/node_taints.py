@@ -1,4 +1,4 @@
-"""Which taint a node is to have, and which nodes get theirs under the cap. Pure."""
+"""Which taint a node is to have, and which tolerations tolerate it. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contract.codes.levels import rank_of
 from contract.node_signals import NO_EXECUTE, NO_SCHEDULE, TAINT_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
     from aggregator.config import NodeTaintsSection
     from aggregator.scheduler_signals.node_evidence import NodeEvidence, NodeFault
@@ -63,21 +63,6 @@ def _causes(
     chips = {fault.subject for fault in of_chips}
     counts = chips >= (evidence.chips or chips) if all_chips else bool(chips)
     return (*whole, *(of_chips if counts else ()))
-
-
-def admitted(
-    wanted: Mapping[str, WantedTaint], standing: Collection[str], nodes: int, percent: int
-) -> frozenset[str]:
-    """Return the nodes that may have a taint: at most ``percent`` of ``nodes``, at least one.
-
-    One that stands is never displaced. Of the others the worst is first, then the oldest.
-    """
-    limit = max(1, nodes * percent // 100)
-    stay = frozenset(node for node in wanted if node in standing)
-    room = max(0, limit - len(standing))
-    waiting = (node for node in wanted if node not in stay)
-    order = sorted(waiting, key=lambda node: (wanted[node].rank, wanted[node].began_ms, node))
-    return stay.union(order[:room])
 
 
 class TaintToleration(msgspec.Struct, frozen=True):

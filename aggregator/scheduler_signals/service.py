@@ -21,6 +21,7 @@ from aggregator.scheduler_signals.device_taint_reconciler import DeviceTaintReco
 from aggregator.scheduler_signals.driver_pods import DriverPods
 from aggregator.scheduler_signals.node_evidence import NodeEvidence, faults_of
 from aggregator.scheduler_signals.observed_nodes import KIND, ObservedNodes
+from aggregator.scheduler_signals.taint_budget import TaintBudget
 from aggregator.scheduler_signals.taint_reconciler import NodeTaints
 from aggregator.scheduler_signals.writer import SignalWriter
 from stores.cluster import SharedReader
@@ -81,24 +82,29 @@ class SchedulerSignals(Led):
                     dry_run=conditions.dry_run,
                 )
             )
+        shared = TaintBudget()
         self._pods: DriverPods | None = None
         if configuration.node_taints.enabled:
+            # A dry run takes no room from what is written.
+            budget = TaintBudget() if configuration.node_taints.dry_run else shared
             self._pods = DriverPods(self._observe_pods)
-            reconcilers.append(
-                NodeTaints(
-                    cluster,
-                    self.nodes,
-                    self._pods,
-                    memory,
-                    self.evidence,
-                    lambda: len(pipeline.nodes),
-                    configuration.node_taints,
-                    clock,
-                )
+            taints = NodeTaints(
+                cluster,
+                self.nodes,
+                self._pods,
+                memory,
+                self.evidence,
+                lambda: len(pipeline.nodes),
+                configuration.node_taints,
+                budget,
+                clock,
             )
+            budget.plan_nodes = lambda: self._writer.plan_again(taints, taints.capped)
+            reconcilers.append(taints)
         self._device_taints: DeviceTaintReconciler | None = None
         if configuration.device_taints.enabled:
             assert device_taints is not None, "the configuration demands an API server"
+            budget = TaintBudget() if configuration.device_taints.dry_run else shared
             self._device_taints = option = DeviceTaintReconciler(
                 device_taints,
                 configuration.device_taints,
@@ -106,8 +112,10 @@ class SchedulerSignals(Led):
                 lambda: pipeline.nodes,
                 clock,
                 rule_memory,
+                budget,
                 plan_again=lambda names: self._writer.plan_again(option, names),
             )
+            budget.plan_chips = lambda: self._writer.plan_again(option, option.rules.most_urgent())
             reconcilers.append(self._device_taints)
         self._writer = SignalWriter(reconcilers, leadership, clock, self._why_held)
         self.nodes.on_change.append(lambda node, _: self._writer.judge((node,)))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.scheduler_signals.node_taints import admitted, wanted_taint
+from aggregator.scheduler_signals.node_taints import wanted_taint
 from aggregator.scheduler_signals.reconciler import (
     BRAKE,
     CAP,
@@ -28,6 +28,7 @@ from aggregator.scheduler_signals.reconciler import (
     Waiting,
 )
 from aggregator.scheduler_signals.signal_memory import TaintRow
+from aggregator.scheduler_signals.taint_budget import Demand, Turn
 from contract.codes.levels import MAX_RANK
 from contract.errors import StoreError, StoreNotFound
 from contract.node_signals import NO_EXECUTE, NO_SCHEDULE, TAINT_KEY, NodeTaint, api_time
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from aggregator.scheduler_signals.node_taints import WantedTaint
     from aggregator.scheduler_signals.observed_nodes import ObservedNodes
     from aggregator.scheduler_signals.signal_memory import SignalMemory
+    from aggregator.scheduler_signals.taint_budget import TaintBudget
     from contract.node_signals import NodeSignals
     from service.clock import Clock, Instant
     from stores.cluster import Cluster
@@ -72,6 +74,7 @@ class NodeTaints:
         evidence: Callable[[str], NodeEvidence | None],
         count: Callable[[], int],
         options: NodeTaintsSection,
+        budget: TaintBudget,
         clock: Clock,
     ) -> None:
         self.dry_run = options.dry_run
@@ -82,6 +85,7 @@ class NodeTaints:
         self._evidence = evidence
         self._count = count
         self._options = options
+        self._budget = budget
         self._clock = clock
         self._leads = False
         self._wanted: dict[str, WantedTaint] = {}
@@ -89,10 +93,14 @@ class NodeTaints:
         """Since when a Node differs, steady milliseconds."""
         self._standing: set[str] = set()
         self._admitted: frozenset[str] = frozenset()
+        """The nodes that might have a taint when nodes were judged last."""
+        self.capped: set[str] = set()
+        """The nodes that wait for room in the budget."""
         self._sent: dict[str, tuple[tuple[str, str], ...]] = {}
         """Our last write of each Node: the watch may show it before the answer, or without one."""
         self._touched: set[str] = set()
         self._questions: set[asyncio.Task[None]] = set()
+        budget.nodes = self._demand
         nodes.on_change.append(self._observe_change)
 
     def begin_leading(self) -> Iterable[str]:
@@ -138,10 +146,13 @@ class NodeTaints:
                 faults = tuple(sorted(wanted.faults))
                 self._memory.put(node, msgspec.structs.replace(row, faults=faults))
         before = self._admitted
-        self._admitted = admitted(
-            self._wanted, self._standing, self._count(), self._options.max_nodes_percent
-        )
+        self._budget.change_nodes()
+        self._admitted = self._budget.admitted.nodes
         return nodes | (before ^ self._admitted)
+
+    def _demand(self) -> Demand[str]:
+        wanted = {node: Turn(want.rank, want.began_ms) for node, want in self._wanted.items()}
+        return Demand(wanted, self._standing, self._count(), self._options.max_nodes_percent)
 
     def written(self, target: str, now: Instant) -> Iterable[str]:
         """See ``Reconciler``."""
@@ -149,6 +160,7 @@ class NodeTaints:
 
     def plan(self, target: str, now: Instant, held: str | None) -> SignalPlan:
         """See ``Reconciler``."""
+        self.capped.discard(target)
         seen, evidence = self._nodes.get(target), self._evidence(target)
         if seen is None or evidence is None or evidence.is_silent:
             self._since.pop(target, None)
@@ -187,7 +199,8 @@ class NodeTaints:
             )
             effect = NO_SCHEDULE if effect == NO_EXECUTE else None
         effect = max(effect, least, key=_strictness)
-        if node not in self._admitted:
+        if node not in self._budget.admitted.nodes:
+            self.capped.add(node)
             percent = self._options.max_nodes_percent
             return present, Waiting(CAP, f"at most {percent} % of the nodes get a taint")
         if _strictness(effect) > _strictness(present):

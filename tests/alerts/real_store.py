@@ -11,10 +11,11 @@ import pytest
 from aggregator.processors.separation_documents import POLICY_KEY, POLICY_NAME
 from contract.codes.levels import ChipLevel
 from contract.documents import dpu_info
+from contract.documents.node_info import FaultDevice
 from contract.names import NODE_INFO_NAMESPACE
 from stores.base import Document
 from tests.aggregator.dpu_faults.scene import PORT_DOWN, dpu_document
-from tests.aggregator.nodes import T0
+from tests.aggregator.nodes import T0, node_report
 from tests.alerts.cluster import CHIP_ALERTS, Cluster, code_of
 from tests.alerts.times import FACTOR, Cause, Product
 from tests.parts import pods
@@ -37,7 +38,9 @@ separate: {fault_window_hours: 1, fault_threshold: 1}
 release: {fault_free_hours: -1}
 """
 SYSTEM = "cluster-system"
-UNAVAILABLE, UNPROCESSABLE = 503, 422
+UNAVAILABLE, UNPROCESSABLE, CREATED = 503, 422, 201
+SERVERS = ("server-1", "server-2")
+SEPARATING = "SeparateFault"
 HARMLESS = code_of(ChipLevel.NOT_HANDLE_FAULT)
 CHIP, CODE = CHIP_ALERTS["NpuVigilChipPreSeparated"]
 COUNTED_LATER = Product(
@@ -89,6 +92,8 @@ def cluster(
     }
     with contextlib.closing(cluster):
         cluster.put(Document(SYSTEM, POLICY_NAME, {POLICY_KEY: POLICY}))
+        # Only the Nodes of one test exist, so nothing else can get a taint.
+        cluster.aggregator.environment["VIGIL_NODE_TAINTS_ENABLED"] = "true"
         cluster.start(FACTOR)
         yield cluster
 
@@ -174,6 +179,28 @@ def test_chips_and_cards_that_the_aggregator_reports(cluster: Cluster, times: Ti
         ),
         Cause(
             "NpuVigilChipsIsolatedByAggregator", {}, frequent, lambda: None, release, COUNTED_LATER
+        ),
+    )
+
+
+def test_taints_that_wait_for_room(cluster: Cluster, times: Times, proxies: Proxies) -> None:
+    """Of so few nodes the cap allows a single taint."""
+    fault = FaultDevice("CPU", 0, ["00000001"], SEPARATING)
+    for name in SERVERS:
+        status, answer = proxies.plane.ask("POST", "/api/v1/nodes", {"metadata": {"name": name}})
+        assert status == CREATED, answer
+
+    def put(devices: list[FaultDevice], status: str) -> None:
+        cluster.put(*(node_report(name, devices, status) for name in SERVERS))
+
+    times.measure(
+        cluster.watcher,
+        Cause(
+            "NpuVigilTaintsWait",
+            {"option": "node_taints", "reason": "cap"},
+            "two servers have a separating fault, and one Node may have a taint",
+            lambda: put([fault], "UnHealthy"),
+            lambda: put([], "Healthy"),
         ),
     )
 

@@ -29,6 +29,8 @@ FACTOR = 20
 """Divides the durations of the rules in ``make test-alerts``."""
 DOCUMENT = ROOT / "docs" / "alerts.md"
 _TABLE = re.compile(r"(?<=<!-- times -->\n).*(?=<!-- end of times -->)", re.DOTALL)
+_ROW = re.compile(r"^\| `(?P<rule>\w+)` \| (?P<cause>[^|]+) \|.*$", re.MULTILINE)
+_REASON = re.compile(r"^- `(?P<rule>\w+)`, (?P<cause>[^:]+): .*$", re.MULTILINE)
 _SLACK_SECONDS = 10
 _FIRST_SECONDS = 120.0
 """How long a test waits for an alert; how soon it must come is judged afterwards."""
@@ -106,7 +108,7 @@ class Times:
             ended[cause.alert] = time.monotonic()
         resolved = _notices(watcher, ends, "resolved")
         watcher.resolve()
-        self._loads.append(os.getloadavg()[0])
+        load = os.getloadavg()[0]
         others = at_the_same_time.keys() ^ expected.keys()
         assert not others, f"not as expected: {sorted(others)}"
         late: list[str] = []
@@ -114,53 +116,80 @@ class Times:
             assert cause.labels.items() <= fired[name].labels.items(), fired[name]
             assert fired[name].receiver == _receiver(fired[name]), fired[name]
             taken = Time(fired[name].at - begun[name], max(0, resolved[name].at - ended[name]))
-            key = name, cause.text
-            self._measured[key].append(taken)
-            limit = self._limits[key] = _limit(name, cause.product)
-            if cause.product.why:
-                self._reasons[key] = cause.product.why
+            limit = self.record(cause, taken, load)
             if taken.fires > patience(limit.fires) or taken.resolves > patience(limit.resolves):
                 late.append(f"{name}: {taken}, {limit}")
         assert not late, "\n".join(late)
 
-    def is_complete(self) -> bool:
-        """Return whether each rule was measured."""
-        return {name for name, _ in self._measured} == _RULES.keys()
+    def record(self, cause: Cause, taken: Time, load: float) -> Time:
+        """Take what a cause took at a load average of the machine; return its limits."""
+        key = cause.alert, cause.text
+        self._measured[key].append(taken)
+        self._loads.append(load)
+        limit = self._limits[key] = _limit(cause.alert, cause.product)
+        if cause.product.why:
+            self._reasons[key] = cause.product.why
+        return limit
 
-    def table(self) -> str:
-        """Return the table, in the order of the rules."""
-        order = {name: number for number, name in enumerate(_RULES)}
-        lines = [
-            "| alert | cause | times | fires after | at most | resolves after | at most |",
-            "|---|---|---|---|---|---|---|",
-        ]
-        for (name, cause), times in sorted(self._measured.items(), key=lambda x: order[x[0][0]]):
-            limit = self._limits[name, cause]
+    def table(self, before: str = "") -> str | None:
+        """Return the table, in the order of the rules.
+
+        A run of a part of the tests keeps the other rows of the table ``before``. Returns ``None``
+        where a rule would have no row.
+        """
+        is_whole = {name for name, _ in self._measured} == _RULES.keys()
+        rows = {} if is_whole else _lines_of(before, _ROW)
+        reasons = {} if is_whole else _lines_of(before, _REASON)
+        for key, times in self._measured.items():
+            name, cause = key
+            limit = self._limits[key]
             fires, resolves = ([*values] for values in zip(*times, strict=True))
-            lines.append(
+            rows[key] = (
                 f"| `{name}` | {cause} | {len(times)} "
                 f"| {_shown(fires)} | {limit.fires:.1f} s "
                 f"| {_shown(resolves)} | {limit.resolves:.1f} s |"
             )
+            reasons.pop(key, None)
+            if key in self._reasons:
+                reasons[key] = f"- `{name}`, {cause}: {self._reasons[key]}"
+        if {name for name, _ in rows} != _RULES.keys():
+            return None
         minutes = round((time.monotonic() - self._began) / 60)
         loads = f"{statistics.median(self._loads):.1f}, at most {max(self._loads):.1f}"
-        lines += [
-            "",
-            f"The run took {plural(minutes, 'minute')} on "
-            f"{plural(os.cpu_count() or 1, 'processor')}. "
-            f"The median of the load average was {loads}.",
-            "",
-        ]
-        for (name, cause), why in sorted(self._reasons.items(), key=lambda x: order[x[0][0]]):
-            lines += [f"- `{name}`, {cause}: {why}"]
-        return "\n".join([*lines, ""])
+        return "\n".join(
+            [
+                "| alert | cause | times | fires after | at most | resolves after | at most |",
+                "|---|---|---|---|---|---|---|",
+                *_in_order(rows),
+                "",
+                f"The last run measured {plural(len(self._measured), 'row')} of the table in "
+                f"{plural(minutes, 'minute')} on {plural(os.cpu_count() or 1, 'processor')}. "
+                f"The median of the load average was {loads}.",
+                "",
+                *_in_order(reasons),
+                "",
+            ]
+        )
 
     def publish(self) -> None:
-        """Replace the table in the document."""
+        """Replace the table in the document, where each rule has a row then."""
         document = DOCUMENT.read_text(encoding="utf-8")
-        new, number = _TABLE.subn(lambda _: self.table(), document)
-        assert number == 1
-        DOCUMENT.write_text(new, encoding="utf-8")
+        before = _TABLE.search(document)
+        assert before is not None
+        table = self.table(before[0]) if self._measured else None
+        if table is not None:
+            DOCUMENT.write_text(_TABLE.sub(lambda _: table, document), encoding="utf-8")
+
+
+def _lines_of(table: str, pattern: re.Pattern[str]) -> dict[tuple[str, str], str]:
+    """Return the lines of a table that match, by rule and cause; none of rules that are gone."""
+    lines = pattern.finditer(table)
+    return {(line["rule"], line["cause"]): line[0] for line in lines if line["rule"] in _RULES}
+
+
+def _in_order(lines: Mapping[tuple[str, str], str]) -> list[str]:
+    order = {name: number for number, name in enumerate(_RULES)}
+    return [lines[key] for key in sorted(lines, key=lambda key: order[key[0]])]
 
 
 def _shown(seconds: list[float]) -> str:

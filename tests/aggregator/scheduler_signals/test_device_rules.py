@@ -21,6 +21,7 @@ from aggregator.scheduler_signals.device_rules import (
     chip_faults,
 )
 from aggregator.scheduler_signals.node_evidence import CHIP, LINK, PART, NodeFault
+from aggregator.scheduler_signals.taint_budget import Demand, TaintBudget
 from contract.codes.levels import ChipLevel
 from contract.documents.device_taints import (
     DEFAULT_EFFECTS,
@@ -113,7 +114,7 @@ def test_faults_of_other_parts_are_of_no_chip(of: str, subject: str, level: str)
     ],
 )
 def test_a_limit_allows_one_at_least(limits: Limits, total: int, chips: int, pods: int) -> None:
-    assert limits.allowed_chips(total) == chips
+    assert Demand({}, (), total, limits.chips).limit == chips
     assert limits.allowed_pods(total) == pods
 
 
@@ -121,7 +122,7 @@ class Bench:
     """Rules of a cluster with nodes of eight chips, and a store that takes each step."""
 
     def __init__(self, nodes: int = 1, limits: Limits = Limits(100, 100)) -> None:  # noqa: B008
-        self.rules = DeviceRules(limits)
+        self.rules = DeviceRules(limits, TaintBudget())
         self.now_ms = 0
         self._version = 0
         for number in range(1, nodes + 1):
@@ -357,7 +358,7 @@ def test_a_rule_stays_while_the_faults_of_its_node_are_not_known() -> None:
     bench.faults((3, PRE_SEPARATE))
     rule = bench.apply(bench.step())
     assert rule is not None
-    later = DeviceRules(Limits())
+    later = DeviceRules(Limits(), TaintBudget())
     later.set_faults("n1", None)
     later.update_rule(rule.name, rule, 0)
     assert later.stored == {rule.name: rule}
@@ -371,7 +372,7 @@ def test_a_rule_of_a_node_that_was_never_seen_stays() -> None:
     bench.faults((3, PRE_SEPARATE))
     rule = bench.apply(bench.step())
     assert rule is not None
-    later = DeviceRules(Limits())
+    later = DeviceRules(Limits(), TaintBudget())
     later.update_rule(rule.name, rule, 0)
     assert later.step(rule.name, 0) is None
     assert later.obey(rule.name, NodeChip("n1", 3))
@@ -549,5 +550,5 @@ def advance(bench: Bench, pending: set[str]) -> None:
 def holds(bench: Bench, limits: Limits) -> None:
     stored = bench.rules.stored.values()
     effective = [rule for rule in stored if rule.effect is not NONE]
-    assert len(effective) <= limits.allowed_chips(16)
+    assert len(effective) <= Demand({}, (), 16, limits.chips).limit
     assert sum(rule.evicted_pods for rule in stored) <= limits.allowed_pods(8)

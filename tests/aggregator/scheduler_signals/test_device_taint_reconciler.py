@@ -21,6 +21,7 @@ from aggregator.scheduler_signals.device_taint_reconciler import (
 from aggregator.scheduler_signals.node_evidence import CHIP, NodeEvidence, NodeFault
 from aggregator.scheduler_signals.rule_memory import RuleMemory
 from aggregator.scheduler_signals.rule_removal import RuleRemoval
+from aggregator.scheduler_signals.taint_budget import TaintBudget
 from aggregator.scheduler_signals.writer import SignalWriter
 from contract.documents.device_taints import (
     DeviceEffect,
@@ -186,6 +187,7 @@ class Bench:
             lambda: tuple(self.faults),
             clock,
             self.memory,
+            TaintBudget(),
             plan_again=lambda names: self.writer.plan_again(self.option, names),
         )
         self.writer = SignalWriter([self.option], self.lead, clock, lambda _: self.held)  # type: ignore[arg-type]

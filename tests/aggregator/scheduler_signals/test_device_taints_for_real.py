@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from stores.base import Store
     from tests.aggregator.conftest import Make
+    from tests.aggregator.daemon import Daemon
     from tests.parts.controlplane import ControlPlane
 
 pytestmark = pytest.mark.apiserver
@@ -111,3 +112,47 @@ async def test_rules_follow_the_faults_of_chips(
     await until(lambda: effect(plane) is None)
     await until(lambda: "device_taints is off" in daemon.log.read_text())
     assert others(plane) == ["site"]
+
+
+@pytest.mark.timeout(120)
+async def test_a_tainted_node_takes_the_room_of_chips(
+    plane: ControlPlane, store: Store, make: Make
+) -> None:
+    """Both options share one budget: of two nodes the cap leaves room for the taint alone."""
+    device_objects.publish(plane, "n2", {f"npu-{chip}": chip for chip in range(8)})
+    for node in ("n1", "n2"):
+        plane.ask("POST", "/api/v1/nodes", {"metadata": {"name": node}})
+    try:
+        await store.put(report("n1", config([fault(3, "SubHealthFault", "80E18402")])))
+        await store.put(report("n2", config([fault(3, "SeparateNPU", "80E18402")])))
+        daemon = aggregator(
+            make,
+            plane,
+            DEVICE_TAINTS_ENABLED="true",
+            DEVICE_TAINTS_MAX_CHIPS_PERCENT="50",
+            NODE_TAINTS_ENABLED="true",
+            NODE_TAINTS_CHIPS="any",
+            NODE_TAINTS_MAX_NODES_PERCENT="50",
+        )
+        await until(lambda: "npu-vigil/fault" in taints(plane, "n2"), seconds=60)
+        await store.put(report("n1", config([fault(3, "PreSeparateNPU", "80E18402")])))
+        await until(lambda: waiting(daemon) >= {("device_taints", "cap"), ("node_taints", "cap")})
+        assert effect(plane) in (None, "None")
+        assert taints(plane, "n1") == ["node.kubernetes.io/not-ready"]
+        await store.put(report("n2", healthy(update_time=T0 + 1)))
+        await until(lambda: effect(plane) == "NoSchedule")
+    finally:
+        for node in ("n1", "n2"):
+            plane.ask("DELETE", f"/api/v1/nodes/{node}")
+
+
+def taints(plane: ControlPlane, node: str) -> list[str]:
+    """Return the keys of the taints of a Node."""
+    spec = plane.request("GET", f"/api/v1/nodes/{node}").get("spec", {})
+    return [taint["key"] for taint in spec.get("taints", ())]
+
+
+def waiting(daemon: Daemon) -> set[tuple[str, str]]:
+    """Return which options wait, and for what."""
+    signals = daemon.ask("/api/v1/scheduler-signals")[1]["signals"]
+    return {(option["option"], item["reason"]) for option in signals for item in option["waiting"]}

@@ -6,16 +6,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from aggregator.config import NodeTaintsSection
 from aggregator.scheduler_signals.driver_pods import KIND, DriverPods
 from aggregator.scheduler_signals.node_evidence import NodeEvidence, NodeFault
 from aggregator.scheduler_signals.node_taints import (
     TaintToleration,
-    WantedTaint,
-    admitted,
     tolerates,
     wanted_taint,
 )
@@ -73,38 +69,6 @@ def test_the_default_never_evicts_and_no_execute_is_an_option() -> None:
     milder = wanted_taint(node(chip(0, "ManuallySeparateNPU"), chip(1)), evicting)
     assert milder is not None
     assert milder.effect == "NoSchedule", "not all chips are at a level that evicts"
-
-
-def taint(level: str, began_ms: int = 0) -> WantedTaint:
-    return WantedTaint(level, "NoSchedule", frozenset(), began_ms)
-
-
-def test_of_those_that_wait_the_worst_is_first_then_the_oldest() -> None:
-    wanted = {
-        "a": taint("PreSeparateNPU", 1),
-        "b": taint("SeparateNPU", 9),
-        "c": taint("SeparateNPU", 5),
-        "d": taint("ManuallySeparateNPU", 20),
-    }
-    assert admitted(wanted, (), 20, 10) == {"d", "c"}
-    assert admitted(wanted, {"a"}, 20, 10) == {"a", "d"}, "one that stands is never displaced"
-    assert admitted(wanted, {"a", "z"}, 20, 10) == {"a"}, "others keep their place, too"
-    assert admitted(wanted, (), 3, 10) == {"d"}, "one node is always possible"
-
-
-@given(
-    st.dictionaries(st.text("abcdefgh", min_size=1, max_size=2), st.integers(0, 9), max_size=30),
-    st.sets(st.text("abcdefgh", min_size=1, max_size=2), max_size=9),
-    st.integers(0, 60),
-    st.integers(1, 100),
-)
-def test_the_cap_holds_for_any_table(
-    began: dict[str, int], standing: set[str], nodes: int, percent: int
-) -> None:
-    wanted = {name: taint("SeparateNPU", at) for name, at in began.items()}
-    chosen = admitted(wanted, standing, nodes, percent)
-    assert chosen >= wanted.keys() & standing
-    assert len(chosen | standing) <= max(1, nodes * percent // 100, len(standing))
 
 
 @pytest.mark.parametrize(

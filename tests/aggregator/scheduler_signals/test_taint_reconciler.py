@@ -12,6 +12,7 @@ from aggregator.scheduler_signals.driver_pods import DriverPod, DriverPods
 from aggregator.scheduler_signals.node_evidence import NodeEvidence, NodeFault
 from aggregator.scheduler_signals.observed_nodes import ObservedNodes
 from aggregator.scheduler_signals.signal_memory import SignalMemory
+from aggregator.scheduler_signals.taint_budget import TaintBudget
 from aggregator.scheduler_signals.taint_reconciler import NodeTaints
 from contract.node_signals import TAINT_KEY, NodeSignals, NodeTaint
 from service.clock import Instant
@@ -88,6 +89,7 @@ class Bench:
             self.known.get,
             lambda: len(self.known),
             NodeTaintsSection(**options),
+            TaintBudget(),
             lambda: NOW,
         )
 
