@@ -71,10 +71,7 @@ def proxies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxies]:
 def cluster(
     tmp_path_factory: pytest.TempPathFactory, built: Path, proxies: Proxies
 ) -> Iterator[Cluster]:
-    """Yield four nodes; a pod uses a chip of the last one, and the policy separates at once.
-
-    The last node also has a pod of our DaemonSet that lacks the toleration of our taint.
-    """
+    """Yield four nodes; a pod uses a chip of the last one, and the policy separates at once."""
     plane = proxies.plane
     place = Proxied(plane, proxies.aggregator)
     cluster = Cluster(tmp_path_factory.mktemp("store"), built, place, nodes=4)
@@ -82,14 +79,6 @@ def cluster(
         node.place = Proxied(plane, proxy)
     owner = pods.owned_by("11111111-2222-3333-4444-555555555555", "training")
     pods.make(plane, "rank-0", cluster.nodes[3].name, f"Ascend910-{CHIP}", owner=owner)
-    plane.request("POST", "/api/v1/nodes", {"metadata": {"name": cluster.nodes[3].name}})
-    agents = pods.owned_by("66666666-7777-8888-9999-000000000000", "npu-vigil-agent", "DaemonSet")
-    labels = {"app.kubernetes.io/name": "npu-vigil", "app.kubernetes.io/component": "agent"}
-    pods.make(plane, "npu-vigil-agent-0", cluster.nodes[3].name, owner=agents, labels=labels)
-    cluster.aggregator.environment |= {
-        "VIGIL_NODE_TAINTS_ENABLED": "true",
-        "VIGIL_NODE_TAINTS_CHIPS": "any",
-    }
     with contextlib.closing(cluster):
         cluster.put(Document(SYSTEM, POLICY_NAME, {POLICY_KEY: POLICY}))
         # Only the Nodes of one test exist, so nothing else can get a taint.
@@ -168,13 +157,6 @@ def test_chips_and_cards_that_the_aggregator_reports(cluster: Cluster, times: Ti
             {"node": node.name, "chip": str(CHIP), "code": CODE},
             frequent,
             lambda: node.emulator.occur(CHIP, CODE),
-            lambda: None,
-        ),
-        Cause(
-            "NpuVigilTaintsWait",
-            {"option": "node_taints", "reason": "toleration"},
-            "that fault, on a node whose agent's pod lacks the toleration of the taint",
-            lambda: None,
             lambda: None,
         ),
         Cause(
