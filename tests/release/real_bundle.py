@@ -221,7 +221,7 @@ def test_a_relocatable_interpreter_takes_the_place_of_the_servers(
         cp -r /usr/lib/{name} /tmp/given/python/lib
         tar -czf /tmp/python.tar.gz -C /tmp/given python
         rm -rf /tmp/given /usr/bin/python3* /usr/lib/python3* {sys.base_prefix}
-        {_NAME}/install --signers signers --interpreter /tmp/python.tar.gz >/dev/null || exit
+        {_NAME}/install --signers signers --interpreter /tmp/python.tar.gz >/dev/null 2>&1 || exit
         rm /tmp/python.tar.gz
         /usr/local/bin/vigil --version --json
         readlink /opt/npu-vigil/bin/python3
