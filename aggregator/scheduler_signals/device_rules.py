@@ -16,7 +16,7 @@ import msgspec
 
 from aggregator.scheduler_signals.device_pools import DevicePools, NodeChip
 from aggregator.scheduler_signals.node_evidence import LINK, PART
-from aggregator.scheduler_signals.taint_budget import Demand, Turn
+from aggregator.scheduler_signals.taint_budget import TaintDemand, TaintTurn
 from contract.codes.levels import MAX_RANK, ChipLevel
 from contract.documents.device_taints import (
     DeviceEffect,
@@ -409,7 +409,7 @@ class DeviceRules:
         """
         return not goal.is_listed or goal.chip in self._budget.admitted.chips
 
-    def _demand(self) -> Demand[NodeChip]:
+    def _demand(self) -> TaintDemand[NodeChip]:
         standing = {
             # The device may be another chip now than when its rule was written.
             self._places[name][1] if name in self._places else NodeChip(rule.node, rule.chip)
@@ -417,11 +417,11 @@ class DeviceRules:
             if rule.effect is not DeviceEffect.NONE
         }
         wanted = {
-            chip: Turn(fault.rank, fault.since_ms)
+            chip: TaintTurn(fault.rank, fault.since_ms)
             for _, chip in self._places.values()
             if (fault := self._faults[chip.node][chip.physical_id]).effect is not DeviceEffect.NONE
         }
-        return Demand(wanted, standing, self.pools.chips, self._limits.chips)
+        return TaintDemand(wanted, standing, self.pools.chips, self._limits.chips)
 
     def most_urgent(self) -> set[str]:
         """Return the most urgent rules that wait for room: there may be some now."""

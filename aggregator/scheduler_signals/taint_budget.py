@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 Target = TypeVar("Target")
 
 
-class Turn(NamedTuple):
+class TaintTurn(NamedTuple):
     """How urgent a taint is, the worst first, then the oldest. ``since_ms`` is wall time."""
 
     rank: int
     since_ms: int
 
 
-class Demand(NamedTuple, Generic[Target]):
+class TaintDemand(NamedTuple, Generic[Target]):
     """What an option has tainted of ``total`` and what it wants to taint.
 
     ``percent`` is its own limit; it allows one at least.
     """
 
-    wanted: Mapping[Target, Turn]
+    wanted: Mapping[Target, TaintTurn]
     standing: Collection[Target]
     total: int
     percent: int
@@ -48,11 +48,13 @@ class Admitted(NamedTuple):
     chips: frozenset[NodeChip]
 
 
-_NO_NODES: Demand[str] = Demand({}, (), 0, 0)
-_NO_CHIPS: Demand[NodeChip] = Demand({}, (), 0, 0)
+_NO_NODES: TaintDemand[str] = TaintDemand({}, (), 0, 0)
+_NO_CHIPS: TaintDemand[NodeChip] = TaintDemand({}, (), 0, 0)
 
 
-def admitted(nodes: Demand[str] = _NO_NODES, chips: Demand[NodeChip] = _NO_CHIPS) -> Admitted:
+def admitted(
+    nodes: TaintDemand[str] = _NO_NODES, chips: TaintDemand[NodeChip] = _NO_CHIPS
+) -> Admitted:
     """Return what may be tainted: together at most the larger of both limits, one at least.
 
     What stands is never displaced. Of the others the worst is first, then the oldest. If that
@@ -98,8 +100,8 @@ class TaintBudget:
     """
 
     def __init__(self) -> None:
-        self.nodes: Callable[[], Demand[str]] = lambda: _NO_NODES
-        self.chips: Callable[[], Demand[NodeChip]] = lambda: _NO_CHIPS
+        self.nodes: Callable[[], TaintDemand[str]] = lambda: _NO_NODES
+        self.chips: Callable[[], TaintDemand[NodeChip]] = lambda: _NO_CHIPS
         self.plan_nodes: Callable[[], object] = lambda: None
         self.plan_chips: Callable[[], object] = lambda: None
         self._admitted: Admitted | None = None

@@ -28,7 +28,7 @@ from aggregator.scheduler_signals.reconciler import (
     Waiting,
 )
 from aggregator.scheduler_signals.signal_memory import TaintRow
-from aggregator.scheduler_signals.taint_budget import Demand, Turn
+from aggregator.scheduler_signals.taint_budget import TaintDemand, TaintTurn
 from contract.codes.levels import MAX_RANK
 from contract.errors import StoreError, StoreNotFound
 from contract.node_signals import NO_EXECUTE, NO_SCHEDULE, TAINT_KEY, NodeTaint, api_time
@@ -150,9 +150,9 @@ class NodeTaints:
         self._admitted = self._budget.admitted.nodes
         return nodes | (before ^ self._admitted)
 
-    def _demand(self) -> Demand[str]:
-        wanted = {node: Turn(want.rank, want.began_ms) for node, want in self._wanted.items()}
-        return Demand(wanted, self._standing, self._count(), self._options.max_nodes_percent)
+    def _demand(self) -> TaintDemand[str]:
+        wanted = {node: TaintTurn(want.rank, want.began_ms) for node, want in self._wanted.items()}
+        return TaintDemand(wanted, self._standing, self._count(), self._options.max_nodes_percent)
 
     def written(self, target: str, now: Instant) -> Iterable[str]:
         """See ``Reconciler``."""

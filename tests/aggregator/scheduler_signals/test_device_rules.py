@@ -21,7 +21,7 @@ from aggregator.scheduler_signals.device_rules import (
     chip_faults,
 )
 from aggregator.scheduler_signals.node_evidence import CHIP, LINK, PART, NodeFault
-from aggregator.scheduler_signals.taint_budget import Demand, TaintBudget
+from aggregator.scheduler_signals.taint_budget import TaintBudget, TaintDemand
 from contract.codes.levels import ChipLevel
 from contract.documents.device_taints import (
     DEFAULT_EFFECTS,
@@ -114,7 +114,7 @@ def test_faults_of_other_parts_are_of_no_chip(of: str, subject: str, level: str)
     ],
 )
 def test_a_limit_allows_one_at_least(limits: Limits, total: int, chips: int, pods: int) -> None:
-    assert Demand({}, (), total, limits.chips).limit == chips
+    assert TaintDemand({}, (), total, limits.chips).limit == chips
     assert limits.allowed_pods(total) == pods
 
 
@@ -550,5 +550,5 @@ def advance(bench: Bench, pending: set[str]) -> None:
 def holds(bench: Bench, limits: Limits) -> None:
     stored = bench.rules.stored.values()
     effective = [rule for rule in stored if rule.effect is not NONE]
-    assert len(effective) <= Demand({}, (), 16, limits.chips).limit
+    assert len(effective) <= TaintDemand({}, (), 16, limits.chips).limit
     assert sum(rule.evicted_pods for rule in stored) <= limits.allowed_pods(8)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.scheduler_signals.device_pools import NodeChip
-from aggregator.scheduler_signals.taint_budget import Demand, TaintBudget, Turn, admitted
+from aggregator.scheduler_signals.taint_budget import TaintBudget, TaintDemand, TaintTurn, admitted
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -18,19 +18,24 @@ WORST, BAD, MILD = 0, 1, 3
 PERCENT = 10
 
 
-def nodes(total: int, *standing: str, **wanted: Turn) -> Demand[str]:
-    return Demand(wanted, standing, total, PERCENT)
+def nodes(total: int, *standing: str, **wanted: TaintTurn) -> TaintDemand[str]:
+    return TaintDemand(wanted, standing, total, PERCENT)
 
 
-def chips(total: int, *standing: NodeChip, **wanted: Turn) -> Demand[NodeChip]:
+def chips(total: int, *standing: NodeChip, **wanted: TaintTurn) -> TaintDemand[NodeChip]:
     """Return the demand of chips that are named as ``NODE_CHIP``."""
     named = {name.partition("_"): turn for name, turn in wanted.items()}
     of = {NodeChip(node, int(chip)): turn for (node, _, chip), turn in named.items()}
-    return Demand(of, standing, total, PERCENT)
+    return TaintDemand(of, standing, total, PERCENT)
 
 
 def test_of_those_that_wait_the_worst_is_first_then_the_oldest() -> None:
-    wanted = {"a": Turn(MILD, 1), "b": Turn(BAD, 9), "c": Turn(BAD, 5), "d": Turn(WORST, 20)}
+    wanted = {
+        "a": TaintTurn(MILD, 1),
+        "b": TaintTurn(BAD, 9),
+        "c": TaintTurn(BAD, 5),
+        "d": TaintTurn(WORST, 20),
+    }
     assert admitted(nodes(20, **wanted)).nodes == {"d", "c"}
     assert admitted(nodes(20, "a", **wanted)).nodes == {"a", "d"}, "a standing one stays"
     assert admitted(nodes(20, "a", "z", **wanted)).nodes == {"a", "z"}, "others stay, too"
@@ -38,8 +43,8 @@ def test_of_those_that_wait_the_worst_is_first_then_the_oldest() -> None:
 
 
 def test_nodes_and_chips_share_one_budget() -> None:
-    of_nodes = nodes(20, a=Turn(WORST, 1), b=Turn(MILD, 1))
-    of_chips = chips(160, c_0=Turn(BAD, 1), c_1=Turn(BAD, 2))
+    of_nodes = nodes(20, a=TaintTurn(WORST, 1), b=TaintTurn(MILD, 1))
+    of_chips = chips(160, c_0=TaintTurn(BAD, 1), c_1=TaintTurn(BAD, 2))
     both = admitted(of_nodes, of_chips)
     # Two nodes of 20, or 16 chips of 160: chips are worse than the second node.
     assert both.nodes == {"a"}
@@ -49,21 +54,23 @@ def test_nodes_and_chips_share_one_budget() -> None:
 
 def test_what_stands_of_the_other_option_takes_room() -> None:
     standing = [NodeChip("c", chip) for chip in range(16)]
-    full = admitted(nodes(20, a=Turn(WORST, 1)), chips(160, *standing))
+    full = admitted(nodes(20, a=TaintTurn(WORST, 1)), chips(160, *standing))
     assert full.nodes == frozenset()
     assert full.chips == set(standing)
-    full = admitted(nodes(20, "a", "b"), chips(160, c_0=Turn(WORST, 1)))
+    full = admitted(nodes(20, "a", "b"), chips(160, c_0=TaintTurn(WORST, 1)))
     assert full.chips == frozenset()
 
 
 def test_a_chip_of_a_tainted_node_needs_no_room() -> None:
-    both = admitted(nodes(20, "a", "b"), chips(160, a_0=Turn(MILD, 1), c_0=Turn(WORST, 1)))
+    both = admitted(
+        nodes(20, "a", "b"), chips(160, a_0=TaintTurn(MILD, 1), c_0=TaintTurn(WORST, 1))
+    )
     assert both.chips == frozenset(), "a worse one waits, and nothing passes it"
-    both = admitted(nodes(20, "a", "b"), chips(160, a_0=Turn(MILD, 1)))
+    both = admitted(nodes(20, "a", "b"), chips(160, a_0=TaintTurn(MILD, 1)))
     assert both.chips == {NodeChip("a", 0)}
 
 
-TURNS = st.builds(Turn, st.integers(0, 3), st.integers(0, 9))
+TURNS = st.builds(TaintTurn, st.integers(0, 3), st.integers(0, 9))
 NODES = st.sampled_from("abcdefgh")
 CHIPS = st.builds(NodeChip, NODES, st.integers(0, 3))
 
@@ -78,16 +85,16 @@ CHIPS = st.builds(NodeChip, NODES, st.integers(0, 3))
     st.integers(1, 100),
 )
 def test_the_budget_holds_for_any_table(
-    wanted: dict[str, Turn],
+    wanted: dict[str, TaintTurn],
     standing: set[str],
-    wanted_chips: dict[NodeChip, Turn],
+    wanted_chips: dict[NodeChip, TaintTurn],
     standing_chips: set[NodeChip],
     total: int,
     percent: int,
     percent_of_chips: int,
 ) -> None:
-    of_nodes = Demand(wanted, standing, total, percent)
-    of_chips = Demand(wanted_chips, standing_chips, total * 4, percent_of_chips)
+    of_nodes = TaintDemand(wanted, standing, total, percent)
+    of_chips = TaintDemand(wanted_chips, standing_chips, total * 4, percent_of_chips)
 
     def out(tainted: Collection[str], chips: Collection[NodeChip]) -> Fraction:
         alone = sum(chip.node not in tainted for chip in chips)
@@ -105,7 +112,7 @@ def test_the_budget_holds_for_any_table(
 
 def test_a_change_of_one_option_plans_the_other_again() -> None:
     budget, planned = TaintBudget(), []
-    budget.nodes = lambda: nodes(10, a=Turn(BAD, 1))
+    budget.nodes = lambda: nodes(10, a=TaintTurn(BAD, 1))
     budget.plan_nodes = lambda: planned.append("nodes")
     budget.plan_chips = lambda: planned.append("chips")
     assert budget.admitted.nodes == {"a"}
