@@ -14,6 +14,7 @@ from collectors.registry import COLLECTORS
 from contract.names import node_name_problem
 from contract.settings import HostName, ListenAddress, Section, StoreAddress
 from service.configuration import load, load_daemon
+from service.http.settings import PagesTlsSection
 from service.log.setup import LogFormat
 from stores.directory.settings import Directory
 from stores.mqtt.settings import Mqtt
@@ -58,8 +59,8 @@ class MetricsSection(Section):
     """Off: names of pods are of users, and each new pod is a new series."""
 
 
-class AgentPagesSection(Section):
-    """Limits of the pages on the address of ``--listen``."""
+class AgentPagesSection(PagesTlsSection):
+    """Limits and TLS of the pages on the address of ``--listen``."""
 
     max_connections: int = Field(default=64, ge=16, le=1024)
     """Eight of them are reserved for addresses of the host itself."""

@@ -45,6 +45,7 @@ from dcmi_shim.library.discovery import (
 from dcmi_shim.library.vendor import DCMI
 from dcmi_shim.worker.supervisor import DriverSettings
 from service.http.connections import ListenerLimits
+from service.http.settings import pages_tls
 from service.log.setup import flush_log, set_up_logging
 from service.open_file_limit import raise_soft_limit
 from service.pages.daemon_pages import serving
@@ -212,6 +213,7 @@ class Agent:
                 socket_name=SOCKET_NAME,
                 limits=ListenerLimits(context.configuration.pages.max_connections),
                 host_names=context.configuration.pages.host_names,
+                tls=pages_tls(context.configuration.pages),
             ):
                 return await self._root_tasks(stop)
         finally:

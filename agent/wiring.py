@@ -254,8 +254,10 @@ def certificate_files(configuration: AgentConfiguration) -> CertificateFiles:
         *((configuration.mqtt,) if is_tls else ()),
         *((storage,) if storage.clusterd is not None else ()),
     )
+    pages = configuration.pages
     return CertificateFiles(
-        (user.certificate_file for user in users), (user.ca_file for user in users)
+        (*(user.certificate_file for user in users), pages.certificate_file),
+        (*(user.ca_file for user in users), pages.client_ca_file),
     )
 
 

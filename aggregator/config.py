@@ -19,6 +19,7 @@ from contract.documents.device_taints import DEFAULT_EFFECTS, DeviceEffect
 from contract.documents.public_fault import LAST_DEVICE
 from contract.settings import HostName, ListenAddress, Section, StoreAddress
 from service.configuration import load, load_daemon
+from service.http.settings import PagesTlsSection
 from service.log.setup import LogFormat
 from stores.directory.settings import Directory
 from stores.document_names import is_namespace
@@ -110,8 +111,8 @@ AgentUrl: TypeAlias = Annotated[str, AfterValidator(_agent_url)]
 """Where browsers find the page of a node's agent; ``{node}`` is the name of the node."""
 
 
-class AggregatorPagesSection(Section):
-    """Connections and host names of the pages on the address of ``--listen``."""
+class AggregatorPagesSection(PagesTlsSection):
+    """Connections, host names and TLS of the pages on the address of ``--listen``."""
 
     max_connections: int = Field(default=256, ge=16, le=1024)
     """Eight of them are kept for addresses of the host itself."""

@@ -198,8 +198,9 @@ def event_stream(configuration: AggregatorConfiguration, clock: Clock) -> Stream
 
 
 def certificate_files(configuration: AggregatorConfiguration) -> CertificateFiles:
-    """Return the files with certificates that brokers and gRPC need."""
-    own, authorities = [], []
+    """Return the files with certificates that brokers, gRPC and the pages need."""
+    own = [configuration.pages.certificate_file]
+    authorities = [configuration.pages.client_ca_file]
     urls = (*configuration.read_urls, *configuration.publish_urls)
     if any(url.startswith("mqtts:") for url in urls):
         own.append(configuration.mqtt.certificate_file)

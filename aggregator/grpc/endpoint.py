@@ -15,11 +15,11 @@ import msgspec
 
 from contract.errors import ConfigurationError, Problem
 from service.log.ongoing_failure import OngoingFailure
+from service.tls_files import file_stamp, load_server_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from aggregator.config import GrpcSection
+    from service.tls_files import FileStamp
 
 _log = logging.getLogger(__name__)
 
@@ -93,8 +93,8 @@ class TlsMaterial:
         self.pem = pem
         return changed
 
-    def _stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
-        return tuple(_stamp(path) for path in _paths(self._files).values())
+    def _stamps(self) -> tuple[FileStamp, ...]:
+        return tuple(file_stamp(path) for path in _paths(self._files).values())
 
 
 def _paths(files: TlsFiles) -> dict[str, Path]:
@@ -105,14 +105,6 @@ def _paths(files: TlsFiles) -> dict[str, Path]:
     }
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return stat.st_ino, stat.st_mtime_ns, stat.st_size
-
-
 def _load(files: TlsFiles) -> Pem:
     """Read and check the files. Raises ``ConfigurationError`` with what is wrong with each."""
     contents, problems = [], []
@@ -121,27 +113,10 @@ def _load(files: TlsFiles) -> Pem:
             contents.append(path.read_bytes())
         except OSError as error:
             problems.append(Problem(where, f"{path} cannot be read: {error.strerror}"))
-    problems = problems or list(_unusable(files))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    problems = problems or list(
+        load_server_files(context, "grpc", files.certificate, files.key, files.client_ca)
+    )
     if problems:
         raise ConfigurationError("configuration", problems)
     return Pem(*contents)
-
-
-def _unusable(files: TlsFiles) -> Iterator[Problem]:
-    """Yield what is wrong with files that can be read."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        # An encrypted key would need a password from a terminal, which a daemon has not.
-        context.load_cert_chain(files.certificate, files.key, password=b"")
-    except (ssl.SSLError, ValueError, OSError) as error:
-        reason = getattr(error, "reason", None) or error
-        text = f"{files.certificate} and {files.key} are not a valid certificate (PEM) and its key"
-        yield Problem("grpc.certificate_file", f"{text} without a password: {reason}")
-    try:
-        context.load_verify_locations(files.client_ca)
-        if not context.get_ca_certs():
-            raise ValueError("no certificate of an authority is in it")
-    except (ssl.SSLError, ValueError, OSError) as error:
-        reason = getattr(error, "reason", None) or error
-        text = f"{files.client_ca} is not a valid PEM file of an authority: {reason}"
-        yield Problem("grpc.client_ca_file", text)

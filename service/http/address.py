@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from service.http.connections import ListenerLimits
     from service.http.server import HttpServer
+    from service.http.tls_context import PagesTls
 
 log = logging.getLogger("service.pages")
 
@@ -36,11 +37,19 @@ _RESOLVE_SECONDS = 2.0
 class ListenAddress:
     """The address of ``--listen``, which another program may have."""
 
-    def __init__(self, server: HttpServer, limits: ListenerLimits, listen: str, note: Path) -> None:
+    def __init__(
+        self,
+        server: HttpServer,
+        limits: ListenerLimits,
+        listen: str,
+        note: Path,
+        tls: PagesTls | None,
+    ) -> None:
         self._server = server
         self._limits = limits
         self._listen = listen
         self._note = note
+        self._tls = tls
         self._failed = False
 
     async def attempt(self) -> bool:
@@ -64,9 +73,10 @@ class ListenAddress:
             self._failed, counts.listening = True, False
             return False
         counts.listening = True
-        self._server.serve(listeners, self._limits)
+        self._server.serve(listeners, self._limits, self._tls)
         host, port, *_ = listeners[-1].getsockname()
-        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        scheme = "http" if self._tls is None else "https"
+        url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
         log.info("listening on %s", url)
         _note(self._note, f"{url}\n")
         return True

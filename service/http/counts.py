@@ -42,6 +42,8 @@ class ConnectionEnd(Enum):
     """All places were taken by whole requests."""
     DESCRIPTORS = "descriptors"
     """Only reserved descriptors were left."""
+    HANDSHAKE = "handshake"
+    """Its TLS handshake failed, or was not whole in time."""
 
 
 class RequestResult(Enum):

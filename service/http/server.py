@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from service.http.connections import ListenerLimits
     from service.http.counts import Counts
+    from service.http.tls_connection import Handshakes
+    from service.http.tls_context import PagesTls
 
 
 log = logging.getLogger("service.http")
@@ -132,9 +134,18 @@ class HttpServer:
         self._rate = RequestRate(RateLimits())
         self._listeners: list[Listener] = []
         self._connections: list[Connections] = []
+        self._handshakes: list[Handshakes] = []
 
-    def serve(self, listening: Sequence[socket.socket], limits: ListenerLimits) -> None:
-        """Serve on listening sockets, which belong to the server from now on and share limits."""
+    def serve(
+        self,
+        listening: Sequence[socket.socket],
+        limits: ListenerLimits,
+        tls: PagesTls | None = None,
+    ) -> None:
+        """Serve on listening sockets, which belong to the server from now on and share limits.
+
+        With ``tls`` all their connections use TLS.
+        """
         connections = Connections(limits, self._rate, self.counts)
         self._connections.append(connections)
         for listener in listening:
@@ -143,13 +154,29 @@ class HttpServer:
                 # The kernel ends what its client does not acknowledge or does not take.
                 unsent_ms = round(limits.unsent_seconds * 1000)
                 listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unsent_ms)
-            new = partial(HttpConnection, connections, self._handlers)
+            new: Callable[[], asyncio.Protocol] = partial(
+                HttpConnection, connections, self._handlers
+            )
+            if tls is not None:
+                new = self._over_tls(tls, connections)
             self._listeners.append(Listener(listener, new, self.counts, limits.connections))
+
+    def _over_tls(self, tls: PagesTls, connections: Connections) -> Callable[[], asyncio.Protocol]:
+        # Imported late: threads and TLS cost memory, and most daemons use neither here.
+        from service.http.tls_connection import Handshakes, TlsConnection
+
+        # One for all listeners of the address: the limits of handshakes are those of the daemon.
+        if not self._handshakes:
+            self._handshakes.append(Handshakes(tls, self.counts))
+        handshakes = self._handshakes[0]
+        return lambda: TlsConnection(HttpConnection(connections, self._handlers), handshakes)
 
     def close(self) -> None:
         """Accept and begin nothing more; requests that are being answered are finished."""
         for listener in self._listeners:
             listener.close()
+        for handshakes in self._handshakes:
+            handshakes.close()
         self._rate.close()
         for connections in self._connections:
             connections.close()

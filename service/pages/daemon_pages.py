@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
 
     from service.http.counts import Render
+    from service.http.tls_context import PagesTls
 
 log = logging.getLogger("service.pages")
 
@@ -35,6 +36,8 @@ LISTEN_NAME = "listen"
 """The file in the state directory with the address where the daemon listens."""
 
 _SHUTDOWN_SECONDS = 0.5
+# Probes of a kubelet have no certificate.
+_OPEN_PAGES = {"/healthz": "healthy", "/readyz": "ready"}
 _COUNTS: web.AppKey[Counts] = web.AppKey("counts", Counts)
 HOST_NAMES: web.AppKey[frozenset[str]] = web.AppKey("host names", frozenset)
 """Names in lower case that requests may use for this daemon, besides localhost and addresses."""
@@ -115,37 +118,46 @@ async def serving(
     socket_name: str | None = None,
     limits: ListenerLimits = ListenerLimits(),  # noqa: B008
     host_names: Collection[str] = (),
+    tls: PagesTls | None = None,
 ) -> AsyncIterator[None]:
     """Serve ``pages`` until the end of the block, on ``listen`` (``HOST:PORT``, port 0 for any).
 
     The address is logged and noted in ``state_dir``. One that cannot be bound is a warning and a
     metric, and is tried again every 5 s. ``socket_name`` is a socket in ``state_dir`` for users who
     may write there; without it the daemon works, and a warning is logged. ``host_names`` are names
-    that requests over loopback may use, besides ``localhost`` and addresses.
+    that requests over loopback may use, besides ``localhost`` and addresses. With ``tls`` the
+    address is served over TLS; the socket never is.
     """
     counts = pages[_COUNTS]
     pages.on_response_prepare.append(_sends)
     names = frozenset(name.lower() for name in host_names)
     pages[HOST_NAMES] = names
     pages.middlewares.insert(0, _only_for(names))
+    if tls is not None and tls.demands_certificate:
+        pages.middlewares.insert(0, _with_certificate)
     runner = web.AppRunner(
         pages, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS, handler_cancellation=True
     )
     await runner.setup()
     server = HttpServer(runner, counts)
-    tries = None
+    tasks = []
     try:
         if socket_name is not None:
             _serve_socket(server, state_dir / socket_name)
         if listen is not None:
-            address = ListenAddress(server, limits, listen, state_dir / LISTEN_NAME)
+            address = ListenAddress(server, limits, listen, state_dir / LISTEN_NAME, tls)
             if not await address.attempt():
-                tries = asyncio.create_task(address.keep_trying(), name="address of the pages")
+                trying = address.keep_trying()
+                tasks.append(asyncio.create_task(trying, name="address of the pages"))
+            if tls is not None:
+                current = tls.keep_current()
+                tasks.append(asyncio.create_task(current, name="certificates of the pages"))
         yield
     finally:
-        if tries is not None:
-            tries.cancel()
-            await asyncio.wait([tries])
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         server.close()
         await runner.cleanup()
 
@@ -173,6 +185,21 @@ def _only_for(names: Collection[str]) -> Middleware:
         return json_response({"error": reason}, 421)
 
     return check
+
+
+@web.middleware
+async def _with_certificate(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer clients with a certificate; others learn only whether the daemon is well."""
+    # Who may use the socket in the state directory has the rights of the daemon.
+    is_local = not isinstance(request.get_extra_info("sockname"), tuple)
+    if is_local or request.get_extra_info("peercert"):
+        return await handler(request)
+    member = _OPEN_PAGES.get(request.path)
+    if member is None:
+        reason = "this page needs a client certificate of an authority in pages.client_ca_file"
+        return json_response({"error": reason}, 401)
+    status = (await handler(request)).status
+    return json_response({member: status == 200}, status)
 
 
 def _serve_socket(server: HttpServer, path: Path) -> None:

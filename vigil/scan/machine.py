@@ -188,7 +188,7 @@ def _directory(directory: Path) -> Check:
 def _noted(directory: Path) -> str | None:
     """Return the address on which the running agent listens, from its file."""
     try:
-        return (directory / LISTEN_NAME).read_text().strip().removeprefix("http://")
+        return (directory / LISTEN_NAME).read_text().strip().partition("://")[2]
     except (OSError, UnicodeDecodeError):
         return None
 

@@ -1,0 +1,48 @@
+"""Settings of the pages that the agent and the aggregator have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import model_validator
+
+from contract.settings import Section
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from service.http.tls_context import PagesTls
+
+
+class PagesTlsSection(Section):
+    """TLS on the address of ``--listen``; files are PEM."""
+
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    client_ca_file: Path | None = None
+    """With it, pages other than ``/healthz`` and ``/readyz`` demand a client certificate."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.certificate_file is None) != (self.key_file is None):
+            missing = "key_file" if self.key_file is None else "certificate_file"
+            raise ValueError(f"{missing} is missing: TLS needs a certificate and its key")
+        if self.client_ca_file is not None and self.certificate_file is None:
+            raise ValueError(
+                "certificate_file and key_file are missing: client_ca_file needs TLS on the pages"
+            )
+        return self
+
+
+def pages_tls(section: PagesTlsSection) -> PagesTls | None:
+    """Return the certificates of the pages; ``None`` without TLS.
+
+    Raises ``ConfigurationError`` for files that cannot be used.
+    """
+    if section.certificate_file is None or section.key_file is None:
+        return None
+    # Imported late: most daemons serve their pages without TLS.
+    from service.http.tls_context import PagesTls
+
+    return PagesTls(section.certificate_file, section.key_file, section.client_ca_file)
