@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import socket
+import ssl
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
@@ -27,6 +28,27 @@ _CONNECT_SECONDS = 1.0
 _NO_DAEMON = "no daemon listens there"
 
 T = TypeVar("T")
+
+
+# Of OpenSSL's ``x509_vfy.h``; Python has no names for them.
+_OTHER_NAMES = frozenset((62, 63, 64))
+"""The certificate is for another host name, mail address or IP address."""
+_PLAIN_REASONS = frozenset(("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"))
+"""What a client reads as TLS is something else, such as an answer over HTTP."""
+
+
+def _tls_reason(error: Exception) -> str | None:
+    """Return why a connection over TLS failed and what helps; ``None`` for other errors."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        if error.verify_code in _OTHER_NAMES:
+            return f"{error.verify_message.rstrip('.')}; use a name that the certificate has"
+        return (
+            f"its certificate is not trusted: {error.verify_message}; SSL_CERT_FILE names the file "
+            "of another authority"
+        )
+    if isinstance(error, ssl.SSLError) and error.reason in _PLAIN_REASONS:
+        return "it does not use TLS; use http://"
+    return None
 
 
 class UnknownNode(ConfigurationError):
@@ -142,7 +164,7 @@ class DaemonClient:
         except FileNotFoundError:
             raise StoreUnavailable(f"{self.server}: {_NO_DAEMON}") from None
         except (OSError, http.client.HTTPException) as error:
-            reason = str(error) or type(error).__name__
+            reason = _tls_reason(error) or str(error) or type(error).__name__
             raise StoreUnavailable(f"{self.server} gives no answer: {quoted(reason)}") from None
         finally:
             connection.close()
