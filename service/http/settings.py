@@ -40,9 +40,9 @@ def pages_tls(section: PagesTlsSection) -> PagesTls | None:
 
     Raises ``ConfigurationError`` for files that cannot be used.
     """
-    if section.certificate_file is None:
+    if section.certificate_file is None or section.key_file is None:
         return None
     # Imported late: most daemons serve their pages without TLS.
     from service.http.tls_context import PagesTls
 
-    return PagesTls(section)
+    return PagesTls(section.certificate_file, section.key_file, section.client_ca_file)

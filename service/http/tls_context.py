@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from service.http.settings import PagesTlsSection
     from service.tls_files import FileStamp
 
 _log = logging.getLogger(__name__)
@@ -33,14 +32,12 @@ _MAX_CONNECTIONS_OF_CONTEXT = 1000
 
 
 class PagesTls:
-    """The last good content of the files that ``section`` names."""
+    """The last good content of the files. With ``client_ca`` pages demand a certificate."""
 
-    def __init__(self, section: PagesTlsSection) -> None:
+    def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
         """Read the files. Raises ``ConfigurationError`` with what is wrong with each."""
-        assert section.certificate_file is not None, "TLS is configured"
-        assert section.key_file is not None, "the section demands both"
-        self._certificate, self._key = section.certificate_file, section.key_file
-        self._client_ca = section.client_ca_file
+        self._certificate, self._key = certificate, key
+        self._client_ca = client_ca
         self._trouble = OngoingFailure(
             _log,
             "new certificates of the pages are not used: %s",

@@ -16,7 +16,6 @@ from contract.errors import ConfigurationError
 from service.http import tls_connection
 from service.http.connections import ListenerLimits
 from service.http.settings import PagesTlsSection, pages_tls
-from service.http.tls_context import PagesTls
 from service.pages.daemon_pages import application, serving
 from tests.parts.certificates import make_authority, make_client, make_server
 from tests.parts.deadlines import patience, until
@@ -25,6 +24,8 @@ from tests.parts.exposition import OneGauge
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
+
+    from service.http.tls_context import PagesTls
 
 # The certificates are made by ``openssl``.
 pytestmark = pytest.mark.server
@@ -324,10 +325,10 @@ def test_a_file_that_cannot_be_used_is_named(
     tmp_path: Path, pki: Path, spoil: Callable[[Path], None], text: str
 ) -> None:
     files = _private_copy(pki, tmp_path)
-    PagesTls(_section(files, with_ca=True))
+    pages_tls(_section(files, with_ca=True))
     spoil(files)
     with pytest.raises(ConfigurationError, match=text):
-        PagesTls(_section(files, with_ca=True))
+        pages_tls(_section(files, with_ca=True))
 
 
 @pytest.mark.parametrize(
