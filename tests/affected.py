@@ -92,6 +92,8 @@ TABLE: tuple[tuple[str, tuple[str, ...]], ...] = (
     (".dockerignore", ("tests/packaging",)),
     (".git-blame-ignore-revs", ()),
     ("LICENSE", ("tests/packaging",)),
+    ("MANIFEST.in", ("tests/release", "tests/packaging")),
+    ("release/install", ("tests/release",)),
 )
 """For each file that is no module, by the first pattern that fits: folders of tests, test files, or
 modules that read it. All below a test folder count as changed."""
