@@ -117,3 +117,21 @@ def test_nothing():
     ended = _run(tmp_path, tests, "--workers", "2")
     assert ended.returncode == pytest.ExitCode.USAGE_ERROR
     assert "of an import" in ended.stderr
+
+
+def test_forks_give_out_different_ports(tmp_path: Path) -> None:
+    tests = """
+import os
+from pathlib import Path
+
+import pytest
+from tests.parts.processes import free_ports
+
+@pytest.mark.parametrize("number", range(6))
+def test_ports(number):
+    with Path(os.environ["RAN"]).open("a") as ran:
+        ran.write("".join(f"{port}\\n" for port in free_ports(3)))
+"""
+    assert _run(tmp_path, tests, "--workers", "3").returncode == 0
+    ports = (tmp_path / "ran").read_text().split()
+    assert len(set(ports)) == len(ports) == 18
