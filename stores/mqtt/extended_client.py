@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from paho.mqtt.client import Client
 
-VERSIONS = ((2, 3), (2, 6))
+VERSIONS = ((2, 5), (2, 6))
 """From this release of aiomqtt on, and before that one."""
 ATTRIBUTES = ("_client", "_connected", "_disconnected", "_loop")
 METHODS = {

@@ -3,6 +3,10 @@
 ``import kubernetes.aio`` imports every part of the package and its counterpart for threads, with
 requests and oauthlib: some 9 MiB in each agent, for three functions. So while these are imported
 their parents are empty. Should a release need its parents, they are imported after all.
+
+The package promises nothing about its division into modules. ``VERSIONS`` are those that have been
+checked, ``pyproject.toml`` allows no others, and ``test_official_client.py`` fails with the name of
+each part that has gone.
 """
 
 from __future__ import annotations
@@ -17,6 +21,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+VERSIONS = ((37, 0, 2), (38,))
+"""From this release of the official client on, and before that one."""
 _PARENTS = ("kubernetes", "kubernetes.aio")
 _NEEDED = ("kubernetes.aio.client.configuration", "kubernetes.aio.config")
 
