@@ -129,7 +129,7 @@ mutants: $(VENV)/installed-dev
 # The commit is built, not the files: a change that is not committed is refused.
 SIGNED = $(if $(KEY),--key $(abspath $(KEY)))
 release: $(VENV)/installed-dev
-	$(BIN)/python -m release build $(VERSION) $(SIGNED)
+	$(BIN)/python -m release build $(VERSION) $(SIGNED) --target aarch64:3.11 --target x86_64:3.11
 
 bundle: $(VENV)/installed-dev
 	$(BIN)/python -m release bundle $(ARCH):$(BUNDLE_PYTHON) $(SIGNED)
