@@ -55,13 +55,15 @@ def documents() -> tuple[Text, ...]:
     """Return each block of the documents: paragraph, item of a list, table cell.
 
     Specifications and decisions are left out: the former follow another program's text, the latter
-    are records of their day.
+    are records of their day. Translations are left out, because Chinese has no spaces between
+    words.
     """
     return tuple(
         block
         for name in files("*.md")
         if name.startswith(("docs/", "README", "CONTRIBUTING", "SECURITY", "CHANGELOG"))
         and not name.startswith(("docs/spec/", "docs/decisions/"))
+        and not name.endswith(".zh-CN.md")
         for block in blocks(name, (ROOT / name).read_text(encoding="utf-8"))
     )
 
