@@ -14,16 +14,16 @@ WORKERS ?= $(shell awk -v processors=$$(nproc) '/^MemTotal/ { \
 	if (workers > memory) workers = memory; \
 	print (workers < 2 ? 2 : (workers > 16 ? 16 : workers)) }' /proc/meminfo)
 
-# Where the environment forbids to keep bytecode, each process compiles the product, and each run
-# rewrites the asserts of all tests, which takes 10 s.
+# Where the environment forbids to keep bytecode, each process compiles the product, and each worker
+# rewrites the asserts of all tests, which takes it 10 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Workers of pytest-xdist get the path of the tests in UTF-8, whatever the locale is. tests/conftest.py
-# takes it out again for the programs that tests start.
+# Workers get the path of the tests in UTF-8, whatever the locale is. tests/conftest.py takes
+# it out again for the programs that tests start.
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test together unit slow affected coverage mutants release bundle verify outdated test-release test-node test-volcano test-brokers test-alerts lint types style servers bench lock wire clean
+.PHONY: help demo test collected together unit slow affected coverage mutants release bundle verify outdated test-release test-node test-volcano test-brokers test-alerts lint types style servers bench lock wire clean
 
 help:
 	@echo "make demo          the whole system on this machine, with emulated hardware"
@@ -31,6 +31,7 @@ help:
 	@echo "make types         the types of make lint alone"
 	@echo "make style         the checks of make lint but for types"
 	@echo "make servers       what make test needs beside Python packages: installed or built, once"
+	@echo "make collected     the bytecode of all tests, which make test makes once for all its workers"
 	@echo "make together      the tests of make test that run beside each other"
 	@echo "make unit          three quarters of the tests in a minute: no server, no network, only gcc"
 	@echo "make test          all checks and tests, on real parts (kube-apiserver, etcd, Prometheus)"
@@ -87,19 +88,24 @@ style: $(VENV)/installed-dev
 servers:
 	nice tests/setup.sh
 
+# pytest compiles each test file and rewrites its asserts: 35 s of a processor in a fresh clone. Workers
+# that start together would each do it.
+collected: $(VENV)/installed-dev
+	$(BIN)/pytest -q --collect-only > $(VENV)/collected || { cat $(VENV)/collected; exit 1; }
+
 # Tests wait for each other's programs more than for processors. VIGIL_TEST_PATIENCE multiplies all
 # deadlines where the machine does other work, as the other workers are. Until six runs in a row pass
 # (decision 55), a test that fails is run once more by itself, with its name: one that fails twice is
 # an error.
 AGAIN = [ $$? -eq 1 ] && $(BIN)/pytest -v --maxfail 3 --last-failed --last-failed-no-failures none
 together: $(VENV)/installed-dev
-	VIGIL_TEST_PATIENCE=$${VIGIL_TEST_PATIENCE:-3} $(BIN)/pytest --workers $(WORKERS) -m "not alone" || { $(AGAIN) -m "not alone"; }
+	VIGIL_TEST_PATIENCE=$${VIGIL_TEST_PATIENCE:-3} $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not alone" || { $(AGAIN) -m "not alone"; }
 
 # Types are checked beside the tests, which leave a part of the processors idle. What judges how quick
 # something is comes behind them, with the machine for itself. To read all files a second time for the
 # last dozen of tests would take a processor 12 s.
 test: $(VENV)/installed-dev
-	$(MAKE) $(BESIDE) style servers
+	$(MAKE) $(BESIDE) style servers collected
 	$(MAKE) $(BESIDE) types together
 	$(BIN)/pytest -m alone $$(grep -rl --include='test_*.py' mark.alone tests) || { $(AGAIN) -m alone; }
 
@@ -110,7 +116,7 @@ slow: $(VENV)/installed-dev
 # Which tests these are, and what they may not use: tests/tiers.py. Some wait, so there are more
 # workers than processors here, too.
 unit: $(VENV)/installed-dev
-	$(BIN)/pytest --workers $(WORKERS) -q -m unit
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -q -m unit
 
 affected: $(VENV)/installed-dev
 	$(BIN)/python -m tests.affected

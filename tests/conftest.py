@@ -24,7 +24,6 @@ from tests.parts.processes import leftovers, temporary_folder
 from tests.parts.template import Templates
 from tests.slowest import Durations
 from tests.tiers import Guard, mark_tiers, needs
-from tests.workers import Forks, add_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,11 +35,6 @@ _TEMPLATES = Templates()
 # How long an example takes depends on what else the machine does; each test has a timeout.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option ``--workers``."""
-    add_option(parser)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -56,8 +50,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.timeout = patience(seconds)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Durations(config))
-    if config.getoption("workers"):
-        config.pluginmanager.register(Forks())
     folder = str(temporary_folder())
     os.environ["TMPDIR"] = folder
     tempfile.tempdir = folder

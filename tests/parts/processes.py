@@ -23,7 +23,7 @@ import psutil
 from tests.parts.deadlines import TooLate, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _STEP_SECONDS = 0.02
 _LOG_TAIL_BYTES = 3000
@@ -33,23 +33,9 @@ _MAX_TEMPORARY_BYTES = 20
 # together have ids beside each other: so far apart none comes to what another one has given out
 # to a program that is to start, or is restarted.
 _PORTS = range(10_000, 32_000)
+_START = os.getpid() * 1_999 % len(_PORTS)
+_ports = itertools.cycle([*_PORTS[_START:], *_PORTS[:_START]])
 
-
-def _ports_of_this_process() -> Iterator[int]:
-    start = os.getpid() * 1_999 % len(_PORTS)
-    return itertools.cycle(itertools.chain(_PORTS[start:], _PORTS[:start]))
-
-
-_ports = _ports_of_this_process()
-
-
-def _begin_with_other_ports() -> None:
-    """Let a worker, which is a fork, not give out the ports of its parent's other forks."""
-    global _ports
-    _ports = _ports_of_this_process()
-
-
-os.register_at_fork(after_in_child=_begin_with_other_ports)
 
 _PR_SET_PDEATHSIG = 1
 _prctl = ctypes.CDLL(None).prctl
