@@ -36,6 +36,7 @@ exec {} "${{given[@]}}"
 def blocks() -> dict[str, list[str]]:
     """Return the commands of each step, by its heading."""
     below = GUIDE.read_text().split("\n## On a server without Kubernetes\n")[1]
+    below = below.partition("\n## ")[0]
     steps: dict[str, list[str]] = {}
     for part in re.split(r"^### ", below, flags=re.MULTILINE)[1:]:
         heading, _, text = part.partition("\n")
