@@ -190,8 +190,9 @@ def _only_for(names: Collection[str]) -> Middleware:
 @web.middleware
 async def _with_certificate(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answer clients with a certificate; others learn only whether the daemon is well."""
-    # Who may use the socket in the state directory has the rights of the daemon.
-    is_local = not isinstance(request.get_extra_info("sockname"), tuple)
+    # Who may use the socket in the state directory has the rights of the daemon. Its name is a
+    # path, and that of a lost connection is not known.
+    is_local = isinstance(request.get_extra_info("sockname"), str)
     if is_local or request.get_extra_info("peercert"):
         return await handler(request)
     member = _OPEN_PAGES.get(request.path)

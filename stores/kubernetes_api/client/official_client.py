@@ -4,7 +4,7 @@
 requests and oauthlib: some 9 MiB in each agent, for three functions. So while these are imported
 their parents are empty. Should a release need its parents, they are imported after all.
 
-The package promises nothing about its division into modules. ``VERSIONS`` are those that have been
+The package documents nothing about its division into modules. ``VERSIONS`` are those that have been
 checked, ``pyproject.toml`` allows no others, and ``test_official_client.py`` fails with the name of
 each part that has gone.
 """
