@@ -24,6 +24,7 @@ T = TypeVar("T")
 _NO_MEMBERS, _NO_ITEMS, _NULL = Raw(b"{}"), Raw(b"[]"), Raw(b"null")
 
 
+# ``gc=False``: no cycle can contain it, so the collector need not visit each of thousands.
 class ObjectMetadata(msgspec.Struct, rename="camel", gc=False):
     """What distinguishes an object from all others, and members that a reader may ask for."""
 
@@ -77,6 +78,7 @@ def require_identity(item: KubernetesObject) -> None:
 
 def _require(text: str, member: str) -> None:
     if not text:
+        # As msgspec has it, because ``validation_texts`` translates that text.
         text = f"Object missing required field `{member}` - at `$.metadata`"
         raise msgspec.ValidationError(text)
 

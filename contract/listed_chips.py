@@ -34,6 +34,7 @@ class ListedChip(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.die and other.die:
             compared.append(self.die == other.die)
         if self.serial and other.serial:
+            # A card may have several chips, so its number alone does not name one.
             compared.append((self.serial, self.device) == (other.serial, other.device))
         return all(compared) if compared else None
 

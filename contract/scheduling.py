@@ -160,6 +160,7 @@ SCALING_KEY = "elastic_scaling.json"
 JOB_ID = "jobID"
 DEPLOY_SERVER_LABELS = ("grt-group/deploy-server", "grt-server/deploy-server")
 
+# Leading zeros are outside of the group, whose length bounds the value.
 _INTEGER = re.compile(r"[+-]?0*([0-9]+)", re.ASCII)
 
 

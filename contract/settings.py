@@ -18,6 +18,7 @@ class Section(BaseModel):
 
 
 def _listen(text: str) -> str:
+    # From the right, because an IPv6 address contains colons.
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
         raise ValueError("is not HOST:PORT, such as 127.0.0.1:9820")

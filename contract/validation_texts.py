@@ -90,6 +90,7 @@ def decode_problem(error: Exception) -> Problem:
         return Problem("$", "is not UTF-8 text")
     if not isinstance(error, msgspec.MsgspecError):
         return Problem("$", str(error))
+    # The text repeats names of members, which may contain control characters.
     message, _, place = printable(str(error)).partition(" - at ")
     where = place.replace("`", "").replace("key in", "a key of") or "$"
     if (match := _MEMBER.match(message)) is not None:

@@ -241,6 +241,7 @@ class Driver:
                     continue  # it changed during the survey, which began with an older one
                 problems = (*result.problems, *self._other_family(result.inventory))
                 is_one = problems == result.problems and not result.is_refused
+                # Without an inventory, chips are not replaced: documents stay (decision 18).
                 if is_one and (result.inventory is not None or before is None or not before.chips):
                     self._take_over(result.inventory, result.listed)
             if problems != self._survey_problems:

@@ -70,6 +70,7 @@ class ReasonedLevel(NamedTuple):
 
 _SWITCH_TABLES = {
     "SeparateFault": SwitchLevel.SEPARATE,
+    # Upstream appends these codes to Separate (device-plugin#5.2).
     "ResetFault": SwitchLevel.SEPARATE,
     "PreSeparateFault": SwitchLevel.PRE_SEPARATE,
     "RestartRequestFault": SwitchLevel.RESTART_REQUEST,
@@ -252,6 +253,7 @@ def _check_code(code: str, where: str, problems: list[Problem]) -> None:
     except ValueError as error:
         problems.append(Problem(where, str(error)))
         return
+    # Tables are searched by the text on the wire; another spelling would never match.
     if written != code:
         problems.append(Problem(where, f"{code!r} must be written {written!r}"))
 

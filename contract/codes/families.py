@@ -69,10 +69,12 @@ _FAMILIES = (
 )
 FAMILIES = {family.name: family for family in _FAMILIES}
 
+# The chips of an A3 are called ``Ascend910``: only the board shows the family (dcmi#1.6).
 _A3_BOARDS = frozenset({0xB0, 0xB1, 0xB2, 0xB3, 0xB4, 0x81, 0x83, 0xD1, 0xD3})
 _ORDERED_RULES = (
     (re.compile(r"Ascend950"), "Ascend910A5"),
     (re.compile(r"310P\d?|I2\d?"), "Ascend310P"),
+    # These two may be anywhere in the name, the others must begin it (dcmi#1.6).
     (re.compile(r".*310B"), "Ascend310B"),
     (re.compile(r".*310"), "Ascend310"),
     (re.compile(r"910B\d|A2G\d"), "Ascend910B"),

@@ -42,6 +42,7 @@ _DPU_SPEC = "docs/spec/dpu-info.md"
 # What a driver reports has 32 bits; longer codes are made by programs (device-plugin#0).
 _DRIVER_DIGITS = 8
 _SWITCH_PARTS = 4
+# By the first digit of a code, of which upstream checks nothing (clusterd#4.5).
 _PUBLIC_COMPONENTS = {"0": "NPU", "1": "Server", "2": "Network", "3": "Storage"}
 _PEERS = {"cpu": "CPU", "npu": "NPU", "L2": "L2 switch"}
 

@@ -161,6 +161,7 @@ def render_device_entry(node: str, record: DeviceRecord, update_time: int) -> st
     key = resource_of(record.chip_type)
     return go_json.encode(
         {
+            # All five keys, also empty: of a missing one a reader keeps the earlier value (M5).
             "DeviceList": {
                 key: ",".join(record.available),
                 f"{key}-Fault": _render_faults(record.faults),

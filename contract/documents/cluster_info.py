@@ -53,6 +53,7 @@ def cluster_device_index(name: str) -> int | None:
 def numbered(prefix: str, name: str) -> int | None:
     """Return the number that follows ``prefix`` in ``name``, if ``name`` is just that."""
     number = name.removeprefix(prefix)
+    # Without leading zeros, so that each number has one name.
     if number == name or not number.isascii() or not number.isdigit() or str(int(number)) != number:
         return None
     return int(number)

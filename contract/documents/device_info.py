@@ -145,6 +145,7 @@ def encode(info: DeviceInfo, family: Family) -> dict[str, str]:
     devices = {
         resource: _join(info.free),
         f"{resource}-Unhealthy": _join(info.unhealthy),
+        # The list is a text inside the JSON, so it is encoded twice (device-plugin#1.3).
         family.fault_key: encode_faults(info.faults),
     }
     # Families without a parameter plane have three keys (device-plugin#1.3).
@@ -229,6 +230,7 @@ def decode(data: Mapping[str, str], document: str) -> DeviceInfo:
 
 
 def _verify(outer: _Outer, document: str) -> None:
+    # Of the decoded members: upstream drops unknown ones before it hashes (clusterd#1.4).
     expected = go_json.check_code(
         {
             # A list that is absent is null in the hash, not an empty object (clusterd#1.4).
@@ -264,6 +266,7 @@ def _read_faults(text: str, document: str) -> tuple[tuple[DeviceFault, ...], str
 
 
 def _split(text: str | None) -> tuple[str, ...]:
+    # ``split`` would make one empty name of an empty list (clusterd#1.6).
     if not text:
         return ()
     return _shared(text) if len(text) <= _SHARED_LENGTH else tuple(text.split(","))

@@ -167,6 +167,7 @@ class TaintRule(msgspec.Struct, frozen=True, gc=False):
 
 def rule_name(device: Device) -> str:
     """Return the name of the rule for a device: two leaders that make it meet in one object."""
+    # No name contains NUL, so two devices never give the same text.
     digest = hashlib.sha256("\0".join(device).encode()).hexdigest()[:16]
     return f"{RULE_PREFIX}{device.name}-{digest}"
 
@@ -215,6 +216,7 @@ class _Attribute(msgspec.Struct):
 
 class _Device(msgspec.Struct, rename="camel"):
     name: str
+    # Not decoded: of the many attributes of a device only one is read.
     attributes: dict[str, msgspec.Raw] | None = None
     node_name: str | None = None
 
@@ -234,6 +236,7 @@ class _SliceSpec(msgspec.Struct, rename="camel"):
 
 _slice_spec = Member("spec", _SliceSpec)
 _attribute = msgspec.json.Decoder(_Attribute).decode
+# More than any id has; a long text is costly to convert.
 _MAX_ID_DIGITS = 9
 
 
@@ -359,6 +362,7 @@ def read_rule(item: KubernetesObject) -> TaintRule | None:
         value=spec.taint.value,
         effect=_effect(spec.taint.effect),
         node=annotations.node,
+        # An annotation that cannot be read must not mean chip 0.
         chip=-1 if chip is None else chip,
         evicted_pods=pods or 0,
         name=metadata.name,

@@ -108,6 +108,7 @@ def decode_dpu_info(node: str, text: str | None) -> DpuInfo:
     if text is None:
         raise DocumentError(name, DATA_KEY, "the data key is missing")
     document = decode(text, _Document, name, DATA_KEY)
+    # Without a time nothing shows that the plugin is silent (``SILENT_AFTER_MS``).
     if document.update_time_ms <= 0:
         raise DocumentError(name, f"{DATA_KEY}.UpdateTime", "is missing, or is not a time")
     devices = document.dpus.devices or []

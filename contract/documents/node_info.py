@@ -120,6 +120,7 @@ def decode_node_info(name: str, data: Mapping[str, str]) -> NodeRecord:
         return NodeRecord(faults, inner.node_status, reported_ms)
     beat = inner.beat
     if beat is not None:
+        # These generations have no ``updateTime``; the heartbeat is their only time.
         beaten_ms = beat.at_seconds * 1000 if 0 < beat.at_seconds <= _YEAR_9999 else 0
         if outer.check_code == go_json.check_code(_with_beat(parts, beat)):
             return NodeRecord(

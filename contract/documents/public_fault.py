@@ -27,6 +27,7 @@ OLDEST_MS = 1_735_689_600_000
 
 # Upstream demands exactly 13 digits (clusterd#4.2).
 _NEWEST_MS = 9_999_999_999_999
+# Matched as a whole: ``$`` of Python accepts a newline at the end (clusterd#4.2).
 _ID = re.compile(r"[a-zA-Z0-9\-_.]{8,128}")
 _NODE_NAME = re.compile(r"[a-z0-9]([a-z0-9\-.]{0,251}[a-z0-9])?")
 # Go's ``\S`` excludes these four and the space only; Python's excludes more (clusterd#4.2).
@@ -206,4 +207,5 @@ def _are_devices(devices: list[int]) -> bool:
 
 
 def _is_time(at_ms: int) -> bool:
+    # Upstream does not compare the time with its clock either (clusterd#4.2).
     return OLDEST_MS <= at_ms <= _NEWEST_MS

@@ -57,6 +57,7 @@ def chip_of(name: str) -> int | None:
     """Return the physical id of the chip with the device name ``name``; ``None`` for what names
     none.
     """
+    # People edit the list by hand, perhaps with blanks behind the commas.
     match = _DEVICE.fullmatch(name.strip())
     return None if match is None else int(match[1])
 
@@ -120,6 +121,7 @@ def _by_name(text: str) -> dict[str, list[UpgradeReason]]:
     except DocumentError:
         pass
     try:
+        # Upstream discards the whole map for one bad entry (device-plugin#1.5, defect K42).
         raw = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}

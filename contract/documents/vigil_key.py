@@ -107,6 +107,7 @@ def encode_vigil_key(
 def _fitting(entries: tuple[T, ...], room: int) -> tuple[tuple[T, ...], int]:
     """Return the first entries, as many as have room, and the room that is left."""
     for number, entry in enumerate(entries):
+        # One more byte for the comma.
         size = len(msgspec.json.encode(entry)) + 1
         if size > room:
             return entries[:number], 0

@@ -78,4 +78,5 @@ def _named(text: str) -> tuple[dict[str, int], bool]:
         # ``bool`` is an ``int`` in Python, and no number of a write.
         if type(number) is not int or not -_LATEST < number < _LATEST:
             raise NoWrites(f"the number of {kind} is {number!r}")
+    # Only ``true`` counts: what is not named is then none of the agent's (decision 21).
     return numbers, decoded.get("whole") is True

@@ -213,6 +213,7 @@ def _of_type(kind: inspect.Type) -> _Read:
 def _read_text(value: Any, where: str, wrong: _Wrong) -> str:
     if value is None:
         return ""
+    # A ``_Number`` is a ``str`` in Python, and a number in JSON.
     if not isinstance(value, str) or isinstance(value, _Number):
         wrong(where, "a text", value)
         return ""

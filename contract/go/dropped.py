@@ -50,6 +50,7 @@ def _dropped(value: Any, kind: inspect.Type, where: str) -> Iterator[Problem]:
 
 
 def _unknown(key: str, members: dict[str, inspect.Field]) -> str:
+    # Cut, because the comparison of long names is slow.
     near = _nearest(folded(key)[:64], tuple(members))
     if near is not None:
         return f"is not known and has no effect; did you mean {members[near].encode_name}?"

@@ -37,6 +37,7 @@ _encode_any = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_
 
 
 def _escape(match: re.Match[str]) -> str:
+    # What matched and has no escape is a lone surrogate.
     return _ESCAPES.get(match.group(), "\ufffd")
 
 

@@ -120,6 +120,7 @@ def read_customization(text: str, spellings: Mapping[int, str]) -> Customization
 
 
 def _frequency_policy(entry: _Frequency) -> FrequencyPolicy:
+    # 0 or a missing number means never (device-plugin#3.4).
     release_seconds = entry.release_time_window or NEVER_SECONDS
     return FrequencyPolicy(
         entry.time_window,
@@ -147,6 +148,7 @@ def _codes(
             continue
         owners[name] = f"{where}.EventId"
         number = number_of(text)
+        # The first spelling of a number stays; an id counts in that one only (device-plugin#2.5).
         written = None if number is None else spellings.setdefault(number, name)
         try:
             code = None if number is None else code_of(number)
@@ -206,6 +208,7 @@ def _grace_problems(grace: _Grace) -> Iterator[Problem]:
     """Yield values out of their range, which are replaced; none of them has an effect (K27)."""
     for name, (low, high, default) in _GRACE_SECONDS.items():
         value = getattr(grace, name)
+        # 0 counts as a missing value, for which there is a default (device-plugin#3.3).
         if value and not low <= value <= high:
             message = f"{value} is not from {low} to {high}; {default} is taken (without effect)"
             yield Problem(f"$.GraceTolerance.{name}", message)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # ``int`` of Python takes underscores, blanks and a prefix, which ``ParseInt`` refuses.
 _NUMBER = re.compile(r"[+-]?[0-9A-Fa-f]+", re.ASCII)
 FAULT_CODE_KEY = "faultCode.json"
+# Upstream parses numbers of 64 bits with a sign (device-plugin#3.2).
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -130,6 +131,7 @@ def _missing(lists: _Lists, levels: Mapping[str, list[ChipLevel]]) -> list[Probl
         )
         return [Problem("$", message)]
     pre_separate = any(ChipLevel.PRE_SEPARATE_NPU in levels.get(c, ()) for c in NETWORK_FAULT_CODES)
+    # Only where both are empty, upstream loads its own table instead (device-plugin#2.7).
     if lists.NotHandleFaultCodes or pre_separate:
         return []
     unnamed = sorted(NETWORK_FAULT_CODES - levels.keys())

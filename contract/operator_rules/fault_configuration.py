@@ -37,6 +37,7 @@ _POLL_SECONDS = (30, 3600)
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
+# ``faultCode.json`` is before the rules, which must repeat its spellings (device-plugin#2.5).
 DOCUMENTS = {
     FAULT_CODE_KEY: "fault_code",
     CUSTOMIZATION_KEY: "customization",
@@ -259,6 +260,7 @@ def judge(
             problems.append(FaultProblem(key, place, Problem(wrong.where, message), source))
         kept.add(key)
         members[member], places[key] = getattr(before.texts, member), before.place_of(key)
+        # Read again, since the tables are made of all documents in force.
         documents.read(key, members[member])
     for config_map, data in config_maps.items():
         # A ConfigMap may have a mebibyte of keys that mean nothing (``found_problems``).

@@ -75,12 +75,14 @@ def read_node_levels(text: str) -> NodeLevels:
                 refused.add(Problem(where, message))
             elif levels.setdefault(code, _LEVELS[member]) is not _LEVELS[member]:
                 refused.add(Problem(where, f"{code} is on another level, too: {places[code]}"))
+            # A code may be twice on one level: NodeD drops the second one (noded#3.2).
             elif code not in places:
                 places[code] = f"{member}[{index}]"
                 if not _HEXADECIMAL.fullmatch(code):
                     message = f"{code} never comes from a BMC: its codes are hexadecimal numbers"
                     named.add(Problem(where, message))
     if refused.all():
+        # Unknown members refuse nothing by themselves.
         refused.extend(dropped(text, _Document))
         raise ConfigurationError(NODE_CONFIGURATION_KEY, refused.all())
     named.extend(dropped(text, _Document))
@@ -114,6 +116,7 @@ def _members(value: Any, refused: FoundProblems) -> _Found:
             continue
         where = f"$.{_ROOT}.{member}"
         if entries is None:
+            # In Go, null sets a slice to nil, also one that an earlier duplicate has filled.
             lists.pop(member, None)
         elif not isinstance(entries, list) or isinstance(entries, Pairs):
             refused.add(_wrong_type(where, "an array", entries))
@@ -140,4 +143,5 @@ def _wrong_type(where: str, expected: str, value: Any) -> Problem:
 
 def _upper(text: str) -> str:
     """Return ``text`` in upper case as Go does: a letter stays one letter."""
+    # Python makes two letters of some, as SS of a sharp s.
     return "".join(up if len(up := letter.upper()) == 1 else letter for letter in text)

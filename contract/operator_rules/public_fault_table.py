@@ -22,6 +22,7 @@ from contract.go.dropped import dropped
 TABLE_KEY = "publicCustomization.json"
 """Name of the file, and key in a ConfigMap."""
 
+# Upstream's limit for the file (clusterd#4.5).
 MAX_BYTES = 10 * 1024 * 1024
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SWITCH_FAULT_CODE_KEY = "SwitchFaultCode.json"
+# Upstream accepts an entry by length, brackets and commas only (device-plugin#5.2).
 _MAX_BYTES = 50
 _PARTS = 4
 
@@ -35,6 +36,7 @@ class _Lists(GoStruct, frozen=True):
 # Most serious first.
 _LEVELS = {
     "SeparateFaultCodes": SwitchLevel.SEPARATE,
+    # Upstream appends these codes to Separate (device-plugin#5.2).
     "ResetFaultCodes": SwitchLevel.SEPARATE,
     "PreSeparateFaultCodes": SwitchLevel.PRE_SEPARATE,
     "RestartRequestFaultCodes": SwitchLevel.RESTART_REQUEST,

@@ -84,6 +84,7 @@ def rules_of(
     if kind is not CodeKind.CHIP:
         return
     file, text = _text_of(in_force, CUSTOMIZATION_KEY, _POLICIES)
+    # Reversed, so that of several mentions under one key the first stays.
     raising = {_last(_RAISING, text, at): at for at in reversed(list(_mentions(text, code)))}
     for name, rule in raising_rules(code, tables).items():
         for key, at in raising.items():

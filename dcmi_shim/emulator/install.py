@@ -31,6 +31,7 @@ _COMPILE = (
     "-Wall",
     "-Wextra",
 )
+# ``nodelete``: MindCluster closes the library and opens it again in one process (dcmi#1.3).
 _LINK_LIBRARY = ("-shared", "-pthread", "-Wl,-z,nodelete", "-Wl,-z,defs")
 _LINK_PROGRAM = ("-pthread",)
 LIBRARY = Path("lib64/driver/libdcmi.so")
@@ -230,6 +231,7 @@ def _install_libraries(
     if has_switches:
         objects.link_library(switches, _SWITCHES, of_switches, f"-Wl,-soname,{switches.name}")
     else:
+        # A library of an earlier profile would show switches that this server does not have.
         switches.unlink(missing_ok=True)
     objects.link_library(root / IPMI_PRELOAD, _IPMI_PRELOAD, ("open*", "close", "ioctl"))
 

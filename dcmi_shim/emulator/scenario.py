@@ -338,6 +338,7 @@ def parse_scenario(text: str, source: str) -> Scenario:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _wrong(source, [Problem("file", f"is not TOML: {error}")]) from error
+    # On the raw content, so that they are reported together with wrong types.
     problems = [*_impossible_steps(content), *_disorder(content)]
     try:
         scenario = Scenario.model_validate(content)
@@ -427,5 +428,6 @@ def play(scenario: Scenario, emulator: Emulator) -> None:
         raise ConfigurationError("scenario", [Problem("profile", text)])
     begin = time.monotonic()
     for step in scenario.steps:
+        # Counted from the begin, so that a slow step does not delay all later ones.
         time.sleep(max(0.0, begin + step.at_ms / 1000 - time.monotonic()))
         step.apply(emulator)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from contract.codes.switch_codes import NOT_APPLICABLE, SwitchCode, parse_switch_code
 
+# As in the real library (dcmi#6).
 CHIPS = 7
 PORTS = 48
 _NUMBER_16 = 0xFFFF

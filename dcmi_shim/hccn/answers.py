@@ -14,10 +14,12 @@ import msgspec
 
 from contract.errors import ToolNonsense
 
+# Older documentation has ``[device 0]`` instead of ``[devid 0]`` (dcmi#7.4).
 _DEVICE = re.compile(r"\s*\[dev(?:id|ice)[ \t]+(\d{1,9})\][ \t]*", re.ASCII)
 _LINK = re.compile(r"link status\s*:\s*(\w+)\s*", re.ASCII | re.IGNORECASE)
 _SPEED = re.compile(r"speed\s*:\s*(?:(\d{1,12})\s*Mb/s|(Unknown!?))\s*", re.ASCII | re.IGNORECASE)
 _UPS = re.compile(r"link up count\s*:\s*(\d{1,18})\s*", re.ASCII | re.IGNORECASE)
+# An A5 prints blanks around the colon, other chips print none (dcmi#7.2).
 _COUNTER = re.compile(r"(\w+)\s*:\s*(\d{1,20})\s*", re.ASCII)
 _NUMBER = re.compile(r"(-?\d{1,12}(?:\.\d{1,9})?)(?:\s+\S+)?", re.ASCII)
 
@@ -118,6 +120,7 @@ def parse_optical(text: str, chip: int) -> Optical:
     One of them must be one that every tool prints.
     """
     values = _pairs(text, chip)
+    # Old firmware has one line ``Tx Power`` instead of four (dcmi#7.4).
     if not values.keys() & {"present", "temperature", "Vcc", "Tx_Power0", "Tx_Power"}:
         raise nonsense("optical info", chip, text)
     return Optical(values)

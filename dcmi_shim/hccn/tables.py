@@ -43,6 +43,7 @@ def _first_table(text: str, chip: int) -> list[Row]:
 def parse_ports(text: str, chip: int) -> tuple[A5Port, ...]:
     """Return from ``-g -dev_info -i L`` the ports in the first table; more tables may follow."""
     ports = []
+    # Names in the header differ between tools; only positions count (dcmi#7.5).
     for cells in _first_table(text, chip)[1:]:
         if len(cells) < 5 or not (cells[0].isdecimal() and cells[1].isdecimal()):
             raise nonsense("ports", chip, text)

@@ -34,9 +34,11 @@ if TYPE_CHECKING:
 
 NAME = "hccn_tool"
 _IN_ROOT = Path("tools") / NAME
+# The low byte of the tool's internal code 0x300B (dcmi#7.6).
 _BUSY_STATUS = 11
 _BUSY_SECONDS = 0.15
 _TRIES_WHILE_BUSY = 4
+# The tool needs the driver's libraries (dcmi#7.1).
 _LIBRARIES = ("lib64/driver", "lib64/common", "lib64")
 Answer = TypeVar("Answer", covariant=True)
 
@@ -87,6 +89,7 @@ class HccnTool:
     ) -> Answer:
         """Query a chip of an A5, or its ``port`` (UDie, port). Raises ``ToolError``."""
         place = () if port is None else ("-u", str(port[0]), "-p", str(port[1]))
+        # Here ``-i`` takes the logic id; on earlier chips it takes the physical one (dcmi#7.1).
         arguments = ("-g", *question.words, "-i", str(logic_id), *place)
         return question.parse(await self._run(arguments, deadline_seconds), logic_id)
 
@@ -111,4 +114,5 @@ class HccnTool:
 
 def _is_busy(error: ToolFailed) -> bool:
     """Return whether another program, such as the vendor's exporter, was running the tool."""
+    # The tool prints this error on standard output (dcmi#7.6).
     return error.status == _BUSY_STATUS and "busy" in error.stdout + error.stderr

@@ -30,6 +30,7 @@ MAX_PASSES = 5
 
 # Huawei's enterprise number 2011, little-endian (noded#4.1).
 _MANUFACTURER = bytes.fromhex("db0700")
+# A bitmap: minor, major and critical (dcmi#8.3).
 _SEVERITIES = 0x0E
 _EVERY_SUBJECT = 0xFF
 _HEADER = struct.Struct("<3sHBx")
@@ -71,6 +72,7 @@ def request_from(index: int) -> Request:
     """Return the request for alarms from ``index`` on: all that are minor or worse, of every
     part.
     """
+    # Sub-command 0x40, and 0 for the alarms that are active now (dcmi#8.3).
     data = struct.pack("<3s2BH2B", _MANUFACTURER, 0x40, 0, index, _SEVERITIES, _EVERY_SUBJECT)
     return Request(0x30, 0x94, data)
 

@@ -19,6 +19,7 @@ def serial_number_exchange() -> Exchange[str | None]:
     """
     for field in (_SERIAL_NUMBER, _MANUFACTURER):
         reply = yield Request(0x30, 0x90, bytes((0x05, 0x00, 0x03, field, 0x00, 0xFF)))
+        # Upstream takes a reply without text for a missing number, too (noded#4.2).
         if len(reply) > 1:
             return printable(reply[1:]) or None
     return None

@@ -126,6 +126,7 @@ class DmsFaultEvent(Structure):
     _fields_ = (
         ("event_id", c_uint),
         ("deviceid", c_uint16),
+        # Unsigned: as signed bytes, like upstream's, a port (0x83) would be -125 (dcmi#12).
         ("node_type", c_ubyte),
         ("node_id", c_ubyte),
         ("sub_node_type", c_ubyte),

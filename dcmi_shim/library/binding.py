@@ -92,6 +92,7 @@ class Library:
             except AttributeError:
                 self._functions[name] = None
             else:
+                # Without them ctypes passes an address as a C ``int``, which cuts it to 32 bits.
                 function.argtypes = self._signatures[name]
                 self._functions[name] = function
         return self._functions[name]
@@ -100,6 +101,7 @@ class Library:
 def output(kind: type[Output]) -> tuple[Output, int]:
     """Return a zeroed ``kind`` with room behind it, and its address."""
     memory = (c_char * (sizeof(kind) + SLACK))()
+    # ``from_buffer`` keeps the memory alive, of which the caller gets the bare address.
     value: Any = kind.from_buffer(memory)
     return value, addressof(memory)
 

@@ -38,6 +38,7 @@ SUBSCRIBE = "dcmi_subscribe_fault_event"
 _ALL = -1
 _EVENT_UNION_OFFSET = 8
 _INVALID = 0xFFFFFFFF
+# Limits that upstream enforces, too (dcmi#4.5).
 _CARDS = 64
 _DEVICES_PER_CARD = 4
 _ID_MAX = 255
@@ -48,9 +49,11 @@ _VERSION_SIZE = 33
 _HEALTH_LIMIT = 2**31 - 1
 _NETWORK_HEALTH_MAX = 127
 _VDIE = 1
+# The six members without the reserve behind them (``abi.SuperPodInfo``).
 _MIN_SUPER_POD = 24
 _TOTAL_RESOURCE_WORDS = 90
 _MAX_VIRTUAL_DEVICES = 32
+# Offset of ``computing`` in ``dcmi_soc_total_resource`` (dcmi#4.1).
 _AICORES_AT = 208
 _PRODUCT_SIZE = 65
 _ROCE = 1
@@ -110,6 +113,7 @@ def _number(function: str, library: Library, *arguments: int) -> Answer:
     name, least, most, kind, none = _NUMBERS[function]
     value, address = output(kind)
     answer = library.call(function, *arguments, address)
+    # Where a call failed, the output may hold anything, even a valid value (dcmi#12).
     if answer or value.value == none:
         return answer, None
     return answer, within(f"the {name}", value.value, least, most)
@@ -121,6 +125,7 @@ def init(library: Library) -> Answer:
     From then on all calls go to the generation that there is (``docs/spec/dcmi.md#10.6``).
     """
     answer = library.raw("dcmi_init")
+    # On a 950 all functions of v1 answer -8255, ``dcmi_init`` first (dcmi#1.2).
     if answer not in (UNSUPPORTED, SYMBOL_MISSING):
         return answer, None
     second = library.raw(second_generation.INIT)
@@ -144,6 +149,7 @@ def card_list(library: Library) -> Answer:
     """
     number, number_at = output(c_int)
     cards, cards_at = output(c_int * _CARDS)
+    # With room for the most cards: a list that is too short is refused with -8001 (dcmi#1.5).
     answer = library.call("dcmi_get_card_list", number_at, cards_at, _CARDS)
     if answer:
         return answer, None

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 DEFAULT_DRIVER_ROOT = Path("/usr/local/Ascend/driver")
 IN_ROOT = Path("lib64/driver")
+# Upstream's limits for the length of a path and its depth (dcmi#1.1).
 _MAX_LENGTH = 1024
 _LEVELS = 20
 _LDCONFIG = "/sbin/ldconfig"
@@ -117,6 +118,7 @@ def _present(origin: str, path: Path, refused: list[str]) -> Iterator[tuple[str,
         refused.append(
             f"{origin}: a path of {len(str(path))} characters, at most {_MAX_LENGTH} count"
         )
+    # A dangling link exists, as upstream's ``lstat`` sees it, and is refused with its reason.
     elif not os.path.lexists(path):
         refused.append(f"{path} ({origin}): does not exist")
     else:
@@ -152,6 +154,7 @@ def ownership_problems(path: Path) -> list[str]:
         if path.is_symlink() and path.lstat().st_uid != 0:
             problems.append("is a link that does not belong to root")
         real = path.resolve(strict=True)
+        # Whoever may write to a parent directory may replace the file.
         for level, part in enumerate((real, *real.parents)):
             if level >= _LEVELS:
                 problems.append(f"lies more than {_LEVELS} directories deep")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 NOT_READY = -8012
 UNSUPPORTED = -8255
+# No library returns these three: upstream's wrapper has them for its own failures (dcmi#1.1).
 CLOSE_FAILED = -99997
 SYMBOL_MISSING = -99998
 NOT_LOADED = -99999

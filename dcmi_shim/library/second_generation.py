@@ -60,6 +60,7 @@ def call(raw: Callable[..., int], name: str, *arguments: object) -> int:
             return raw(_SAME[name], *arguments)
         case _ if name in _TWINS:
             return raw(_TWINS[name], arguments[0], *arguments[2:])
+    # Callers take a missing function for one that the chip does not support.
     return SYMBOL_MISSING
 
 

@@ -142,6 +142,7 @@ async def _families(
     query: Query, chips: Sequence[Chip], *, is_board_known: bool
 ) -> dict[str, dict[str, list[Chip]]]:
     """Return the chips by family and name. One without enough answers now is in none."""
+    # Queries of their own: a chip without an answer now is not a problem of the inventory.
     queries = _Queries(query)
     result: dict[str, dict[str, list[Chip]]] = {}
     for chip in chips:
@@ -197,6 +198,7 @@ async def _chips(queries: _Queries, before: Sequence[Chip]) -> list[Chip]:
     problems = queries.problems
     answer = await queries.query("dcmi_get_card_list", (), None)
     count, cards = msgspec.json.decode(answer, type=tuple[int, list[int]])
+    # Upstream waits until both agree (dcmi#1.3); here the problem leads to another survey.
     if count != len(cards):
         problems.append(f"the driver has {plural(count, 'card')} and lists {len(cards)}")
     chips: dict[int, Chip] = {}

@@ -45,6 +45,7 @@ def _check_dcmi(path: Path, answer: int, value: msgspec.Raw) -> None:
         return
     if answer in (UNSUPPORTED, SYMBOL_MISSING):
         second_generation = msgspec.json.decode(value, type=int)
+        # DCMI v2 was initialised, but lacks the list of chips (``chip_calls.init``).
         if second_generation == 0:
             lacks = "which speaks DCMI v2 (Ascend 950), has no dcmiv2_get_device_list"
             raise DriverError(f"{path}, {lacks}: that is not supported yet")

@@ -85,6 +85,7 @@ class SwitchDriver:
                 tasks.create_task(supervisor.watch(), name="switch files")
                 tasks.create_task(self._calls.run(), name="switch probes")
         except BaseExceptionGroup as group:
+            # ``run`` handles the error of the task, which a group would hide from its ``except``.
             raise group.exceptions[0] from None
         finally:
             self._supervisor = None

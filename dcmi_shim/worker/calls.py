@@ -101,9 +101,11 @@ class Calls:
         while True:
             self._refuse_left_out(call)
             child = await self._supervisor.ready(self._settings.call_seconds)
+            # The vendor forbids concurrent calls from several threads (dcmi#12).
             async with self._turn:
                 # Again: while this call waited for its turn, the same call may have hung.
                 self._refuse_left_out(call)
+                # One that was replaced meanwhile is not asked; the next round takes its successor.
                 if child is self._supervisor.serving:
                     message = await self._request(child, call, chip, where)
                     return self._value(call, where, message)
@@ -174,6 +176,7 @@ class Calls:
             due = [
                 call
                 for call, left_out in self._left_out.items()
+                # While its last process hangs in the kernel, a probe would leave one more.
                 if left_out.due <= loop.time() and left_out.child.reaped
             ]
             # When much hangs, processes are not started in a rush.
@@ -196,6 +199,7 @@ class Calls:
         left_out.child = child
         begun = loop.time()
         try:
+            # The longest deadline: a call that is only slow is not to count as hanging.
             await child.request(*call, self._deadlines.longest)
         except (TimeoutError, DriverGone):
             return False

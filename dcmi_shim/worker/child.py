@@ -33,6 +33,7 @@ from dcmi_shim.library import abi, binding
 from dcmi_shim.library.return_codes import NOT_LOADED
 from dcmi_shim.worker.outbox import Outbox
 
+# Importing ``typing`` would make each driver process start later and hold more memory.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -96,6 +97,7 @@ class Child:
         self._requests = requests
         self._outbox = outbox
         self._library: binding.Library | None = None
+        # Kept: ctypes frees a callback without references, and the library would still call it.
         self._handler = abi.FaultHandler(self._on_event)
 
     def serve(self) -> NoReturn:

@@ -90,6 +90,7 @@ class Overlap:
     def end(self, child: int) -> None:
         """Forget ``child``, which ended a while ago: no process has older events any more."""
         self._seen.pop(child, None)
+        # One child alone sends no copies, and its counts would grow without end.
         if len(self._seen) <= 1:
             self._seen.clear()
 

@@ -25,6 +25,7 @@ _CHILD = Path(__file__).with_name("child.py")
 _READ_SIZE = 1 << 16
 # A longer frame is an error of the child, whose memory may be damaged.
 _MAX_FRAME_BYTES = 1 << 20
+# With it the dynamic loader ends a process whose lazily bound symbol is missing.
 _SYMBOL_LOOKUP_STATUS = 127
 _FIRST_REAP_SECONDS = 0.005
 _LAST_REAP_SECONDS = 1.0
@@ -73,6 +74,7 @@ class ChildProcess:
         self._protocol_error: str | None = None
         self.ended = False
         """Whether nothing more will be read from it."""
+        # Isolated and without ``site``: the process is to hold ctypes and little else (decision 1).
         command = [sys.executable, "-I", "-S", str(_CHILD), str(os.getpid()), kind]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(environment), cwd="/"
@@ -169,6 +171,7 @@ class ChildProcess:
     def _deliver(self, message: Message) -> None:
         if message.id is None:
             self._on_message(self, message)
+        # An answer that comes after its deadline has no waiter any more, and is dropped.
         elif self._waiting is not None and self._waiting[0] == message.id:
             answer = self._waiting[1]
             if not answer.done():

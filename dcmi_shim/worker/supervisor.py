@@ -93,6 +93,7 @@ async def open_child(
         vendor = library.vendor
         reply = await child.request(vendor.init, (), settings.open_seconds)
         vendor.check_init(library.path, reply.answer, reply.value)
+    # Also when it is cancelled: without an owner the process would stay.
     except BaseException as error:
         child.close()
         if isinstance(error, TimeoutError):
@@ -220,6 +221,7 @@ class Supervisor:
         """Request a new child when the library is replaced on disk, whatever its processes do."""
         while True:
             await asyncio.sleep(self._settings.look_seconds)
+            # Without a serving child each start searches the library again anyway.
             if await self._installed.is_replaced() and self._serving is not None:
                 self._start_requested.set()
 
@@ -280,6 +282,7 @@ class Supervisor:
                     self._overlap.begin(other.pid, child.pid)
             await self._subscribe(child)
         except BaseException:
+            # It may be subscribed, so that it has events already.
             self._kill_and_read(child)
             raise
         finally:
