@@ -48,6 +48,8 @@ spec:
 _RUNBOOKS_HEAD = """\
 # Runbooks
 
+[简体中文](runbooks.zh-CN.md)
+
 Each alert of [`monitoring/rules.yml`](../monitoring/rules.yml) has a section here: when it fires,
 what happens to jobs, and what you do. The commands work from any machine that reaches the cluster;
 [ten questions](operate.md) shows their output. [Fault codes](codes.md) lists the codes of each
