@@ -43,9 +43,7 @@ SERVERS = ("server-1", "server-2")
 SEPARATING = "SeparateFault"
 HARMLESS = code_of(ChipLevel.NOT_HANDLE_FAULT)
 CHIP, CODE = CHIP_ALERTS["NpuVigilChipPreSeparated"]
-COUNTED_LATER = Product(
-    begin=30, why="a fault counts when no other chip of its job has had it within 30 s."
-)
+COUNTED_LATER = Product(begin=30, why="only a fault without others counts, after 30 s.")
 
 
 class Proxies:
