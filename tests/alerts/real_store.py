@@ -43,7 +43,7 @@ SERVERS = ("server-1", "server-2")
 SEPARATING = "SeparateFault"
 HARMLESS = code_of(ChipLevel.NOT_HANDLE_FAULT)
 CHIP, CODE = CHIP_ALERTS["NpuVigilChipPreSeparated"]
-COUNTED_LATER = Product(begin=30, why="only a fault without others counts, after 30 s.")
+COUNTED_LATER = Product(begin=30, why="a fault without others counts after 30 s.")
 
 
 class Proxies:
