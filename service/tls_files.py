@@ -1,26 +1,101 @@
-"""Checks of the PEM files of a TLS server, which gRPC and the pages have in common."""
+"""The PEM files of a TLS server: how gRPC and the pages check them and take up replaced ones."""
 
 from __future__ import annotations
 
+import logging
 import ssl
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
-from contract.errors import Problem
+from contract.errors import ConfigurationError, Problem
+from service.log.ongoing_failure import OngoingFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-FileStamp: TypeAlias = tuple[int, int, int] | None
+_FileStamp: TypeAlias = tuple[int, int, int] | None
+Content = TypeVar("Content")
 
 
-def file_stamp(path: Path) -> FileStamp:
+class ReloadedFiles(Generic[Content]):
+    """The last good content of files that are replaced while they are in use.
+
+    New content that cannot be used leaves the last good content in force, and is logged once.
+    """
+
+    def __init__(
+        self,
+        paths: Iterable[Path],
+        load: Callable[[], Content],
+        log: logging.Logger,
+        subject: str,
+    ) -> None:
+        """Load the files. ``load`` raises ``ConfigurationError`` with what is wrong with each.
+
+        ``subject`` names them in messages, such as "gRPC certificates".
+        """
+        self._paths = tuple(paths)
+        self._load = load
+        self._log = log
+        self._subject = subject
+        self.problem = OngoingFailure(
+            log,
+            f"new {subject} are not used: %s",
+            f"the {subject} are good again",
+            level=logging.ERROR,
+        )
+        """Why the newest content is not used."""
+        self._seen = self._stamps()
+        self.content = load()
+
+    def refresh(self) -> bool:
+        """Look whether the files were replaced by good ones; return whether they were."""
+        stamps = self._stamps()
+        if stamps == self._seen:
+            return False
+        # The stamps are older than what is read now: a file replaced meanwhile is read again.
+        self._seen = stamps
+        before = self.content
+        self.load()
+        changed = self.content != before
+        if changed:
+            self._log.info("the %s were replaced", self._subject)
+        return changed
+
+    def load(self) -> None:
+        """Load the files, whether they were replaced or not."""
+        try:
+            self.content = self._load()
+        except ConfigurationError as error:
+            self.problem.begin("; ".join(map(str, error.problems)))
+        else:
+            self.problem.end()
+
+    def _stamps(self) -> tuple[_FileStamp, ...]:
+        return tuple(map(_stamp, self._paths))
+
+
+def _stamp(path: Path) -> _FileStamp:
     """Return what differs once a file was replaced; ``None`` where it cannot be looked at."""
     try:
         stat = path.stat()
     except OSError:
         return None
     return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+
+def read_files(paths: Mapping[str, Path]) -> tuple[list[bytes], list[Problem]]:
+    """Return the content of the files that can be read, and a problem for each other one.
+
+    ``paths`` are by the setting that names them.
+    """
+    contents, problems = [], []
+    for where, path in paths.items():
+        try:
+            contents.append(path.read_bytes())
+        except OSError as error:
+            problems.append(Problem(where, f"{path} cannot be read: {error.strerror}"))
+    return contents, problems
 
 
 def load_server_files(

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from contract.errors import ConfigurationError, Problem
-from service.log.ongoing_failure import OngoingFailure
-from service.tls_files import file_stamp, load_server_files
+from contract.errors import ConfigurationError
+from service.tls_files import ReloadedFiles, load_server_files, read_files
 
 if TYPE_CHECKING:
     from aggregator.config import GrpcSection
-    from service.tls_files import FileStamp
 
 _log = logging.getLogger(__name__)
 
@@ -58,43 +56,12 @@ class Pem(NamedTuple):
     client_ca: bytes
 
 
-class TlsMaterial:
+class TlsMaterial(ReloadedFiles[Pem]):
     """The last good content of the files. gRPC calls ``refresh`` in threads of its own."""
 
     def __init__(self, files: TlsFiles) -> None:
         """Read the files. Raises ``ConfigurationError`` with what is wrong with each."""
-        self._files = files
-        self.problem = OngoingFailure(
-            _log,
-            "new gRPC certificates are not used: %s",
-            "the gRPC certificates are good again",
-            level=logging.ERROR,
-        )
-        """Why the newest content is not used."""
-        self._seen = self._stamps()
-        self.pem = _load(files)
-
-    def refresh(self) -> bool:
-        """Look whether the files were replaced by good ones; return whether they were."""
-        stamps = self._stamps()
-        if stamps == self._seen:
-            return False
-        # The stamps are older than what is read now: a file replaced meanwhile is read again.
-        self._seen = stamps
-        try:
-            pem = _load(self._files)
-        except ConfigurationError as error:
-            self.problem.begin("; ".join(map(str, error.problems)))
-            return False
-        self.problem.end()
-        changed = pem != self.pem
-        if changed:
-            _log.info("the gRPC certificates were replaced")
-        self.pem = pem
-        return changed
-
-    def _stamps(self) -> tuple[FileStamp, ...]:
-        return tuple(file_stamp(path) for path in _paths(self._files).values())
+        super().__init__(_paths(files).values(), lambda: _load(files), _log, "gRPC certificates")
 
 
 def _paths(files: TlsFiles) -> dict[str, Path]:
@@ -107,12 +74,7 @@ def _paths(files: TlsFiles) -> dict[str, Path]:
 
 def _load(files: TlsFiles) -> Pem:
     """Read and check the files. Raises ``ConfigurationError`` with what is wrong with each."""
-    contents, problems = [], []
-    for where, path in _paths(files).items():
-        try:
-            contents.append(path.read_bytes())
-        except OSError as error:
-            problems.append(Problem(where, f"{path} cannot be read: {error.strerror}"))
+    contents, problems = read_files(_paths(files))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     problems = problems or list(
         load_server_files(context, "grpc", files.certificate, files.key, files.client_ca)

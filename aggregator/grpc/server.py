@@ -323,7 +323,7 @@ def _credentials(material: TlsMaterial) -> Any:
     """
 
     def configuration() -> Any:
-        pem = material.pem
+        pem = material.content
         return grpc.ssl_server_certificate_configuration(
             [(pem.key, pem.certificate)], root_certificates=pem.client_ca
         )
