@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from release import elf
 from release.archives import Member, file_member, folder_members, read_zip, tar_gz
-from release.manifest import MANIFEST_NAME, SIGNATURE_NAME, sign, write_manifest
+from release.manifest import sign, write_manifest
 from release.sbom import PRODUCT, read_lock, required
 
 if TYPE_CHECKING:
@@ -123,13 +123,10 @@ def bundle(
         for script in ("install", "install_wheels.py"):
             (folder / script).write_bytes((tree / "release" / script).read_bytes())
         manifest = write_manifest(folder, name)
-        names = [*(path.name for path in folder.iterdir())]
         if key is not None:
             sign(manifest, key)
-            names.append(SIGNATURE_NAME)
         members = [
-            Member(f"{name}/{file}", (folder / file).read_bytes(), file == "install")
-            for file in names
+            Member(f"{name}/{path.name}", path.read_bytes(), path.name == "install")
+            for path in folder.iterdir()
         ]
-    assert MANIFEST_NAME in names
     return tar_gz(members, epoch)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 DISTRIBUTION = "npu-vigil"
 COMMIT_FILE = "commit"
-"""File beside the metadata of a wheel of ``make release``; ``build_backend.py`` writes it."""
+"""File beside the metadata of a wheel of ``make release``; ``release/backend.py`` writes it."""
 _PACKAGES = Path(__file__).parents[1]
 """The folder that has our packages."""
 
