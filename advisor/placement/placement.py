@@ -398,18 +398,6 @@ def _bad_count(demand: Demand) -> str:
     )
 
 
-def asks_same(pod: SchedulerPod, other: SchedulerPod) -> bool:
-    """Whether two pods of a job have equal demands, by what they have of their own."""
-    return (
-        pod.requests == other.requests
-        and pod.node_selector == other.node_selector
-        and pod.node_affinity == other.node_affinity
-        and pod.tolerations == other.tolerations
-        and pod.anti_affinity == other.anti_affinity
-        and (pod.labels == other.labels or not pod.anti_affinity)
-    )
-
-
 def node_refusal(view: NodeView) -> str:
     """Return why a node takes no pod at all; empty where it takes some (consumers#1.9)."""
     if view.state == NodeHealthState.NODE:

@@ -11,7 +11,6 @@ import msgspec
 
 from advisor.jobs import npu_request
 from advisor.placement.gangs import not_predicted_of
-from advisor.placement.placement import asks_same
 from contract.plural import plural
 
 if TYPE_CHECKING:
@@ -48,11 +47,9 @@ def with_replacements(
 
 def _placed(job: SchedulerJob, pods: Sequence[SchedulerPod], pool: FreeRoom) -> str:
     """Give room to ``pods`` and return whether there is enough; the largest demand comes first."""
-    first: SchedulerPod | None = None
     counts: dict[Room, int] = {}
     for pod in sorted(pods, key=npu_request, reverse=True):
-        if first is None or not asks_same(pod, first):
-            room, first = pool.room(job, pod), pod
+        room = pool.room(job, pod)
         counts[room] = counts.get(room, 0) + 1
     for room, count in counts.items():
         if room.total < count:

@@ -378,6 +378,19 @@ def test_a_pod_is_made_anew_where_the_one_before_it_was() -> None:
     assert one.replacement == "made anew, they fit"
 
 
+def test_anti_affinity_of_others_keeps_one_pod_of_a_job_away() -> None:
+    """Pods at both free nodes select the label that only the second pod of the job has."""
+    scene = Scene(count=4, node_changes=dict(_HOST))
+    scene.add("r", ["n2", "n3"], npus=0, **_apart())
+    scene.add("j", ["n1", "n4"], FORCE)
+    scene.change("j-1", labels=FORCE | {"a": "b"})
+    for name in ("n1", "n4"):
+        scene.chips[name] = Chips(free=range(1, 8), unhealthy=[0], faults=[fault(0)])
+    (decision,) = scene.session().decisions
+    short = "made anew, they do not fit: 1 × 8 cards are needed, there is room for 0"
+    assert decision.replacement == short
+
+
 def test_anti_affinity_of_pods_that_come_and_go_is_followed() -> None:
     scene, advisor = Scene(count=2, node_changes=dict(_HOST)), Advisor()
     scene.add("w", [""], {"a": "b"}, npus=2)
