@@ -65,7 +65,7 @@ $(VENV)/installed-dev: $(VENV)/installed requirements-dev.lock
 	touch $@
 
 demo: $(VENV)/installed
-	$(BIN)/vigil demo --speed 2.5
+	$(BIN)/vigil demo
 
 # Without its cache mypy takes a processor more than all other checks, so others run beside it. Below
 # 4 GiB of memory nothing does.

@@ -18,7 +18,7 @@ from vigil.demo.cluster_operator import Operator
 from vigil.demo.fleet import Fleet, node_names
 from vigil.demo.reader import DemoReader
 from vigil.demo.run import check_store_is_ours, remove_documents, run
-from vigil.demo.steps import DEMO_STEPS, steps_of_profile
+from vigil.demo.steps import FULL_SCENARIO, SHORT_SCENARIO, steps_of_profile
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -40,15 +40,18 @@ class DemoOptions:
     store: str | None
     kubeconfig: Path | None
     profile: str | None = None
+    full: bool = False
 
 
-async def play(options: DemoOptions, steps: Sequence[DemoStep] = DEMO_STEPS) -> bool:
-    """Play and show ``steps``; return whether every expected state was reached.
-
-    Servers of one profile have fewer steps of their own.
-    """
+def scenario(options: DemoOptions) -> tuple[DemoStep, ...]:
+    """Return the steps that ``options`` ask for; servers of one profile have their own."""
     if options.profile is not None:
-        steps = steps_of_profile(options.profile)
+        return steps_of_profile(options.profile)
+    return FULL_SCENARIO if options.full else SHORT_SCENARIO
+
+
+async def play(options: DemoOptions, steps: Sequence[DemoStep]) -> bool:
+    """Play and show ``steps``; return whether every expected state was reached."""
     url = options.store or f"directory:{options.directory / 'store'}"
     kubeconfig = options.kubeconfig if url.startswith("kubernetes:") else None
     async with AsyncExitStack() as stack:

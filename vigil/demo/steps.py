@@ -71,15 +71,88 @@ _LINK_DOWN = DemoStep(
     expect={(1, 2): {_LINK: "NotHandleFault"}},
     soon={(1, 2): {_LINK: "PreSeparateNPU"}},
 )
+_ECC = DemoStep(
+    "HBM multi-bit ECC error on chip 3 of node 1",
+    "critical: the job on this chip must restart, the chip leaves the free list",
+    actions=(actions.occur(0, 3, "80E01801"),),
+    expect={(0, 3): {"80E01801": "RestartBusiness"}},
+)
+_SERVER_FAULT = DemoStep(
+    "the BMC of node 1 reports a fatal error of the server",
+    "not an NPU fault, but no job can run on this node",
+    actions=(actions.raise_alarm(0, "System", 0, _SERVER),),
+    parts={(0, "System 0"): "SeparateFault"},
+)
+_CALL_HANGS = DemoStep(
+    "the driver hangs in a call for chip 0 of node 1",
+    "no data is neither healthy nor faulty: the chip is blind and keeps its last state",
+    actions=(actions.hang(0, 0),),
+    blind=(0, 0),
+    unchanged=True,
+)
+_MEANWHILE = DemoStep(
+    "meanwhile chip 7 of node 1 breaks",
+    "a hanging call for one chip does not hide another one",
+    pause_seconds=1.0,
+    actions=(actions.occur(0, 7, "80E3A201"),),
+    expect={(0, 7): {"80E3A201": "SeparateNPU"}},
+)
+_CALL_RETURNS = DemoStep(
+    "the driver call returns",
+    "chip 0 is seen again, by itself",
+    actions=(actions.unhang(0, 0),),
+    sighted=(0, 0),
+    unchanged=True,
+)
+_AGENT_KILLED = DemoStep(
+    "the agent of node 3 is killed, then chip 4 breaks",
+    "no agent watches node 3 now: its documents keep the last state",
+    actions=(actions.kill_agent(2), actions.occur(2, 4, "8C204E00")),
+    unchanged=True,
+)
+_SILENT = DemoStep(
+    "node 3 is silent for three heartbeats",
+    "what happens there is not known: the cluster takes it for lost",
+    pause_seconds=0.0,
+    lost=2,
+    takes_seconds=26.0,
+)
+_BACK = DemoStep(
+    "the agent of node 3 is started again",
+    "the node is back, and what happened meanwhile is found and published",
+    actions=(actions.start_agent(2),),
+    expect={(2, 4): {"8C204E00": "RestartBusiness"}},
+    back=2,
+)
 
-DEMO_STEPS: tuple[DemoStep, ...] = (
+SHORT_SCENARIO: tuple[DemoStep, ...] = (
     _START,
+    _ECC,
+    # Its silence lasts while the next steps are played.
+    _AGENT_KILLED,
+    _SERVER_FAULT,
+    _CALL_HANGS,
+    _MEANWHILE,
+    _SILENT,
+    _BACK,
+    _CALL_RETURNS,
     DemoStep(
-        "HBM multi-bit ECC error on chip 3 of node 1",
-        "critical: the job on this chip must restart, the chip leaves the free list",
-        actions=(actions.occur(0, 3, "80E01801"),),
-        expect={(0, 3): {"80E01801": "RestartBusiness"}},
+        "everything is repaired",
+        "all chips are healthy and free again, node 1 takes jobs again",
+        actions=(
+            actions.recover(0, 3, "80E01801"),
+            actions.recover(0, 7, "80E3A201"),
+            actions.recover(2, 4, "8C204E00"),
+            actions.end_alarm(0, "System", 0, _SERVER),
+        ),
+        expect={(0, 3): {}, (0, 7): {}, (2, 4): {}},
+        parts={(0, "System 0"): None},
     ),
+)
+
+FULL_SCENARIO: tuple[DemoStep, ...] = (
+    _START,
+    _ECC,
     _LINK_DOWN,
     DemoStep(
         "AI core bus error on chip 1 of node 2",
@@ -111,12 +184,7 @@ DEMO_STEPS: tuple[DemoStep, ...] = (
             }
         },
     ),
-    DemoStep(
-        "the BMC of node 1 reports a fatal error of the server",
-        "not an NPU fault, but no job can run on this node",
-        actions=(actions.raise_alarm(0, "System", 0, _SERVER),),
-        parts={(0, "System 0"): "SeparateFault"},
-    ),
+    _SERVER_FAULT,
     DemoStep(
         "the operator declares this error harmless",
         "levels in a ConfigMap: the alarm still stands, and the node takes jobs again at once",
@@ -193,27 +261,9 @@ DEMO_STEPS: tuple[DemoStep, ...] = (
         actions=(actions.fail_port(2, 2, 7, _PORT),),
         ports={(2, f"{_PORT}_2_7"): "Separate"},
     ),
-    DemoStep(
-        "the driver hangs in a call for chip 0 of node 1",
-        "no data is neither healthy nor faulty: the chip is blind and keeps its last state",
-        actions=(actions.hang(0, 0),),
-        blind=(0, 0),
-        unchanged=True,
-    ),
-    DemoStep(
-        "meanwhile chip 7 of node 1 breaks",
-        "a hanging call for one chip does not hide another one",
-        pause_seconds=1.0,
-        actions=(actions.occur(0, 7, "80E3A201"),),
-        expect={(0, 7): {"80E3A201": "SeparateNPU"}},
-    ),
-    DemoStep(
-        "the driver call returns",
-        "chip 0 is seen again, by itself",
-        actions=(actions.unhang(0, 0),),
-        sighted=(0, 0),
-        unchanged=True,
-    ),
+    _CALL_HANGS,
+    _MEANWHILE,
+    _CALL_RETURNS,
     DemoStep(
         "the operator asks to isolate a chip whose AI core bus fails twice",
         "a policy in a ConfigMap: every agent has it at once",
@@ -286,26 +336,9 @@ DEMO_STEPS: tuple[DemoStep, ...] = (
         expect={(2, 6): {}},
         takes_seconds=2.0,
     ),
-    DemoStep(
-        "the agent of node 3 is killed, then chip 4 breaks",
-        "no agent watches node 3 now: its documents keep the last state",
-        actions=(actions.kill_agent(2), actions.occur(2, 4, "8C204E00")),
-        unchanged=True,
-    ),
-    DemoStep(
-        "node 3 is silent for three heartbeats",
-        "what happens there is not known: the cluster takes it for lost",
-        pause_seconds=0.0,
-        lost=2,
-        takes_seconds=26.0,
-    ),
-    DemoStep(
-        "the agent of node 3 is started again",
-        "the node is back, and what happened meanwhile is found and published",
-        actions=(actions.start_agent(2),),
-        expect={(2, 4): {"8C204E00": "RestartBusiness"}},
-        back=2,
-    ),
+    _AGENT_KILLED,
+    _SILENT,
+    _BACK,
     DemoStep(
         "the switch port of node 3 and the server of node 1 recover",
         "node 3 takes jobs again, node 1 has no alarm any more",

@@ -20,9 +20,20 @@ def demo(
             min=0.1,
             max=20.0,
             envvar="VIGIL_SPEED",
-            help="Divides pauses, timeouts and the heartbeat interval of the scenario.",
+            help=(
+                "Divides pauses, timeouts and the heartbeat interval of the scenario; "
+                "1 plays them as shipped."
+            ),
         ),
-    ] = 1.0,
+    ] = 2.5,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full",
+            envvar="VIGIL_FULL",
+            help="Play all 38 states, not only 10; takes a minute.",
+        ),
+    ] = False,
     as_json: options.Json = False,
     keep: Annotated[
         bool,
@@ -54,7 +65,7 @@ def demo(
     import tempfile
 
     from dcmi_shim.emulator.control import check_profile
-    from vigil.demo.command import DemoOptions, play
+    from vigil.demo.command import DemoOptions, play, scenario
 
     if profile is not None:
         check_profile(profile)
@@ -68,6 +79,7 @@ def demo(
             store=store,
             kubeconfig=kubeconfig,
             profile=profile,
+            full=full,
         )
 
         async def until_stopped() -> bool:
@@ -75,7 +87,7 @@ def demo(
             assert task is not None
             # As Ctrl-C does: everything that was started ends with the demo.
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-            return await play(options)
+            return await play(options, scenario(options))
 
         try:
             well = asyncio.run(until_stopped())

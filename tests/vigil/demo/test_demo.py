@@ -23,7 +23,7 @@ from tests.parts.controlplane import LEASES
 from tests.parts.deadlines import patience
 from vigil.demo import actions
 from vigil.demo.command import DemoOptions, play
-from vigil.demo.steps import DEMO_STEPS, DemoStep, steps_of_profile
+from vigil.demo.steps import FULL_SCENARIO, SHORT_SCENARIO, DemoStep, steps_of_profile
 from vigil.main import app
 
 if TYPE_CHECKING:
@@ -60,14 +60,14 @@ def _demo_here(*options: str) -> Result:
 @pytest.mark.exec
 @pytest.mark.timeout(120)
 def test_demo_reaches_every_expected_state() -> None:
-    done = _demo("--json", "--speed", SPEED)
+    done = _demo("--json", "--full", "--speed", SPEED)
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
     assert report["well"]
-    assert [step["title"] for step in report["steps"]] == [step.title for step in DEMO_STEPS]
+    assert [step["title"] for step in report["steps"]] == [step.title for step in FULL_SCENARIO]
     assert all(
         step["cluster_info_ms"] > 0
-        for step, planned in zip(report["steps"], DEMO_STEPS, strict=True)
+        for step, planned in zip(report["steps"], FULL_SCENARIO, strict=True)
         if not planned.unchanged
     )
 
@@ -89,12 +89,20 @@ def test_demo_runs_on_a_real_api_server_and_leaves_nothing(control_plane: Contro
     kubeconfig = str(control_plane.kubeconfig)
     done = _demo_here("--speed", SPEED, "--store", "kubernetes:", "--kubeconfig", kubeconfig)
     assert done.exit_code == 0, done.output
-    assert f"{len(DEMO_STEPS)} of {len(DEMO_STEPS)} expected states were reached" in done.stdout
+    assert (
+        f"{len(SHORT_SCENARIO)} of {len(SHORT_SCENARIO)} expected states were reached"
+        in done.stdout
+    )
     for namespace in ("kube-system", "mindx-dl", "cluster-system"):
         path = f"/api/v1/namespaces/{namespace}/configmaps"
         left = control_plane.request("GET", path)["items"]
         assert {document["metadata"]["name"] for document in left} <= EVERYWHERE
     assert control_plane.request("GET", LEASES)["items"] == []
+
+
+def test_the_help_states_the_length_of_both_scenarios() -> None:
+    text = " ".join(_demo_here("--help").output.replace("│", "").split())
+    assert f"Play all {len(FULL_SCENARIO)} states, not only {len(SHORT_SCENARIO)}" in text
 
 
 async def test_demo_refuses_a_store_of_a_real_cluster(
@@ -119,11 +127,11 @@ async def test_demo_refuses_a_store_of_a_real_cluster(
 async def test_demo_notices_a_lost_event(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lossy = replace(DEMO_STEPS[1], actions=(actions.lose_next(0), *DEMO_STEPS[1].actions))
+    lossy = replace(SHORT_SCENARIO[1], actions=(actions.lose_next(0), *SHORT_SCENARIO[1].actions))
     options = DemoOptions(
         directory=tmp_path, nodes=1, speed=4.0, json=True, keep=False, store=None, kubeconfig=None
     )
-    assert not await play(options, (DEMO_STEPS[0], lossy))
+    assert not await play(options, (SHORT_SCENARIO[0], lossy))
     report = json.loads(capsys.readouterr().out)
     assert not report["well"]
     assert not report["steps"][0]["problems"]
@@ -148,7 +156,7 @@ async def test_demo_notices_what_goes_too_early(
     options = DemoOptions(
         directory=tmp_path, nodes=1, speed=4.0, json=True, keep=False, store=None, kubeconfig=None
     )
-    assert not await play(options, (DEMO_STEPS[0], planned, early))
+    assert not await play(options, (SHORT_SCENARIO[0], planned, early))
     steps = json.loads(capsys.readouterr().out)["steps"]
     assert [bool(step["problems"]) for step in steps] == [False, False, True]
     assert "after 0." in steps[2]["problems"][0]
