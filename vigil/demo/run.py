@@ -113,6 +113,7 @@ class Player:
         problems = []
         if step.holds_seconds:
             problems = await self._hold(before + step.holds_seconds - begun)
+        # Behind the hold, which compares with what was expected until now.
         self._expect(step)
         patience_seconds = _START_SECONDS if number == 1 else _PATIENCE_SECONDS
         patience_seconds += step.takes_seconds / self._speed
@@ -299,6 +300,7 @@ async def run(
         if page is not None:
             page_served(page)
         results = await player.play(steps)
+        # It never ends by itself, and the task group would wait for it.
         following.cancel()
     problems = tuple(fleet.dead() + reader.errors)
     return Summary(results, problems, time.monotonic() - started)

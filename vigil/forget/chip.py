@@ -96,6 +96,7 @@ def _through_agent(
                 f"the agent has not taken up {asked}; it will when it can", ExitStatus.OUTSIDE
             )
         time.sleep(_POLL_SECONDS)
+    # The agent deletes the request also where it refuses it, so its status is asked again.
     after = _status(node.state_dir)
     if after is None or any(chip.device == name for chip in after.chips):
         return print_refusal(f"{name} is not forgotten: see the log of the agent")

@@ -178,6 +178,7 @@ def _pseudonyms(
     for collected, _ in gathered:
         for raw in collected.files:
             pseudonyms.learn(remover.value(raw.value))
+            # The pod of a log is in the name of its file alone.
             if raw.name.startswith("log/"):
                 pseudonyms.add("pod", raw.name.removesuffix(".txt").partition(".")[2])
     return pseudonyms
