@@ -69,6 +69,8 @@ def select(
             if judged_pod.type or _block(job, judged_pod.rank) in blocks
         ]
         if job.is_process_recovering:
+            # Process recovery keeps healthy pods also in a super pod at fault (consumers#2.6, rule
+            # 4).
             chosen = faulty
         return PodSelection(
             _pods(chosen),

@@ -460,6 +460,7 @@ class Rescheduling:
         if not selection.pods:
             self._decide(job, Action.NONE, selection.row, ("R30",), selection.why, judged=judged)
             return
+        # A pod that is not made anew yet has no uid, and none is deleted twice.
         pods = tuple(pod for pod in selection.pods if pod.uid and pod.uid not in cached.deleted)
         limit = self._options.max_delete_per_tick
         if limit is not None and self._deleted + len(pods) > limit:
@@ -484,6 +485,7 @@ class Rescheduling:
         deletions = tuple(self._deletion(pod, is_evicted=is_evicted) for pod in pods)
         before = self.retries.get(key, 0)
         after = before - 1 if opened.reason is FaultType.POD_FAILED else before
+        # A new dictionary: the state before has the old one, and may be used again (decision 31).
         if after != self.retries.get(key):
             self.retries = {**self.retries, key: after}
         self._remember_restarts(judged)
