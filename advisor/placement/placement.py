@@ -1,6 +1,10 @@
 """Which nodes take a pod, and why the others do not (``docs/spec/consumers.md#1.6`` and 1.9).
 
 Not predicted: which chips of a node are chosen, topology, affinity to pods, ToR affinity, scores.
+
+A demand has all that decides where a pod goes, so pods with equal demands share one result. It is
+kept, and in the next session only changed nodes are asked again. Where many have changed, or pods
+have others to avoid, it is computed anew.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Which pods of a faulty job are deleted (``docs/spec/consumers.md#2.6``)."""
+"""Which pods of a faulty job are deleted (``docs/spec/consumers.md#2.6``).
+
+The rules are asked in the order of the specification, and the first one that fits decides. A job
+that limits nothing loses all pods by one fault. With ``pod-rescheduling`` only the pods at fault go
+at first. After fixed numbers of pending sessions their blocks follow, and in the end all pods.
+"""
 
 from __future__ import annotations
 

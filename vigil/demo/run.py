@@ -1,4 +1,9 @@
-"""Runs the steps of the demo on a fleet and compares the documents with the expected ones."""
+"""Runs the steps of the demo on a fleet and compares the documents with the expected ones.
+
+A step runs its actions and changes what is expected of nodes. Documents of nodes and of the cluster
+are then followed until both show that, or the patience is over. Only the first step ends the run
+when it fails, since then nothing runs.
+"""
 
 from __future__ import annotations
 

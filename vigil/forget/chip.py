@@ -1,4 +1,9 @@
-"""Forgets a chip: through the agent that runs, or else in the journal itself."""
+"""Forgets a chip: through the agent that runs, or else in the journal itself.
+
+An agent that answers gets a request in its state directory, and its status shows what became of it.
+Where none runs, the driver is asked whether the chip is still there. The journal then gets the rows
+that the agent itself would append, under the lock of the state directory.
+"""
 
 from __future__ import annotations
 

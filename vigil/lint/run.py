@@ -1,4 +1,9 @@
-"""Judges the files of a call as one set, and leaves out findings that a comment silences."""
+"""Judges the files of a call as one set, and leaves out findings that a comment silences.
+
+Each file is read by itself, and what concerns several objects is collected from all of them. Rules
+about the whole set are applied to that at the end. Findings come in the order of files and lines,
+each of them once.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,10 @@
 """YAML with the lines of its values.
 
 libyaml composes the nodes; nothing of a document is constructed, so a tag cannot make an object.
+
+A text without an error is read in one pass. After an error, each document is read by itself, so
+that it hides no other. Wrong lines are mended and the document is composed again, which finds all
+of its errors at once.
 """
 
 from __future__ import annotations

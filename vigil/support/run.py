@@ -1,4 +1,9 @@
-"""Makes the archive: all parts at the same time, then without secrets, then cut, then written."""
+"""Makes the archive: all parts at the same time, then without secrets, then cut, then written.
+
+Each part runs in a thread that is given up after its time; what it has by then is kept. Each file
+is cut to a limit of its own before the slow filters. If the packed archive is too large, files are
+cut again with less room, the least important first.
+"""
 
 from __future__ import annotations
 
