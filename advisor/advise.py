@@ -1,4 +1,10 @@
-"""The advisor: what happens in one session of the scheduler (``docs/spec/consumers.md#7.2``)."""
+"""The advisor: what happens in one session of the scheduler (``docs/spec/consumers.md#7.2``).
+
+As in the plugin, documents are read first, then nodes are judged, then jobs. After the deletions,
+waiting pods are placed on what is free. A course for each profile computes a session from what
+changed since the last one. Where it cannot follow, a new course computes everything, with the same
+result (decision 31).
+"""
 
 from __future__ import annotations
 

@@ -100,6 +100,7 @@ class SchedulerJob:
         for value in (scheduling.FAULT_SCHEDULING_GRACE, scheduling.FAULT_SCHEDULING_FORCE):
             if value in values:
                 return value
+        # Only the two external values are left; of both, always the same one.
         return min(value for value in values if value)
 
     @property

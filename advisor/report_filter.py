@@ -102,6 +102,7 @@ def _owned_by(snapshot: ClusterSnapshot, namespace: str, name: str) -> set[str]:
         if workload.namespace == namespace and workload.owner is not None
     ]
     owners, size = {name}, 0
+    # Owners are owned as well: a StormService makes RoleSets, and these make PodSets.
     while len(owners) > size:
         size = len(owners)
         owners.update(owned for owner, owned in links if owner in owners)

@@ -33,6 +33,7 @@ def distance(left: str, other: str, most: int) -> int:
             if above and j > 1 and letter == other[j - 2] and left[i - 2] == wanted:
                 cost = min(cost, above[j - 2] + 1)
             row.append(cost)
+        # Numbers of later rows are no smaller.
         if min(row) > most:
             return most + 1
     return min(row[-1], most + 1)
@@ -44,6 +45,7 @@ def nearest(word: str, words: tuple[str, ...]) -> str | None:
 
     Case and the kind of dash do not count as letters, and ``huawei.com/`` may be missing.
     """
+    # Two letters are near to everything; of a long word the distance takes long.
     if word in words or len(word) < 3 or len(word) > 100:
         return None
     flat = _flat(word)

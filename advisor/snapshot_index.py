@@ -95,6 +95,7 @@ class SnapshotIndex:
                 (replica_set.namespace, replica_set.name): replica_set
                 for replica_set in snapshot.replica_sets
             }
+            # Any job may belong to a ReplicaSet whose size is another now.
             members.update(self._groups)
         if before is None or is_other(before.vcjobs, snapshot.vcjobs):
             vcjobs = {(vcjob.namespace, vcjob.name): vcjob for vcjob in snapshot.vcjobs}
@@ -188,6 +189,7 @@ class SnapshotIndex:
                         on_node.append(pod)
         _replace(self.pods, on_nodes, gone, nodes)
         _replace(self._members, in_groups, gone, members)
+        # A pod that has changed is removed and added; it is not gone.
         return frozenset(pod.uid for pod in removed) - {pod.uid for pod in added}
 
     def _update_jobs(self, members: Iterable[_Name]) -> set[str]:
@@ -255,9 +257,11 @@ def changed(before: Sequence[T], now: Sequence[T]) -> tuple[list[T], list[T]]:
     """
     if not is_other(before, now):
         return [], []
+    # Mostly few objects differ, so the equal ones at both ends are skipped first.
     first = _equal(before, now)
     last = _equal(before[first:][::-1], now[first:][::-1])
     old, new = before[first : len(before) - last], now[first : len(now) - last]
+    # Mostly objects are replaced in their places, and only these are others then.
     if len(old) == len(new):
         others = list(map(is_not, old, new))
         old, new = list(compress(old, others)), list(compress(new, others))

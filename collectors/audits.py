@@ -124,5 +124,7 @@ async def run_together(tasks: Mapping[str, Coroutine[Any, Any, NoReturn]]) -> No
             for name, work in tasks.items():
                 group.create_task(work, name=name)
     except BaseExceptionGroup as errors:
+        # The first failure has cancelled the others, and callers handle errors that are not in a
+        # group.
         raise errors.exceptions[0] from None
     raise AssertionError("the tasks never end")

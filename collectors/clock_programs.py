@@ -110,6 +110,8 @@ def _ask(port: int, request: bytes, seconds: float) -> bytes:
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as connection:
             connection.settimeout(seconds)
+            # With a peer, the kernel reports a closed port at once, and answers of others do not
+            # arrive.
             connection.connect((_LOOPBACK, port))
             connection.send(request)
             return connection.recv(_MAX_ANSWER_BYTES)

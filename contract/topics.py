@@ -88,6 +88,7 @@ def document_topic(namespace: str, name: str) -> str:
     """Return where the document of this place is retained."""
     for kind, where, prefix, _ in _NODE_DOCUMENTS:
         node = name.removeprefix(prefix)
+        # A name that no node can have must not make a level of a node's topic.
         if namespace == where and node != name and node_name_problem(node) is None:
             return f"{_NODES}/{node}/{kind}"
     if namespace == CLUSTER_NAMESPACE and _is_cluster_document(name):
@@ -134,6 +135,7 @@ def document_filters(
         special = (
             document_topic(where, name) for where in (DEVICE_INFO_NAMESPACE, NODE_INFO_NAMESPACE)
         )
+        # A topic below ``config`` is matched by the filter for all its namespaces already.
         refused = [topic for topic in special if not topic.startswith(f"{_CONFIG}/")]
         return (*refused, f"{_CONFIG}/+/{name}")
     anything = f"{_CONFIG}/{namespace or '+'}/+"

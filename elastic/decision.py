@@ -303,6 +303,7 @@ def _waiting(job: VcJob, pods: Sequence[JobPod], facts: JobContext, cause: str) 
 def _asked_ms(job: VcJob, pod: JobPod) -> int:
     """Return since when a pod is to end; 0 where that is not known."""
     if pod.deleted_at_ms:
+        # Kubernetes dates the deletion at the end of the grace, and not at the request.
         return pod.deleted_at_ms - pod.grace_seconds * 1000
     return job.ended_at_ms or job.phase_since_ms
 
@@ -328,6 +329,7 @@ def _too_many(job: VcJob, facts: JobContext) -> str:
 
 
 def _recent(starts_ms: tuple[int, ...], now_ms: int) -> list[int]:
+    # A start may be ahead of this clock, which may have been set back or be another host's.
     return [at_ms for at_ms in starts_ms if abs(now_ms - at_ms) < HOUR_MS]
 
 
@@ -397,6 +399,8 @@ def _write(job: VcJob, facts: JobContext, size: Size) -> DueWrite | None:
             return DueWrite.START
         return None if facts.pods else DueWrite.SIZE
     if facts.pods:
+        # The controller keeps pods that failed, and a start over them fails at once
+        # (consumers#2.9).
         return DueWrite.CLEAR
     if kept is not None and _is_unstarted(job) and kept.size == job.size == size:
         return DueWrite.START

@@ -99,6 +99,7 @@ class CauseWrite(msgspec.Struct, frozen=True):
 def cause_on(job: VcJob) -> Cause | None:
     """Return the cause that is kept on the job for its present run; ``None`` for none."""
     cause = read_cause(job.annotations)
+    # A manifest that was saved from another job brings that job's annotations with it.
     if cause is None or cause.uid != job.uid:
         return None
     return cause if (cause.generation, cause.resumed_ms) == run_of(job) else None
@@ -173,6 +174,7 @@ def _by_record(job: VcJob, evictions: Sequence[Evicted]) -> Cause | None:
 
 def _by_fault(job: VcJob, faults: Sequence[FaultUnder]) -> Cause | None:
     for fault in faults:
+        # A fault that came so long after the end did not cause it.
         if job.is_ended and fault.since_ms > job.ended_at_ms + AFTER_MS:
             continue
         source = CauseSource.HISTORY if fault.is_past else CauseSource.PODS

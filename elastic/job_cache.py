@@ -103,6 +103,7 @@ class JobCache:
     def rival(self) -> str:
         """A pod of a Resilience-Controller; empty where there is none."""
         for pod in self._found["pods"].values():
+            # A pod of a job may have such a name as well: it begins with the job's.
             if not pod.job and pod.name.startswith(_RIVAL) and not pod.has_ended_itself:
                 return f"{pod.namespace}/{pod.name}"
         return ""

@@ -75,6 +75,7 @@ class JobEvents:
             return
         before = self._last.get(job.uid)
         self._last[job.uid] = (state, reason)
+        # While a job starts, the number of its pods without a node changes again and again.
         if before is not None and before[0] == state and state == VcjobState.STARTING.value:
             return
         _log.info("%s: %s: %s", job.key, state, reason)
@@ -126,6 +127,7 @@ class JobEvents:
         self._number += 1
         event = KubernetesEvent(
             namespace=job.namespace,
+            # Kubernetes allows 253 characters, and a job may have a name as long.
             name=f"{job.name[:200]}.{now_ms:x}.{self._number:x}",
             involved=Involved("Job", job.name, job.namespace, "batch.volcano.sh/v1alpha1", job.uid),
             normal=normal,

@@ -50,6 +50,7 @@ def size_patch(job: VcJob, decision: RestartDecision, now_ms: int) -> list[dict[
         max(decision.evicted_at_seconds, 0 if before is None else before.evicted_at_seconds),
     )
     patch = [
+        # The API server refuses the patch where the job has changed since it was read.
         _set("/metadata/resourceVersion", job.version),
         _annotation(KEPT, _text(kept)),
         _annotation(DISTRIBUTED, "true"),
@@ -58,6 +59,8 @@ def size_patch(job: VcJob, decision: RestartDecision, now_ms: int) -> list[dict[
     ]
     if size.task_available is not None:
         patch.append(_set("/spec/tasks/0/minAvailable", size.task_available))
+    # The webhook refuses a change of the chips of a pod, so it is made only where needed
+    # (consumers#2.9).
     if job.tasks[0].cards != size.cards:
         name = _escaped(job.tasks[0].resource)
         patch += [
@@ -67,8 +70,10 @@ def size_patch(job: VcJob, decision: RestartDecision, now_ms: int) -> list[dict[
             )
             for index, field in job.tasks[0].places
         ]
+    # Size 0 is not a start: the request has to hold until the size of the start is written.
     if RESTORE in job.annotations and decision.write is DueWrite.SIZE:
         patch.append(_without(RESTORE))
+    # It belongs to the run that ended, and the annotation above has it from now on.
     if CAUSE in job.annotations:
         patch.append(_without(CAUSE))
     return patch

@@ -78,6 +78,7 @@ async def _run(configuration: ElasticConfiguration) -> None:
     finally:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
+                # Otherwise the next process waits until the Lease expires.
                 await leadership.release()
                 await api.close()
         identity.close()

@@ -37,6 +37,7 @@ async def run_in_slices(work: Work[T], size: int) -> T:
             return result
         if done >= size:
             done = 0
+            # Without a timer: tasks that are ready run once, and this one goes on.
             await asyncio.sleep(0)
 
 

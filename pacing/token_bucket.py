@@ -23,6 +23,7 @@ class TokenBucket:
 
     def wait_ms(self, now_ms: int, tokens: int = 1) -> int:
         """Return after how many milliseconds so many tokens are left; 0: now."""
+        # A caller may have read its time before the last call did, which takes no token back.
         passed_ms = max(0, now_ms - self.at_ms)
         self._left = min(self._burst, self._left + passed_ms * self._gain)
         self.at_ms = max(self.at_ms, now_ms)

@@ -84,6 +84,7 @@ class SocketConnection(http.client.HTTPConnection):
     """A connection to the socket at ``path``; an answer may take ``seconds``."""
 
     def __init__(self, path: str, seconds: float) -> None:
+        # For the header ``Host`` alone; the connection is that of the socket.
         super().__init__("localhost", timeout=seconds)
         self._path = path
         self._seconds = seconds

@@ -34,6 +34,7 @@ def read_fault_files(paths: Iterable[Path]) -> tuple[FaultTexts, tuple[FaultProb
             raise ConfigurationError(str(path), [Problem(key, "is given twice") for key in twice])
         data |= result
     problems: list[Problem] = []
+    # Each by itself, so that the problems of all are reported together.
     for key, member in DOCUMENTS.items():
         try:
             catalogue_of(FaultTexts(**{member: data.get(key)}))

@@ -66,6 +66,7 @@ def faults(
         report = msgspec.structs.replace(report, faults=rows)
         return Output(
             report,
+            # With a filter, an empty table does not mean that no fault holds.
             lambda columns: report_lines(
                 report, language=language, utc=utc, columns=columns, is_all=level is code is None
             ),

@@ -40,6 +40,7 @@ DOCUMENT_OF_KIND = dict(
 )
 """The key of a document of the fault configuration, by the word of ``FileKind``."""
 
+# Longer names come first: ``faultcode`` is a part of others.
 _NAMES = {  # the first that a name contains
     "publicfaultconfiguration": "public-fault-codes",
     "publiccustomization": "public-fault-codes",
@@ -158,6 +159,7 @@ def _kind_of_toml(text: str, source: str) -> str:
     content = parse_toml(text, source)
     if "steps" in content:
         return "scenario"
+    # An agent has one store, as a text; only the aggregator reads several.
     if isinstance(content.get("store"), list):
         return "aggregator"
     knows = {

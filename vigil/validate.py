@@ -52,6 +52,7 @@ def validate(
     try:
         _check(chosen, text, source)
     except ConfigurationError:
+        # The kind may have been guessed wrongly.
         typer.echo(f"{source}: checked as {chosen}", err=True)
         raise
     if chosen in NOT_JUDGED:
@@ -123,6 +124,7 @@ def _check_scaling_rule(text: str, source: str) -> None:
         for rule, problem in shown
         if rule.severity is FindingSeverity.ERROR or rule.code in _NO_RULE
     ]
+    # With --kind any text comes here, and the lint finds nothing wrong in other manifests.
     if not problems and SCALING_RULE.search(text) is None:
         problems = [Problem("(file)", "has no elastic_scaling_list and no elastic_scaling.json")]
     if problems:

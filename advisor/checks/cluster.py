@@ -98,6 +98,7 @@ def stale_configmaps(
     if not options.use_cluster_info:
         seconds = max(seconds, DIRECT_STALE_SECONDS)
     oldest = snapshot.now_ms - seconds * 1000
+    # 0 is a document without a known event, which is never old (consumers#1.5, item 3).
     return sorted(key for key, seen in cache.seen.items() if 0 < seen.event_at_ms < oldest)
 
 
@@ -219,6 +220,7 @@ def node_findings(view: NodeView, cache: ClusterCache, now: int) -> Iterator[Fin
             f" {view.idle.get(view.resource, 0)} idle: it takes no pod with chips"
         )
         yield Finding.warning("FREE_LIST_TOO_LONG", called, text)
+    # Without them no name and no level can be wrong, as on nearly all nodes.
     if view.unhealthy or view.faults:
         yield from _names(view, called, entry.DeviceList if entry else None)
 
@@ -231,6 +233,7 @@ def _names(view: NodeView, called: str, listed: Mapping[str, str] | None) -> Ite
         text = f"-Unhealthy has {bad[0]!r:.60}, which is not the name of a card: it matches none"
         yield Finding.warning("CARD_NAME_UNUSABLE", called, text)
     unhealthy = {*view.unhealthy, *(view.network_unhealthy or ())}
+    # A card that is being reset is kept away by this list (consumers#1.6).
     unhealthy.update(names((listed or {}).get(view.resource + RECOVERING)))
     for fault in view.faults:
         if fault.fault_level in _BY_HANDLING and fault.fault_handling != fault.fault_level:
@@ -249,6 +252,7 @@ def _names(view: NodeView, called: str, listed: Mapping[str, str] | None) -> Ite
 
 def _is_card(name: str, prefix: str) -> bool:
     number = name.removeprefix(prefix)
+    # ``isdigit`` alone is true of digits of other scripts as well.
     return name.startswith(prefix) and number.isascii() and number.isdigit()
 
 

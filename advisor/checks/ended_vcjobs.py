@@ -129,6 +129,7 @@ def ended_jobs(
         """Give each of ``sized`` its room; return the rest of the room and the sizes."""
         pool, advice = FreeRoom(nodes.views, placer), {}
         for job in jobs:
+            # Its pods are not bound yet, so no node shows that their room is taken.
             _take_started(job, snapshot, pool)
         for job in jobs:
             if (job.namespace, job.name) in sized:
@@ -218,6 +219,7 @@ def _advice(job: VcJob, pool: FreeRoom, options: AdvisorOptions) -> ElasticAdvic
     if pod is None:
         return _no_advice(job, "NOT_ENABLED", "its pods ask for no chips")
     replicas, cards = job.replicas, npu_request(pod)
+    # The size that was written last is not the owner's: the original one is tried again.
     if kept is not None and (replicas, cards) == (kept.size.replicas, kept.size.cards):
         replicas, cards = kept.original.replicas, kept.original.cards
     pod = msgspec.structs.replace(pod, requests={**pod.requests, npu_resource(pod): cards})
@@ -261,6 +263,7 @@ def _fault_of_cards(
             for fault in faults:
                 for code, since in (fault.times or {}).items():
                     at_ms = since.fault_time
+                    # A manual separation has -1 in the place of a time.
                     is_first = at_ms > 0 and not 0 < first.since_ms <= at_ms
                     if fault.npu_name in cards and is_first:
                         first = FaultUnder(kind, node, at_ms, fault.npu_name, code)

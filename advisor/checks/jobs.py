@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def job_findings(job: SchedulerJob, options: AdvisorOptions) -> Iterator[Finding]:
     """Return the findings about a job."""
     yield from _labels(job)
+    # Without fault-scheduling no fault is evaluated, so nothing of this has an effect.
     if not job.is_off:
         yield from _participant(job, options)
 
@@ -43,6 +44,7 @@ def _participant(job: SchedulerJob, options: AdvisorOptions) -> Iterator[Finding
     blind = [
         pod.name
         for pod in job.pods
+        # The Device Plugin writes it at allocation (M19), so other pods may lack it rightly.
         if pod.phase == "Running"
         and npu_request(pod)
         and not pod.annotations.get(scheduling.ASCEND_REAL)

@@ -42,8 +42,10 @@ class NodeReports:
         now: int,
     ) -> None:
         """Update to a session with the nodes ``names``, in order; some were looked at."""
+        # Time alone changes whether a stamp is ahead, so these nodes are looked at again.
         again = {*looked_at, *self._ahead}
         others: dict[int, NodeVerdict] = {}
+        # By identity: the index keeps the tuple as long as no node comes or goes.
         if names is not self._names:
             self._names = names
             self._places = {name: place for place, name in enumerate(names)}

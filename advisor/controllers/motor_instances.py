@@ -121,6 +121,7 @@ def _services(
         if not name:
             services[key] = _Service(service.running, service.starting, group.name)
         elif strict and job is not None and job.missing:
+            # It lacks pods, so it does not run, and its other pods keep its place (R51).
             service.starting[name] += job.holds_slot
         elif group.phase == "Running" and not (job is not None and job.is_leaving):
             service.running[name] += 1
@@ -153,6 +154,7 @@ def _answer(
         return answer(HOLD, *refusal)
     rule, problem = rule_of(job.namespace, job.service[1], maps, strict=strict)
     index = None if rule is None else target_index(rule, service.running)
+    # The operator asks for the PodGroup before it reads the rule (consumers#3.5).
     if job.podgroup is None or job.podgroup.phase in ("", "Pending"):
         phase = "absent" if job.podgroup is None else job.podgroup.phase or "without a phase"
         return answer(HOLD, "PG_PENDING", f"its PodGroup is {phase}", index, rule)

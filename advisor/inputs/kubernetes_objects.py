@@ -372,6 +372,7 @@ def pod(item: KubernetesObject) -> snapshot.SchedulerPod:
         is_terminating=_deleted(item) is not None,
         deletion_grace_seconds=_grace(item),
         restart_policy=_one_text(spec.restart_policy or "Always"),
+        # Not ``or``: 0 is a value of its own, and only a missing one is Kubernetes' 30 s.
         termination_grace_seconds=30 if grace is None else grace,
         requests=shared(_requests(spec, called)),
         node_selector=shared(spec.node_selector or {}),
@@ -478,6 +479,7 @@ def _task(read: _Task) -> snapshot.VcJobTask:
     for index, container in enumerate(spec.containers or ()):
         resources = container.resources or _Resources()
         asked: dict[str, int] = {}
+        # Requests come last and replace limits; of chips, Kubernetes demands that both are equal.
         for field, amounts in (("limits", resources.limits), ("requests", resources.requests)):
             for resource, quantity in (amounts or {}).items():
                 if resource.startswith(scheduling.RESOURCE_DOMAIN):
@@ -504,6 +506,7 @@ def _writer(managed: Sequence[_ManagedFields] | None) -> str:
         entry
         for entry in managed or ()
         if not entry.subresource
+        # Our own changes of the size are not those of another program.
         and entry.manager != "npu-vigil"
         and b'"f:tasks"' in bytes(entry.fields)
     )
@@ -585,6 +588,7 @@ def leader_worker_set(item: KubernetesObject) -> snapshot.WorkloadObject:
     spec = _workload_spec(item) or _WorkloadSpec()
     template = spec.leader_worker_template or _GroupTemplate()
     policy = template.restart_policy or scheduling.LWS_RECREATE_ON_RESTART
+    # Objects of older releases of LWS still have the old name of this policy.
     if policy == scheduling.LWS_NONE_BEFORE:
         policy = scheduling.LWS_NONE
     waits = scheduling.LWS_AFTER_START_ANNOTATION in (_annotations(item) or {})

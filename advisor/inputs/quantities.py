@@ -36,6 +36,7 @@ def amount(text: str, resource: str) -> int | None:
     value = Decimal(number + (exponent or "")) * _FACTORS[unit or ""]
     if resource == CPU:
         value *= 1000
+    # Three digits of an exponent would make an integer of a thousand digits.
     if value.adjusted() > _MAX_LENGTH:
         return None
     return int(value.to_integral_value(ROUND_CEILING))

@@ -85,6 +85,7 @@ def _role(name: str, part: Mapping, file: str, line: int, selector_key: str) -> 
     role = Role(name, file, line, spec_line=line)
     take_metadata(role, part, line, is_rendered=True)
     role.selector = selected(part.mapping(selector_key), file)
+    # The configuration has no key for it, so its user cannot leave it out.
     role.scheduler = PlacedText("volcano", line, file)
     count = part.scalar("npu_num")
     if count is not None:
@@ -118,6 +119,7 @@ def storm_service(root: Mapping, place: FindingPlace) -> Workload:
             path = PlacedText(RECOVER_POLICY_POD, role.line, place.file)
             role.annotations = {RECOVER_POLICY_PATH: path, **role.annotations}
         else:
+            # Each instance has a PodGroup of its own (consumers#2.9).
             role.pods = size
         role.labels = {**defaults, **role.labels}
     # Roles of podGroupSize 1 share one PodGroup; each other role has its own.

@@ -167,6 +167,7 @@ def judge_parts(workload: Workload, daemon: ElasticDaemon) -> Iterator[LintFindi
     if switch is None or switch.value != "on" or elastic is None or not is_known:
         return
     place = workload.place.at_text(switch)
+    # Only jobs of several pods are ended for a link (decision 36).
     if elastic.replicas != 1 and (reason := _why_off(daemon, _NETWORK_FAULTS)):
         yield finding("ELASTIC_NETWORK_FAULT", place, why=reason)
     if reason := _why_off(daemon, _DEAD_NODES):

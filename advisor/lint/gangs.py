@@ -96,6 +96,7 @@ def _judge_minimum(workload: Workload, group: WorkloadGroup) -> Iterator[LintFin
         is_idle = members is not None and members != 1 and value not in (None, members)
         most = pods if workload.form in _COUNTED else group.most_pods
         place = workload.place.at_text(annotation)
+        # The deploy tool always writes it (consumers#6.2), so its user could not remove it.
         if is_idle and not workload.is_rendered:
             words = {"members": members, "value": annotation.value}
             is_sized = workload.form in _SIZED
@@ -183,6 +184,7 @@ def operator(deployment: Mapping, place: FindingPlace) -> AscendOperator | None:
         named = next((text for text in texts if _OPERATOR.search(text.text)), None)
         if named is not None:
             options = [(word, value) for word in words for value in _GANG_OPTION.findall(word.text)]
+            # Of an option that is given twice, Go takes the last one.
             word, value = options[-1] if options else (named, "")
             return AscendOperator(place.at(word.line), value or ("true" if options else ""))
     return None

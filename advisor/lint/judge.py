@@ -101,6 +101,7 @@ def _judge_workload(workload: Workload, seconds: int) -> Iterator[LintFinding]:
 
 def _sources(workload: Workload, group: WorkloadGroup) -> list[tuple[str, Texts]]:
     own = [("metadata", group.labels)] if group.labels else []
+    # All roles of a component have the same labels, so they cannot differ.
     if workload.form is WorkloadForm.OME:
         return own
     return own + [(role.name, role.labels) for role in group.roles]
@@ -119,6 +120,7 @@ def _judge_conflicts(
             where, other = first.setdefault(key, (name, text))
             if other.value == text.value:
                 continue
+            # Many programs use ``app``; MindCluster reads only these values of it.
             if key in LABELS or (key == APP and MINDIE_APPS.count(text.value)):
                 yield finding(
                     "LABEL_CONFLICT",
@@ -162,6 +164,7 @@ def _judge_services(services: list[Service], seconds: int) -> Iterator[LintFindi
     for service in services:
         if service.is_runtime or service.runtime is None:
             continue
+        # A runtime of the namespace goes before one of the cluster, whose namespace is empty.
         for namespace in (service.namespace, ""):
             if (namespace, service.runtime.value) in runtimes:
                 used.add((namespace, service.runtime.value))

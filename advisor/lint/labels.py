@@ -123,6 +123,7 @@ def kept(mapping: Mapping | None, file: str, *, is_rendered: bool = False) -> Te
     kept_keys = {}
     for key in mapping:
         meant = key if key in _KEPT else nearest_key(key, _MISSED)
+        # Beside the right key, a misspelled one does not count.
         if meant is not None and (meant == key or meant not in mapping):
             value = mapping.get(key)
             if isinstance(value, Scalar):
@@ -200,6 +201,7 @@ def _judge_side(
     key: str, here: FindingPlace, *, labels: bool, beside: Mapping | None
 ) -> Iterator[LintFinding]:
     is_label = key in LABELS
+    # Where it stands on the right side as well, the copy does no harm (decision 46).
     if is_label is not labels and (beside is None or beside.get(key) is None):
         right, wrong = ("label", "annotation") if is_label else ("annotation", "label")
         yield finding("MISPLACED_KEY", here, key=key, right=right, wrong=wrong)

@@ -66,6 +66,7 @@ def judge_rules(
         rule = by_name.get(label.value)
         other = next((rule for rule in unused if rule.namespace == job.namespace), None)
         if rule is not None:
+            # Once for each rule, however many jobs name it.
             if id(rule) not in shown:
                 shown.add(id(rule))
                 words = {"wanted": job.namespace, "given": rule.namespace, "job": job.place.object}

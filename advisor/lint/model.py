@@ -46,6 +46,7 @@ def plain_kind(text: str) -> ScalarKind:
     word = _WORDS.get(text)
     if word is not None:
         return word
+    # Most values are words, which their first letter shows quicker than a pattern.
     if text[0] not in _NUMBER_START:
         return ScalarKind.STRING
     if _INTEGER.fullmatch(text):
@@ -187,6 +188,7 @@ def empty(line: int) -> Mapping:
 
 def whole(scalar: Scalar | None) -> int | None:
     """Return the whole number that ``scalar`` is, as a number or as a text."""
+    # Up to 18 digits: these always fit the integers of Go.
     if scalar is None or not re.fullmatch(r"[+-]?[0-9]{1,18}", scalar.text, re.ASCII):
         return None
     return int(scalar.text)

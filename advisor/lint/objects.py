@@ -52,6 +52,7 @@ _KINDS = {
     **{(ome.GROUP, kind): _Kind(ome.VERSION) for kind in ome.KINDS},
     ("", "ConfigMap"): _Kind("v1"),
 }
+# A Job without apiVersion may be that of Kubernetes or of Volcano.
 _BY_KIND = {kind: group for group, kind in _KINDS if kind != "Job"}
 _CONTROLLERS = frozenset(kind for _, kind in _KINDS) - {"ConfigMap", "PodGroup"}
 """Kinds that make others of these kinds."""
@@ -84,6 +85,7 @@ def take(root: Mapping, file: str, into: Collected, texts: Texts) -> Iterator[Li
                 of_item = item.text("kind") or typed, item.text("apiVersion") or version
                 stack.append((item, *of_item, depth + 1))
             if depth == 0:
+                # Items are taken from the end, and findings come in the order of the file.
                 stack.reverse()
             continue
         yield from _take_one(

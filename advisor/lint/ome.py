@@ -141,6 +141,8 @@ def workload(service: Service, runtime: Service | None) -> Workload:
             group.most_pods = _most_pods(service, own, base, roles[0].pods)
         else:
             group.members = group.most_pods = group.pods()
+        # A router has no fault labels (consumers#6.2), so it matters only where it names a
+        # scheduler.
         if name != _ROUTER or any(role.scheduler is not None for role in roles):
             groups.append(group)
     return Workload(

@@ -112,11 +112,13 @@ def _judge_scheduler(
     where = "below spec" if line else "below spec of the pods"
     here = place.at(line or role.spec_line)
     if role.scheduler is None and _may_be_filled_in(workload, role):
+        # Once for each workload, because its pods get one scheduler.
         if role is next(item for item in workload.roles() if item.scheduler is None):
             yield finding("SCHEDULER_FILLED_IN", here, who=workload.filled_by, where=where)
     elif not role.asks_for_chips():
         return
     elif role.scheduler is None:
+        # It stands below nodeSelector, which is a finding of its own.
         if SCHEDULER_NAME in role.selector:
             return
         if workload.form in _ALWAYS or _is_meant_for_volcano(group, role):
@@ -145,6 +147,7 @@ def _is_meant_for_volcano(group: WorkloadGroup, role: Role) -> bool:
 def _judge_cards(
     workload: Workload, group: WorkloadGroup, role: Role, place: FindingPlace
 ) -> Iterator[LintFinding]:
+    # Virtual chips have a dash in their name, and these rules are about whole ones.
     if any("-" in resource.partition("/")[2] for resource in role.cards):
         return
     count = role.count()

@@ -104,6 +104,7 @@ def _take_container(role: Role, container: Mapping) -> None:
         for key in chips:
             role.cards[key] = whole(amounts.scalar(key))
             role.cards_line = amounts.line_of(key)
+        # Limits suffice: of chips, Kubernetes takes no other requests.
         if chips:
             break
     lifecycle = container.mapping("lifecycle")

@@ -286,6 +286,7 @@ def take_read(
 ) -> tuple[UnreadKey, ...]:
     """Take the keys that reach nothing out of ``labels`` and ``annotations``, and return them."""
     source = _BY_PLACE[kind, path]
+    # The quick test first: at most places there is nothing to take out.
     if source.reach is Reach.GROUP or (
         source.reach is Reach.PODS and _OF_THE_GROUP.isdisjoint((*labels, *annotations))
     ):

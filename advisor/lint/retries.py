@@ -42,6 +42,7 @@ def judge(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
     count = retries(label)
     backoff = workload.backoff
     limit = go_integer(backoff.value) if backoff is not None else None
+    # A backoffLimit of 0 sets no limit (consumers#3.6).
     if backoff is not None and limit is not None and 0 < limit < count:
         place = workload.place.at_text(backoff)
         words = {"retries": count, "limit": limit, "next": limit + 1}

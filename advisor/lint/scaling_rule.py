@@ -119,6 +119,7 @@ def _judge_step(
             yield finding("SCALING_RULE_GROUP_UNKNOWN", place.at(group.line), group=name)
             continue
         for key, (now, line) in group.numbers.items():
+            # A number that is missing or wrong has its finding already.
             was, _ = before[name].numbers.get(key, (now, 0))
             words: dict[str, object] = {"key": key, "group": name, "before": was, "value": now}
             here = place.at(line)

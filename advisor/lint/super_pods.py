@@ -57,6 +57,7 @@ def _judge_block(
         nodes = f"the policy is {wanted}" if wanted else nodes
         yield finding("SUPER_POD_BLOCK_WITHOUT_SUPER_POD", place, nodes=nodes)
         return
+    # Of an unknown machine it is known only that a pod fits on a node.
     cards = machine(group, role) or role.count()
     total = _instance(workload, group)
     if total is not None and total < cards:
@@ -90,6 +91,7 @@ def _instance(workload: Workload, group: WorkloadGroup) -> int | None:
     """Return the chips of one instance; ``None`` where a count is unknown."""
     is_ome = workload.form is WorkloadForm.OME or group.label(OME_SERVICE) is not None
     if group.is_shared and (is_ome or workload.form is WorkloadForm.STORM):
+        # Each pod of such a PodGroup is an instance by itself.
         return max((role.count() for role in group.roles), default=None)
     if any(role.pods is None or None in role.cards.values() for role in group.roles):
         return None

@@ -38,6 +38,7 @@ class FreeRoom:
         for pod in pods:
             self._gone.add(pod.uid)
             view = self._view(pod.node)
+            # A pod that has ended holds nothing that could come back.
             if view is None or not pod.is_live:
                 continue
             back = set(used_cards(pod)).difference(view.unhealthy)
@@ -79,6 +80,7 @@ class FreeRoom:
             if free is not None:
                 by_network = room.demand.needs_network
                 bad = set(view.network_unhealthy or ()) if by_network else set()
+                # Which cards the scheduler takes is not predicted; only their number counts later.
                 usable = [card for card in free if card not in bad]
                 taken = set(usable[: room.demand.cards * times])
                 free = tuple(card for card in free if card not in taken)

@@ -40,6 +40,7 @@ def need_of(job: SchedulerJob) -> Need:
     if len(live) < job.min_available:
         return Need(0, f"{len(live)} of {job.min_available} pods exist")
     placed = sum(1 for pod in live if pod.node)
+    # Once enough pods are placed, each further one is placed by itself.
     return Need(max(job.min_available - placed, 1))
 
 

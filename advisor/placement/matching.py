@@ -37,6 +37,7 @@ def selector_refusal(pod: SchedulerPod, node: SchedulerNode) -> str:
 
 
 def _matches(term: SelectorTerm, node: SchedulerNode) -> bool:
+    # An empty term matches no node (Kubernetes API).
     if not term.labels and not term.fields:
         return False
     return all(_holds(label, node.labels) for label in term.labels) and all(
@@ -93,6 +94,7 @@ def own_topologies(pod: SchedulerPod) -> tuple[str, ...]:
 
 
 def _is_meant(term: ApartTerm, pod: SchedulerPod) -> bool:
+    # No selector selects no pod, and an empty one all pods (Kubernetes API).
     if term.labels is None:
         return False
     if term.namespaces is not None and pod.namespace not in term.namespaces:
@@ -106,6 +108,7 @@ def _holds(requirement: Requirement, values: Mapping[str, str]) -> bool:
         case "In":
             return value in requirement.values
         case "NotIn":
+            # True without the label as well (Kubernetes API).
             return value not in requirement.values
         case "Exists":
             return value is not None
@@ -140,6 +143,7 @@ def cordon_refusal(pod: SchedulerPod, node: SchedulerNode) -> str:
 
 
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    # An empty effect stands for all effects, and so does an empty key for all keys.
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:

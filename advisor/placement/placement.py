@@ -1,6 +1,10 @@
 """Which nodes take a pod, and why the others do not (``docs/spec/consumers.md#1.6`` and 1.9).
 
 Not predicted: which chips of a node are chosen, topology, affinity to pods, ToR affinity, scores.
+
+A demand has all that decides where a pod goes, so pods with equal demands share one result. It is
+kept, and in the next session only changed nodes are asked again. Where many have changed, or pods
+have others to avoid, it is computed anew.
 """
 
 from __future__ import annotations
@@ -158,6 +162,7 @@ class Placer:
             for name in self._linked
             if name in memories and memories[name].link_down_at > after
         )
+        # The block of a link ends by time, and no object of the node changes then.
         changed = changed | (down ^ self._link_down)
         self._names, self._views, self._link_down = names, views, down
         idle = [demand for demand in self._known if demand not in self._asked]
@@ -192,6 +197,7 @@ class Placer:
                 result = self._compute(demand, pod, self._names)
             else:
                 result = self._updated(demand, pod, answer)
+            # Taken out and put in again, so that the order is that of the last requests.
             self._known.pop(demand, None)
             self._known[demand] = answer = _Known(result)
         return answer.result
@@ -279,6 +285,7 @@ class Placer:
         for resource, amount in demand.requests:
             if idle.get(resource, 0) < amount:
                 return _insufficient(resource, amount, max(idle.get(resource, 0), 0))
+        # The predicate lets each pod onto a node that the plugin does not have (consumers#8-12).
         if view.is_in_map and (reason := self._isolation(demand, view)):
             return reason
         if not view.node.is_ready:
@@ -353,6 +360,7 @@ class Placer:
             free = self._usable(view) if demand.needs_network else len(view.free)
             times.append(free // demand.cards)
         if demand.apart and any(key in view.node.labels for key in own_topologies(pod)):
+            # Equal pods stay away from each other, so one node takes one of them.
             times.append(1)
         return min(times, default=1)
 
@@ -452,6 +460,7 @@ def _with_accepts(
     others = {name: count for name, count in new.items() if accepts.get(name) != count}
     if not dropped and not others:
         return accepts, before.names
+    # A new name has no place in the order yet, so all are sorted again.
     if not all(map(accepts.has_place, others)):
         kept = {name: count for name, count in accepts.items() if name not in changed}
         kept.update(new)

@@ -1,4 +1,9 @@
-"""Fault jobs that the scheduler has cached: completion, widening, release (``2.3`` and 2.8)."""
+"""Fault jobs that the scheduler has cached: completion, widening, release (``2.3`` and 2.8).
+
+A job at fault is cached with the pods that it has then. It stays until the pods that had to go are
+gone and enough are placed again, or until its time is over. Pending sessions are counted, and at
+fixed stages it is acted on once more with a wider scope.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Which pods of a faulty job are deleted (``docs/spec/consumers.md#2.6``)."""
+"""Which pods of a faulty job are deleted (``docs/spec/consumers.md#2.6``).
+
+The rules are asked in the order of the specification, and the first one that fits decides. A job
+that limits nothing loses all pods by one fault. With ``pod-rescheduling`` only the pods at fault go
+at first. After fixed numbers of pending sessions their blocks follow, and in the end all pods.
+"""
 
 from __future__ import annotations
 
@@ -69,6 +74,8 @@ def select(
             if judged_pod.type or _block(job, judged_pod.rank) in blocks
         ]
         if job.is_process_recovering:
+            # Process recovery keeps healthy pods also in a super pod at fault (consumers#2.6, rule
+            # 4).
             chosen = faulty
         return PodSelection(
             _pods(chosen),

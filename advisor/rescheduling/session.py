@@ -1,4 +1,9 @@
-"""One session of rescheduling, in the scheduler's order (``consumers#2.3`` and 2.7)."""
+"""One session of rescheduling, in the scheduler's order (``consumers#2.3`` and 2.7).
+
+Cached jobs come first: they are released, widened, or ended by force. Then suspect jobs are judged,
+and those at fault are cached. Last, each cached job that was not acted on passes its gate and loses
+the selected pods. A decision that left the memory of its job as it was is kept for later sessions.
+"""
 
 from __future__ import annotations
 
@@ -229,9 +234,9 @@ class Rescheduling:
             return
         until = None
         if cached is not None:
-            # With a limit of deletions the result depends on the other jobs.
+            # With a limit of deletions the result depends on how many pods of other jobs go.
             if self._options.max_delete_per_tick is not None and not cached.is_executed:
-                return  # It depends on how many pods of others are deleted.
+                return
             limits = cached_jobs.deadlines(cached, self._options.grace_over_time)
             until = min((limit for limit in limits if limit >= self._now), default=None)
         decision, findings = self.decisions.pop(key, None), self._findings.pop(key, ())
@@ -460,6 +465,7 @@ class Rescheduling:
         if not selection.pods:
             self._decide(job, Action.NONE, selection.row, ("R30",), selection.why, judged=judged)
             return
+        # A pod that is not made anew yet has no uid, and none is deleted twice.
         pods = tuple(pod for pod in selection.pods if pod.uid and pod.uid not in cached.deleted)
         limit = self._options.max_delete_per_tick
         if limit is not None and self._deleted + len(pods) > limit:
@@ -484,6 +490,7 @@ class Rescheduling:
         deletions = tuple(self._deletion(pod, is_evicted=is_evicted) for pod in pods)
         before = self.retries.get(key, 0)
         after = before - 1 if opened.reason is FaultType.POD_FAILED else before
+        # A new dictionary: the state before has the old one, and may be used again (decision 31).
         if after != self.retries.get(key):
             self.retries = {**self.retries, key: after}
         self._remember_restarts(judged)

@@ -1,4 +1,9 @@
-"""The plugin's view of each node in a session (``docs/spec/consumers.md#1.5`` to 1.8)."""
+"""The plugin's view of each node in a session (``docs/spec/consumers.md#1.5`` to 1.8).
+
+A view is built from the Node, its pods, cached documents and what is remembered of it. Faults of
+the host, the switch and the heartbeat come before those of cards. In a later session only nodes are
+built again that have changed, or that time alone may change.
+"""
 
 from __future__ import annotations
 

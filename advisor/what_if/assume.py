@@ -153,6 +153,7 @@ class _Assumed:
             shown_chips = ", ".join(sorted(chips)) or "none"
             raise LookupError(f"{node} has no {chip}, its chips are {shown_chips}")
         kind = CARD_NETWORK_UNHEALTHY if is_network(code) else CARD_UNHEALTHY
+        # A manual separation has no code, and -1 in the place of a time (``CodeFault``).
         now_ms = -1 if level is _MANUAL else self._before.now_ms
         faults = {*record.faults, CodeFault(kind, chip, level, code, now_ms, level)}
         record = _listed(msgspec.structs.replace(record, faults=tuple(sorted(faults))), chip, used)
@@ -192,6 +193,7 @@ class _Assumed:
     def _server(self, node: str, level: NodeLevel, status: str) -> None:
         before = self._documents.server(node) or NodeRecord((), HEALTHY, 0)
         part = FaultDevice("Other", 0, [_code_of_node(level)], level)
+        # An assumption adds a fault, and heals none.
         if before.status == "UnHealthy":
             status = before.status
         record = msgspec.structs.replace(before, faults=(*before.faults, part), status=status)
@@ -229,6 +231,7 @@ def _listed(record: DeviceRecord, chip: str, used: frozenset[str]) -> DeviceReco
         unhealthy.add(chip)
     if not is_network_healthy(most_serious(levels[True])):
         network.add(chip)
+    # A pre-separated card is never free, also while a pod uses it (consumers#1.10).
     if chip in unhealthy or own is ChipLevel.PRE_SEPARATE_NPU:
         available.discard(chip)
     return msgspec.structs.replace(

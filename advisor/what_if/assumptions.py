@@ -108,6 +108,7 @@ def _node(name: str) -> str:
 
 
 def _chip(number: str) -> int:
+    # Before the conversion, which takes long for a text of many digits.
     if len(number) > 4:
         raise ValueError(f"chip {number[:20]} is not the physical id of a chip")
     return int(number)

@@ -66,6 +66,7 @@ class AssumedDocuments:
         self._cluster = cluster
         self._maps: dict[_Key, StoredConfigMap] = {}
         for config_map in snapshot.configmaps:
+            # Taken out first: of several versions the last one counts, in its place.
             self._maps.pop((config_map.namespace, config_map.name), None)
             self._maps[config_map.namespace, config_map.name] = config_map
         numbers = (
@@ -96,6 +97,7 @@ class AssumedDocuments:
 
     def put_device(self, node: str, record: DeviceRecord) -> None:
         """Publish ``record`` of ``node``, of which something is published."""
+        # Above the last stamp, or the scheduler would drop the entry (M7).
         stamp = max(self._now_ms // 1000, record.update_time + 1)
         text = render_device_entry(node, record, stamp)
         if self._cluster:
@@ -190,6 +192,7 @@ class AssumedDocuments:
     def _put_member(self, prefix: str, key: str, text: str) -> None:
         place = self._place(prefix, key)
         first = prefix if prefix == CLUSTER_NODE_NAME else f"{prefix}0"
+        # A node stays in its document (S2).
         name = min(self._names(prefix), default=first) if place is None else place[0]
         entries = {**self._entries(name), key: text}
         value = value_of(member(entry, entries[entry]) for entry in sorted(entries))
@@ -202,6 +205,7 @@ class AssumedDocuments:
             before,
             data=dict(data),
             labels={**before.labels, label[0]: label[1]},
+            # The write is the newest event; an earlier touch would make the document look old.
             annotations={k: v for k, v in before.annotations.items() if k != TOUCHED},
             resource_version=str(self._version),
         )

@@ -56,6 +56,7 @@ def local_file_systems(
     """
     visible: dict[str, FileSystem] = {}
     for mounted in _mounts(mountinfo):
+        # Of two mounts at one point the later hides the other, which no path leads to.
         visible[mounted.mount_point] = mounted
     file_systems: dict[int, FileSystem] = {}
     for mounted in visible.values():

@@ -139,6 +139,7 @@ class Probes:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             bufsize=0,
+            # A process that hangs must not hold another file system that somebody wants to unmount.
             cwd="/",
         )
         assert process.stdout is not None
@@ -151,6 +152,7 @@ class Probes:
             printed, _ = process.communicate(timeout=self._deadline_seconds)
         except subprocess.TimeoutExpired:
             process.kill()
+            # Not read: a process that hangs in the kernel keeps its end of the pipe open.
             process.stdout.close()
             try:
                 process.wait(_AFTER_KILL_SECONDS)

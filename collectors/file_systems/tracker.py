@@ -197,6 +197,7 @@ class FileSystemTracker:
         if percent is None:
             return False
         limits = self._thresholds
+        # With one limit, a usage that moves around it would begin and end a fault again and again.
         return percent >= (limits.cleared if key in self._present else limits.full)
 
     def _judge(self, key: tuple[Subject, str], is_so: bool, text: str, now_ms: int) -> list[Report]:

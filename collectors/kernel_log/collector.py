@@ -262,6 +262,7 @@ class KernelLogCollector(Collector[KernelLogSection]):
             reports += self._counted(now)
         text = record.text
         if record.continues:
+            # A line may have any number of pieces, and each is searched with all before it.
             text = (self._line + text)[:MAX_TEXT]
         # A piece that continues a line must not report again what its beginning has reported.
         front = self._messages.matches(record.level, self._line) if record.continues else ()

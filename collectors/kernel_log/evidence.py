@@ -150,6 +150,7 @@ class KernelEvidence:
     def record_lockup(self, code: str, cpus: Iterable[int]) -> None:
         """Record that ``cpus`` are locked up now."""
         ticks = self._ticks()
+        # Only what a CPU runs from now on shows that this lockup is over.
         self._locked.setdefault(code, {}).update((cpu, ticks.get(cpu, 0)) for cpu in cpus)
 
     def locked_cpus(self) -> dict[str, list[int]]:

@@ -53,6 +53,7 @@ class Records:
             self._is_too_long = False
         if self._is_too_long:
             self._rest = b""
+        # The writer of a pipe may never end its line, which must not fill the memory.
         elif len(self._rest) > _MAX_BYTES:
             self.unreadable += 1
             self._rest = b""

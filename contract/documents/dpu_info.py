@@ -130,6 +130,7 @@ def decode_dpu_info(node: str, text: str | None) -> DpuInfo:
         else:
             message = f"is {quoted(repr(event.node))}; the document counts for node {node!r} only"
             left_out.append(Problem(f"{where}.NodeName", message))
+    # In one order, so that of too many faults the same ones count in each document.
     ordered = tuple(faults[key] for key in sorted(faults))
     if len(ordered) > MAX_FAULTS:
         message = f"has {len(ordered)} faults, only the first {MAX_FAULTS} count"
@@ -180,6 +181,7 @@ def encode_dpu_info(
             "EthName": f"eth{number}",
             "DeviceID": "0x0222",
             "VendorID": "0x19e5",
+            # Go writes null for a list that got no element.
             "FaultList": _listed(faults, hca) or None,
         }
         for number, hca in enumerate(hcas)

@@ -134,6 +134,7 @@ def is_same_switch(record: SwitchRecord, other: SwitchRecord) -> bool:
     counts (``docs/spec/clusterd.md#3``).
     """
     same = (record.level, record.status, record.times) == (other.level, other.status, other.times)
+    # Events mostly keep their order, so that most comparisons need no sorting.
     return same and (
         record.events == other.events or _unordered(record.events) == _unordered(other.events)
     )

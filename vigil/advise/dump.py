@@ -123,6 +123,7 @@ class _Reader:
                 # Enough are shown, and the rest of a large file would take long.
                 if len(self._problems) >= _MAX_PROBLEMS:
                     break
+            # For each value: lines of its objects are counted in its text, which is freed below.
             if self._problems:
                 raise _error(part, self._problems)
             # Freed at once: the text of a large cluster is as large as its objects.
@@ -139,11 +140,14 @@ class _Reader:
             replica_sets=tuple(objects["replica_sets"]),
             workloads=tuple(objects["workloads"]),
             may_lack=now_ms is None,
+            # In the order of writes, as the scheduler got them: the last entry of a node counts.
             configmaps=tuple(sorted(objects["configmaps"], key=_written)),
         )
 
     def _take(self, part: JsonValue, index: int, raw: msgspec.Raw, *, timed: bool) -> None:
         try:
+            # Kind and version first: objects of kinds that are left out are never decoded as a
+            # whole.
             head = _head.decode(raw)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             self._problems.append(
@@ -155,6 +159,7 @@ class _Reader:
         kind_read = _KINDS.get(
             (head.version.partition("/")[0] if "/" in head.version else "", kind)
         )
+        # Items of a typed list have no apiVersion either, so the kind alone decides.
         if kind_read is None and not head.version:
             kind_read = next((item for (_, named), item in _KINDS.items() if named == kind), None)
         if kind_read is None:

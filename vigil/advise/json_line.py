@@ -46,6 +46,7 @@ def _placement(groups: tuple[Placement, ...]) -> Iterator[bytes]:
     yield b"["
     separator = b""
     for pod, index in pods:
+        # Without its closing brace: the encoded members of its group follow.
         yield separator + _encode(pod)[:-1] + nodes[index]
         separator = b","
     yield b"]"

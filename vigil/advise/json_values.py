@@ -68,6 +68,7 @@ class JsonValue(msgspec.Struct):
         place, line = 0, self.line
         for index, item in enumerate(self.outer.items or ()):
             text = bytes(item)
+            # From the end of the item before: the same text may stand earlier, too.
             begin = self.text.index(text, place)
             line += self.text.count(b"\n", place, begin)
             if index in wanted:
@@ -90,6 +91,7 @@ def parts_of(content: bytes, source: str) -> Iterator[JsonValue]:
     content = content.removeprefix(_BYTE_ORDER_MARK)
     if _SOLID.search(content) is None:
         raise ConfigurationError(source, [Problem("line 1", "is empty: no object is in it")])
+    # Each JSON value of a dump is an object, so anything else is read as YAML.
     if content.lstrip()[:1] != b"{":
         yield from _yaml_parts(content, source)
         return

@@ -66,6 +66,7 @@ def run(
     assumed = dict(base)
     advisor, of_assumed = Advisor(), Advisor()
     read: tuple[AdvisorOptions, str] | None = None
+    # These pods are reported even without chips, because the user asks about them.
     exits = {
         (assumption.namespace, assumption.name)
         for assumption in assumptions

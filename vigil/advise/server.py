@@ -60,6 +60,7 @@ def from_server(
     while True:
         result = _assumed(server, what_if, job, node) if what_if else _advised(server, job, node)
         chosen = [pair for pair in result if pair.report.profile in profiles]
+        # Each session has another time; only other contents are a change.
         timeless = [msgspec.structs.replace(pair.report, now_ms=0) for pair in chosen]
         if timeless != before:
             before = timeless

@@ -125,6 +125,7 @@ def advise(
             else:
                 print("\n".join([*lines(pairs), *([] if is_named else basis())]))
                 is_named = True
+            # A pipe is buffered in blocks: a reader of --watch would get a change much later.
             sys.stdout.flush()
     except KeyboardInterrupt:
         pass  # The way to end --watch.

@@ -54,6 +54,7 @@ class _Loader(CParser, SafeConstructor, Resolver):  # type: ignore[misc]
 
     def descend_resolver(self, parent: Any, _: object) -> None:
         """Count a level. Raises ``UnreadableYaml`` for too many."""
+        # The parser in C calls this at each node; a check of the result would come too late.
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             line = 1 if parent is None else parent.start_mark.line + 1
@@ -75,6 +76,7 @@ def documents_of(content: bytes) -> Iterator[YamlDocument]:
                 if getattr(node, "value", "") in ("", "null", "~"):
                     continue
                 raise UnreadableYaml(line, "it is not an object")
+            # Without both signs there is no alias, and the walk over all nodes is saved.
             if b"*" in content and b"&" in content:
                 _refuse_aliases(node, set())
             lines = _item_lines(node)

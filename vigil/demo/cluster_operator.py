@@ -119,6 +119,7 @@ class Operator:
             assert kept != names, f"chip {chip} is not isolated"
             edited = replace(there, data=there.data | {_ISOLATED: ",".join(kept)})
             try:
+                # The agent writes the document as well; what it wrote meanwhile must stay.
                 await self._store.put(edited, expected=there.version)
             except StoreConflict:
                 continue

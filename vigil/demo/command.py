@@ -53,6 +53,7 @@ def scenario(options: DemoOptions) -> tuple[DemoStep, ...]:
 async def play(options: DemoOptions, steps: Sequence[DemoStep]) -> bool:
     """Play and show ``steps``; return whether every expected state was reached."""
     url = options.store or f"directory:{options.directory / 'store'}"
+    # The variable KUBECONFIG may set the option, and a directory has no use for it.
     kubeconfig = options.kubeconfig if url.startswith("kubernetes:") else None
     async with AsyncExitStack() as stack:
         store = open_store(url, kubeconfig=kubeconfig)
@@ -65,6 +66,7 @@ async def play(options: DemoOptions, steps: Sequence[DemoStep]) -> bool:
             options.directory, options.nodes, url, kubeconfig, options.speed, options.profile
         )
         operator.write_rules(fleet.fault_config)
+        # Callbacks run in reverse: the daemons end first, or they would write the documents again.
         stack.push_async_callback(remove_documents, store, names)
         stack.push_async_callback(fleet.close)
         reader = DemoReader(store)
@@ -85,6 +87,7 @@ async def play(options: DemoOptions, steps: Sequence[DemoStep]) -> bool:
             screen.print_line(show.summary_lines(summary))
         if options.keep:
             _explain_keep(fleet, url)
+            # Nothing sets it: Ctrl-C or SIGTERM cancels the task.
             await asyncio.Event().wait()
     return summary.well
 
@@ -112,6 +115,7 @@ class _Screen:
         elif self._lines:
             print(text, flush=True)
         else:
+            # With --json, standard output has the document alone.
             print(text, file=sys.stderr, flush=True)
 
     def add(self, result: StepResult) -> None:
@@ -134,6 +138,7 @@ class _Screen:
         """Write below the table."""
         if self._live is not None:
             self._live.stop()
+            # The table shows only ok or FAILED, so problems are printed below it.
             for result in self._results:
                 for problem in result.problems:
                     print(f"step {result.number}: problem: {problem}")

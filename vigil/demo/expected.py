@@ -41,11 +41,13 @@ class Expected:
         if seen is None:
             return ["was never seen"]
         wanted = list(self._views(in_cluster=in_cluster))
+        # The last one is the state to which time alone leads.
         return [] if seen in wanted else list(_words(seen, wanted[-1], self._chips))
 
     def _views(self, *, in_cluster: bool) -> Iterator[DemoNodeView]:
         server, switches = _health(self.parts), _health(self.ports)
         if self.lost and in_cluster:
+            # A lost node is published by its host entry alone; its chips keep their entries.
             server = replace(server, status="UnHealthy")
         public = frozenset(code for (_, code), level in self.public.items() if level is not None)
         chips = tuple(self.faults)

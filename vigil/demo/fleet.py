@@ -100,6 +100,7 @@ class Host:
         draft.write_text(
             f"[instidx=0]\nDPC_INTERNAL_ERROR: 0\nDPC_PROCESS_ERROR: {process}\n", encoding="ascii"
         )
+        # Whatever the umask is: the collector refuses a file that others may write.
         draft.chmod(0o600)
         draft.replace(self._dpc)
 
@@ -264,6 +265,8 @@ class Fleet:
         where = ["--store", self._store]
         if self._kubeconfig is not None:
             where += ["--kubeconfig", str(self._kubeconfig)]
+        # Variables of the demo's own options, such as VIGIL_STORE, would configure the daemons,
+        # too.
         environment = {k: v for k, v in os.environ.items() if not k.startswith("VIGIL_")}
         environment |= more or {}
         if tools is not None:
@@ -271,11 +274,13 @@ class Fleet:
         with log.open("ab") as output:
             return await asyncio.create_subprocess_exec(
                 sys.executable,
+                # Port 0: daemons of this machine may use the usual ports.
                 *("-m", "vigil", verb, "--listen", "127.0.0.1:0", *where, *options),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 env=environment,
+                # Ctrl-C reaches the whole group of a terminal; the demo ends its daemons itself.
                 start_new_session=True,
             )
 
@@ -312,6 +317,7 @@ class Fleet:
         return [
             f"{name} ended with {process.returncode}: {_last_line(log)}"
             for name, process, log in named
+            # Steps end agents by SIGKILL, which is no failure.
             if process is not None and process.returncode not in (None, -signal.SIGKILL)
         ]
 
@@ -322,6 +328,7 @@ class Fleet:
             for process in (*(node.agent for node in self.nodes), self._aggregator)
             if process is not None and process.returncode is None
         ]
+        # All are asked to end before any is waited for, so that their times do not add up.
         for process in running:
             process.terminate()
         for process in running:

@@ -239,6 +239,7 @@ class DemoReader:
         message = ("mc-consumer-publicfault", self._read_message, self._forget_message)
         cluster = ("mx-consumer-volcano", self._read_cluster, self._forget_cluster)
         async with asyncio.TaskGroup() as group:
+            # device-info is in kube-system, node-info in mindx-dl; both have the label of reports.
             for namespace, (label, read, forget) in (
                 *(("kube-system", report), ("mindx-dl", report)),
                 *(("mindx-dl", message), ("mindx-dl", cluster)),

@@ -1,4 +1,9 @@
-"""Runs the steps of the demo on a fleet and compares the documents with the expected ones."""
+"""Runs the steps of the demo on a fleet and compares the documents with the expected ones.
+
+A step runs its actions and changes what is expected of nodes. Documents of nodes and of the cluster
+are then followed until both show that, or the patience is over. Only the first step ends the run
+when it fails, since then nothing runs.
+"""
 
 from __future__ import annotations
 
@@ -113,6 +118,7 @@ class Player:
         problems = []
         if step.holds_seconds:
             problems = await self._hold(before + step.holds_seconds - begun)
+        # Behind the hold, which compares with what was expected until now.
         self._expect(step)
         patience_seconds = _START_SECONDS if number == 1 else _PATIENCE_SECONDS
         patience_seconds += step.takes_seconds / self._speed
@@ -299,6 +305,7 @@ async def run(
         if page is not None:
             page_served(page)
         results = await player.play(steps)
+        # It never ends by itself, and the task group would wait for it.
         following.cancel()
     problems = tuple(fleet.dead() + reader.errors)
     return Summary(results, problems, time.monotonic() - started)

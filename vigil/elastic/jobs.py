@@ -164,6 +164,7 @@ def show_all(kubeconfig: Path | None, *, as_json: bool) -> None:
         since, source = (kept.since, kept.source) if kept else ("-", "-")
         name = f"{job.namespace}/{job.name}"
         rows.append((name, job.state, job.size, job.original, since, source, job.why))
+    # All columns but WHY, which ends the line.
     widths = [max(len(row[column]) for row in rows) for column in range(6)]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row[:6], widths, strict=True))
@@ -217,6 +218,7 @@ def restore_job(kubeconfig: Path | None, name: str, *, is_now: bool) -> None:
         cause = cause_on(vcjob)
         starts = is_now or (vcjob.is_ended and cause is not None and bool(cause.kind))
         value = RESTORE_NOW if starts else RESTORE_NEXT
+        # Before the end: ``vigil elastic`` must see the request when the job has ended.
         await api.annotate(namespace, job, {RESTORE: value, CAUSE: None})
         if is_now and not vcjob.is_ended:
             await api.terminate(namespace, job, vcjob.uid)
@@ -334,10 +336,12 @@ async def _reported(api: VcJobs, job: VcJob) -> tuple[str, str] | None:
     except (StoreError, msgspec.DecodeError) as error:
         print(f"Events of {job.key} are not known: {decode_text(error)}", file=sys.stderr)
         return None
+    # Events have whole seconds, so one of the same second counts as later.
     since = datetime.fromtimestamp(job.ended_at_ms // 1000, UTC)
     reported = [
         (event.last_timestamp, _STATES[event.reason], event.message)
         for event in events
+        # Other controllers write Events about the job as well.
         if event.source.component == COMPONENT
         and event.reason in _STATES
         and event.last_timestamp is not None
@@ -352,6 +356,7 @@ async def _pods(api: VcJobs, job: VcJob) -> tuple[JobPod, ...]:
     pods: list[JobPod] = []
     async for page in api.pages(f"/api/v1/namespaces/{job.namespace}/pods"):
         pods += [read_pod(raw) for raw in _items.decode(page).items]
+    # By uid: pods of an earlier job of this name may still be there.
     return tuple(pod for pod in pods if pod.job == job.uid)
 
 

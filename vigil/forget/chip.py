@@ -1,4 +1,9 @@
-"""Forgets a chip: through the agent that runs, or else in the journal itself."""
+"""Forgets a chip: through the agent that runs, or else in the journal itself.
+
+An agent that answers gets a request in its state directory, and its status shows what became of it.
+Where none runs, the driver is asked whether the chip is still there. The journal then gets the rows
+that the agent itself would append, under the lock of the state directory.
+"""
 
 from __future__ import annotations
 
@@ -96,6 +101,7 @@ def _through_agent(
                 f"the agent has not taken up {asked}; it will when it can", ExitStatus.OUTSIDE
             )
         time.sleep(_POLL_SECONDS)
+    # The agent deletes the request also where it refuses it, so its status is asked again.
     after = _status(node.state_dir)
     if after is None or any(chip.device == name for chip in after.chips):
         return print_refusal(f"{name} is not forgotten: see the log of the agent")

@@ -71,6 +71,7 @@ async def find(stores: Stores, node: str, chip: str) -> FoundChip:
         types = {name.rpartition("-")[0] for name in result.chips}
         if len(types) == 1:
             result.chip = f"{types.pop()}-{int(number)}"
+    # An aggregator shows its separations where it publishes, which it may not read.
     for store in stores.all:
         document = await store.get(separation_documents.NAMESPACE, separation_documents.CHIPS_NAME)
         try:

@@ -1,4 +1,9 @@
-"""Isolates or releases a chip: what is found, refused, asked, written and shown."""
+"""Isolates or releases a chip: what is found, refused, asked, written and shown.
+
+The documents of the node are read first, and what is unknown or refused ends the verb with nothing
+changed. With consent, each document is edited at the version that was read. Then cluster-info is
+read until it shows the change, the agent falls silent, or the time is over.
+"""
 
 from __future__ import annotations
 

@@ -53,6 +53,8 @@ class Published:
 
     async def _entry(self, number: int, store: Store) -> list[DeviceFault] | None:
         if number in self._names:
+            # Asked four times a second: one document by name, and all only where the node has
+            # moved.
             document = await store.get(CLUSTER_NAMESPACE, self._names[number])
             shown = None if document is None else self._shown(document)
             if shown is not None:
@@ -72,6 +74,7 @@ class Published:
                 return None
             _, entry = read_device_entry(self._key, text, document.name)
             devices = entry.DeviceList or {}
+            # The key of the free list is a prefix of the others, so it sorts first.
             faults = devices[f"{min(devices)}-Fault"]
             return decode_go(faults, list[DeviceFault], document.name, self._key)
         except DocumentError:

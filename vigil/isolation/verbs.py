@@ -78,6 +78,7 @@ def release(
 
     consent = _consent(yes=yes, dry_run=dry_run)
     given = {"store": store or None, "kubeconfig": kubeconfig}
+    # Both or neither would leave open what is to be released.
     if taint is (chip is not None):
         raise typer.BadParameter("give either CHIP or --taint")
     if chip is None:

@@ -113,6 +113,7 @@ class _Scanner:
         """
         begin = _LIST.match(self._text, self._at)
         assert begin is not None
+        # Only behind the last bracket: the items before it have kinds of their own.
         header = dict(_HEADER.findall(self._text[-_HEADER_LENGTH:].rpartition("]")[2]))
         header |= dict(_HEADER.findall(begin[0]))
         self._at = begin.end()

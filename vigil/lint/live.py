@@ -98,6 +98,7 @@ def judge_live(files: Iterable[File], kubeconfig: Path | None) -> LintReport:
         for kind, page in cluster
         if kind not in _OF_THE_SCHEDULER
     ]
+    # Without the right to list Deployments, it is not known whether ``vigil elastic`` runs.
     is_cluster = any(kind == "Deployment" for kind, _ in cluster)
     report = lint([*files, *judged], decided, is_cluster=is_cluster)
     report.not_known = not_known

@@ -99,6 +99,7 @@ def _escaped(text: str, *, values: bool = False) -> str:
     return text.replace(":", "%3A").replace(",", "%2C") if values else text
 
 
+# SARIF names its levels as GitHub does, but for the lowest.
 _LEVELS = _COMMANDS | {FindingSeverity.INFO: "note"}
 
 

@@ -1,4 +1,9 @@
-"""Judges the files of a call as one set, and leaves out findings that a comment silences."""
+"""Judges the files of a call as one set, and leaves out findings that a comment silences.
+
+Each file is read by itself, and what concerns several objects is collected from all of them. Rules
+about the whole set are applied to that at the end. Findings come in the order of files and lines,
+each of them once.
+"""
 
 from __future__ import annotations
 
@@ -94,6 +99,7 @@ def lint(
             live.add(file.name)
         else:
             report.files += 1
+        # Most files have no such comment, and a search for the word is quicker than the pattern.
         if "vigil:" in file.text:
             ignored[file.name] = _ignored(file.text)
         if file.unreadable is not None:
@@ -255,6 +261,7 @@ def _repeated(document: ManifestDocument, place: FindingPlace) -> Iterator[LintF
 
 def _rule(text: Scalar, place: FindingPlace) -> tuple[Mapping | None, list[LintFinding]]:
     """Return the scaling rule in a ConfigMap without its comments."""
+    # The text of a block begins one line below its key.
     offset = text.line if text.is_block else text.line - 1
     findings = []
     content = text.text
@@ -263,6 +270,7 @@ def _rule(text: Scalar, place: FindingPlace) -> tuple[Mapping | None, list[LintF
         line = offset + 1 + content.count("\n", 0, comment.start())
         reason = "has a comment, which JSON does not know"
         findings.append(finding("SCALING_RULE_NO_JSON", place.at(line), why=reason))
+        # Taken out, so that the rest of the rule is judged as well.
         content = _COMMENT.sub(_without, content)
     try:
         document = json_value(content, offset)

@@ -59,8 +59,10 @@ def lint(
     else:
         report = judge(read(files or ()))
     output = "".join(f"{line}\n" for line in lines(report, chosen))
+    # Names of files that are not UTF-8 have surrogates, which cannot be encoded.
     sys.stdout.buffer.write(output.encode("utf-8", "backslashreplace"))
     sys.stdout.flush()
+    # Programs read the other formats, in which a line for people would be an error.
     into = sys.stdout if chosen is Format.TEXT else sys.stderr
     print(summary(report), file=into)
     sys.exit(report.exit_status(strict=strict))

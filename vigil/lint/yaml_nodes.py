@@ -48,6 +48,7 @@ def document_of(
     walk.check(root)
     if "{{" in text or "{%" in text:
         walk.find_actions(root)
+    # Braces of a template are such keys until it is rendered, so they are no error there.
     if walk.unreadable and not walk.is_template:
         (into.unreadable if _is_object(root) else into.no_manifests).extend(walk.unreadable)
         return
@@ -104,6 +105,7 @@ class _Walk:
 
     def find_actions(self, root: Any) -> None:
         """Look for actions of a template outside of texts that may have them."""
+        # With the kind of text: an alias may lead there from free text and from another key.
         seen: set[tuple[int, bool]] = set()
         stack = [(root, False)]
         while stack and not self.is_template:
@@ -184,6 +186,7 @@ class _Reader:
         others = merged.value if type(merged) is SequenceNode else [merged]
         for other in others if merges < _MERGES else ():
             if type(other) is MappingNode:
+                # Merged members count as looks: chains of merges multiply them as aliases do.
                 self._left -= len(other.value) + 1
                 if self._left < 0:
                     raise TooMuch(_TOO_MUCH)

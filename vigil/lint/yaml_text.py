@@ -1,6 +1,10 @@
 """YAML with the lines of its values.
 
 libyaml composes the nodes; nothing of a document is constructed, so a tag cannot make an object.
+
+A text without an error is read in one pass. After an error, each document is read by itself, so
+that it hides no other. Wrong lines are mended and the document is composed again, which finds all
+of its errors at once.
 """
 
 from __future__ import annotations
@@ -116,6 +120,7 @@ def read_yaml(text: str, into: UnparsedText, offset: int = 0) -> Iterator[Manife
         text = _without_banners(text, last, into, offset)
         # Each document by itself, so that an error hides no other document.
         for start, chunk in _chunks(text):
+            # Documents up to there were returned before the error.
             if start > last:
                 is_partial = _has_any(rest, start, start + chunk.count("\n"))
                 yield from _with_errors(chunk, into, offset + start, is_partial=is_partial)
@@ -128,6 +133,7 @@ def _items(text: str, begin: int, into: UnparsedText, offset: int) -> Iterator[M
     for start, end in pairwise(starts):
         chunk = text[start:end]
         if chunk.startswith("- "):
+            # The dash becomes a blank, so that the members of the item stay aligned.
             yield from read_yaml(f" {chunk[1:]}", into, offset + line)
         line += chunk.count("\n")
 
@@ -216,6 +222,7 @@ def _with_errors(
                 result.append(Unreadable(offset + index + 1, reason))
                 lines[index] = _mended(lines[index], index)
             elif lines[index]:
+                # Mended once and refused again: emptied, and not reported twice.
                 lines[index] = ""
             else:
                 break
@@ -242,6 +249,7 @@ def _explained(error: YAMLError, lines: list[str]) -> tuple[int, str]:
     if not isinstance(error, MarkedYAMLError):
         return 0, " ".join(str(error).split())
     context = error.context or ""
+    # libyaml reports where it noticed an open quote or bracket; the error is where that begins.
     begins = context.startswith(("while scanning", "while parsing a flow"))
     mark = error.context_mark if begins and error.context_mark else error.problem_mark
     reason = " ".join(part for part in (error.problem, context and f"({context})") if part)

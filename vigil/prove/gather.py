@@ -100,6 +100,7 @@ def _read(part: Callable[[JournalRange], JournalPage], since_ms: int | None) -> 
     asked, more = JournalRange(since_ms=since_ms, limit=MAX_ROWS), True
     while more:
         page = part(asked)
+        # Parts of two journals would make presences that never were.
         if journal.journal not in ("", page.journal):
             raise JournalError("the journal was replaced while it was read; try again")
         journal.add(page)
@@ -123,6 +124,7 @@ def cluster_of_server(client: DaemonClient, since_ms: int) -> ClusterView:
     received: dict[str, dict[str, int]] = {}
     for row in rows:
         if row.event is not None:
+            # The first row of an episode is its beginning; later ones are its changes.
             received.setdefault(row.journal, {}).setdefault(row.event.episode, row.received_at_ms)
     return ClusterView(
         at_ms=report.at_ms,

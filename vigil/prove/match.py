@@ -219,6 +219,7 @@ class _Matching:
             self._explain_shown(journal, self._cluster)
 
     def _count(self, journal: NodeJournal, presence: Presence) -> None:
+        # What only a rule holds has no episode, and counts once.
         number = max(1, len(presence.episodes))
         self.proof.episodes += number
         outcome = self._follow(journal, presence)
@@ -318,6 +319,7 @@ class _Matching:
     ) -> Outcome:
         """Look for the ids of the episodes among those that the aggregator received."""
         received = cluster.received.get(journal.journal)
+        # Only a broker carries journals to the aggregator; what is held began before this part.
         if received is None or presence.is_held:
             return None
         for episode in presence.episodes:
@@ -348,6 +350,7 @@ class _Matching:
         for entry in matches:
             entry.is_used = True
         last = matches[-1]
+        # An entry that began earlier is of a presence before this one.
         if not presence.is_held and matches[0].begin_ms >= times.verdict_ms - EARLY_MS:
             self._time("write to entry", presence, matches[0].begin_ms - times.written_ms)
         # The level of a part of the server is that of its worst code.
@@ -363,6 +366,7 @@ class _Matching:
                 "end in the write to end of the entry", presence, last.end_ms - times.over_ms
             )
             return None
+        # The code is there again, so its entry goes on.
         if _key_of(presence) in self._current:
             return None
         if cluster.at_ms - times.over_ms < BOUND_MS:
@@ -427,6 +431,7 @@ class _Matching:
                 continue
             for entry in cluster.entries[key]:
                 end_ms = cluster.at_ms if entry.end_ms is None else entry.end_ms
+                # Back to the clock of the node, by which its journal is written.
                 begin_ms, end_ms = entry.begin_ms + ahead_ms, end_ms + ahead_ms
                 if self._is_outside(journal, begin_ms, end_ms) or any(
                     presence.begin.row_ms - EARLY_MS <= end_ms
@@ -445,12 +450,14 @@ class _Matching:
         if begin_ms < journal.from_ms and end_ms < journal.from_ms + BOUND_MS:
             return True
         return any(
+            # What happened in lost rows may be published that much later.
             lost.since_ms <= end_ms and begin_ms <= lost.until_ms + BOUND_MS
             for lost in journal.lost
         )
 
     def _explain_shown(self, journal: NodeJournal, cluster: ClusterView) -> None:
         """Report what is shown now and that the journal has never had."""
+        # A history proves more than the present; lost rows may have what is shown.
         if cluster.entries is not None or journal.lost:
             return
         for key in self._keys[journal.node]:

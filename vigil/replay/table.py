@@ -21,8 +21,10 @@ _WIDTH_OF_A_FILE = 160
 
 def print_findings(findings: Findings, *, compared: bool) -> None:
     """Print all of it on standard output; ``compared``: two runs, not one."""
+    # No markup: texts of a journal may have brackets.
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
+        # Without a terminal, rich takes 80 columns, and the tables are wider.
         console.width = _WIDTH_OF_A_FILE
     if findings.from_ms is None or findings.until_ms is None:
         console.print(f"{plural(findings.rows, 'row')} without a snapshot: nothing can be played")

@@ -112,6 +112,7 @@ def explain_node(client: DaemonClient, node: str, part: str) -> NodeExplanation:
     Raises ``UnknownNode``, ``ConfigurationError`` for a part that the node lacks,
     ``StoreUnavailable`` where the daemon does not answer.
     """
+    # Only an agent has this page; without it the daemon is an aggregator.
     answer = client.find(STATUS, AgentStatus)
     if answer is not None:
         if answer.node != node:

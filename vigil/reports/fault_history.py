@@ -100,6 +100,7 @@ class DaemonHistory:
         """Raise ``UnknownNode`` for a node that was never there."""
         if self._client.find(f"/api/v1/nodes/{quote(node, safe='')}", msgspec.Raw) is not None:
             return
+        # A node that is gone may still have a history.
         asked = urlencode({"node": node, "limit": 1})
         if not self._client.get(f"{_PATH}?{asked}", HistoryPage).events:
             text = f"the aggregator at {self._client.server} knows no node of this name"

@@ -72,6 +72,7 @@ def job_report(client: DaemonClient) -> JobReport:
         text = f"{client.server} is not an aggregator; only an aggregator knows this"
         raise ConfigurationError("command line", [Problem("--server", text)])
     result = client.get("/api/v1/jobs", JobsPage)
+    # The page with all faults is large, and needed only where a job is hit.
     types = _chip_types(client) if any(job.nodes for job in result.jobs) else {}
     objects = client.get("/api/v1/cluster-state", ClusterStatePage).cluster_state.objects
     pods = [item for item in objects if item.kind == "pods" and item.followed]

@@ -245,6 +245,7 @@ def of_nodes(
     """
     liveness = client.get("/api/v1/liveness", LivenessPage).liveness
     about = client.get("/api/v1/leader", LeaderPage)
+    # Not ``get``: an aggregator that is not ready answers 503, with its reasons.
     ready = client.decoded(client.fetch("/readyz")[1], ReadinessPage)
     blind = tuple(row for item in chosen for row in blind_of(item))
     reasons = [
@@ -364,6 +365,7 @@ def _named(node: str, part: str, about: str | None) -> str:
 def _cluster_rows(page: FaultsPage) -> Iterator[FaultRow]:
     for fault in page.faults:
         kind = CodeKind.PUBLIC if fault.fault_type == "PublicFault" else _kind_of(fault.kind)
+        # Where the source reports no time, that of the receipt is the closest.
         since = fault.since_ms or fault.received_at_ms
         row = fault_row(
             fault.node, fault.subject, kind, fault.code, fault.level, fault.severity, since
@@ -382,6 +384,8 @@ def faults_of(answer: AgentStatus) -> tuple[HeldFaultStatus, ...]:
                 device=chip.device,
                 subject=f"chip {chip.chip}",
                 part="",
+                # An isolation without a code has a pseudo-code on the wire, which means nothing to
+                # people.
                 code=_MANUAL if upgrade.code == AUTOFILL_CODE else upgrade.code,
                 level=upgrade.level,
                 severity=None,

@@ -80,6 +80,7 @@ async def check_namespaces(file: Path | None, environment: Mapping[str, str]) ->
 def _settings(file: Path | None, environment: Mapping[str, str]) -> tuple[Check, ...]:
     if file is None and USUAL_FILE.is_file():
         file = USUAL_FILE
+    # Only these: the other variables of this shell configure the agent.
     given = {name: environment[name] for name in _VARIABLES if name in environment}
     if file is None and not given:
         reason = (

@@ -84,6 +84,7 @@ async def check_driver(configuration: AgentConfiguration) -> Hardware:
     """Find, load and ask the driver as the agent does, in a child process with deadlines."""
     paths = VendorPaths(configuration.driver_root, configuration.trust_driver, os.environ)
     try:
+        # In a thread: a file system that hangs must not hold the scan.
         search = AbandonableThread(lambda: find_library(paths), "scan")
         library = await search.result(_FIND_SECONDS)
     except (DriverNotFound, TimeoutError) as error:
@@ -105,6 +106,7 @@ async def check_driver(configuration: AgentConfiguration) -> Hardware:
             checks += (not_applicable(name, "no answer") for name in (CALLS, EVENTS))
             return Hardware(tuple(checks), None)
         calls, list_seconds = await _calls(driver, inventory)
+        # The agent asks less often where the lists take long, so the same delay is shown.
         period = real_list_period(
             configuration.settings_of(ChipFaultsSection).list_period_seconds, list_seconds
         )
@@ -242,6 +244,7 @@ def _events(driver: Driver, inventory: Inventory, period_seconds: float) -> Chec
     late = f"up to {round(period_seconds, 1):g} s late"
     finding = f"no events, faults are found by polls only, {late}: {reason}"
     facts: dict[str, object] = {"period_seconds": round(period_seconds, 3)}
+    # A family without events lacks nothing.
     if not FAMILIES[inventory.family].events:
         return ok(EVENTS, f"{finding}; these chips have none", facts=facts)
     advice = "update the driver; run as root, on the host"
@@ -320,6 +323,7 @@ async def check_links(configuration: AgentConfiguration, inventory: Inventory | 
     seconds = configuration.settings_of(LinksSection).deadline_seconds
     end = asyncio.get_running_loop().time() + _LINKS_SECONDS
     for chip in cards.values():
+        # One limit for all cards, because each of them may use up its own deadline.
         left = end - asyncio.get_running_loop().time()
         if left <= 0:
             failed.append(f"no time was left to ask about {chip}")
@@ -427,6 +431,7 @@ def _modules(settings: BmcSection) -> Check:
 
 
 def _bmc_tool(device: Path | None, *, trust: bool) -> Check:
+    # On the path that the agent gives its tools.
     path = shutil.which(IPMITOOL, path=tool_environment(os.environ)["PATH"])
     if path is None:
         if device is not None:

@@ -165,6 +165,7 @@ def _state_dir(directory: Path) -> tuple[tuple[Check, ...], bool]:
 
 def _directory(directory: Path) -> Check:
     there = directory
+    # The agent makes missing directories, so the nearest one that exists decides.
     while not there.exists() and there != there.parent:
         there = there.parent
     advice = (

@@ -1,4 +1,9 @@
-"""Runs all checks: concurrently where they are independent, shown in one order."""
+"""Runs all checks: concurrently where they are independent, shown in one order.
+
+The configuration is checked first, because all other areas need it. Each area has a deadline, and
+one that is late or fails becomes a problem among the others. Within an area a check waits for what
+it needs, as that of links does for the driver's inventory.
+"""
 
 from __future__ import annotations
 

@@ -96,6 +96,7 @@ def _write(node: str, kubeconfig: Path | None, change: Callable[[Faults], Faults
             data = dpu_info.encode_dpu_info(node, hcas, faults, time.time_ns() // 1_000_000)
             await store.put(
                 Document(dpu_info.NAMESPACE, name, data, dict([dpu_info.LABEL])),
+                # Another command may write at the same time, and its fault must not be lost.
                 expected="" if there is None else there.version,
             )
         finally:

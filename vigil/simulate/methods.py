@@ -54,6 +54,7 @@ def add_methods(
     instead of as usual. ``part`` returns the object in the emulator whose methods these are.
     """
     for verb in verbs:
+        # A return code such as -8005 would be taken for an option.
         settings = {"ignore_unknown_options": True} if verb == "fail" else None
         method = getattr(kind, _METHODS.get(verb, verb))
         function = _function(method, {**_PARAMETERS, **(parameters or {})}, part)

@@ -68,6 +68,7 @@ class ApiServerClient(DaemonClient):
             # A token may have ended since it was read.
             self._used = None
             status, body = super().fetch(self._proxied(path))
+        # What the aggregator itself refuses, such as an unknown page, is for the caller.
         if status != OK and _is_of_api_server(status, body):
             raise wire.refusal(status, body, f"reach {AGGREGATOR_NAMESPACE}/{AGGREGATOR_SERVICE}")
         return status, body

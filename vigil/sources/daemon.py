@@ -64,6 +64,7 @@ class DaemonSource(AnswerSource):
     def signal(self, node: str | None) -> Signal:
         """See ``AnswerSource``. A daemon is asked after an event of its stream."""
         path = "/api/v1/stream" + (f"?node={quote(node, safe='')}" if node else "")
+        # Only an aggregator has this page.
         is_agent = self._client.fetch("/api/v1/leader")[0] == NOT_FOUND
         return _Stream(self._client, path, _AGENT if is_agent else _AGGREGATOR)
 
@@ -81,6 +82,7 @@ class _Stream:
         self._pace = pace
         self._came = threading.Event()
         self._last = 0.0
+        # A daemon thread, because it waits in a read that nothing ends.
         threading.Thread(target=self._follow, daemon=True).start()
 
     def wait(self) -> None:

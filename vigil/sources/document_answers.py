@@ -124,6 +124,7 @@ class DocumentAnswers:
         rows = tuple(self._fault_rows())
         blind = tuple(row for status in self._statuses for row in blind_of(status))
         levels = levels_of_chips(rows)
+        # Chips without a fault are in no row, so they are counted as the rest.
         well = sum(map(self._chips, self._statuses)) - sum(levels.values())
         if well:
             levels[ChipLevel.NORMAL_NPU.value] = levels.get(ChipLevel.NORMAL_NPU, 0) + well

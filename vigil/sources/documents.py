@@ -56,6 +56,7 @@ class EventLoop:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+        # A thread of its own: watches go on while the verb prints and waits.
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
 
@@ -68,6 +69,7 @@ class EventLoop:
         try:
             return running.result()
         except BaseException:
+            # Ctrl-C is raised in this thread, and the work goes on in the other one.
             running.cancel()
             raise
 

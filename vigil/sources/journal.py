@@ -81,6 +81,7 @@ class JournalFileHistory(FaultHistory):
     @override
     def read(self) -> Iterator[TimelineRow]:
         """See ``FaultHistory``. The file is read again only where it changed."""
+        # New rows are in the write-ahead log until SQLite moves them into the file.
         state = tuple(
             file.stat().st_mtime
             for file in (self._path, self._path.with_name(f"{self._path.name}-wal"))

@@ -1,4 +1,9 @@
-"""Chooses the source: the first one that answers, in the order of ``--server`` to ``--store``."""
+"""Chooses the source: the first one that answers, in the order of ``--server`` to ``--store``.
+
+A server that is named is the only source. Otherwise the order is: sockets on which a daemon
+listens, for a history the journal, the API server, the documents of a store. After the first answer
+all questions go to that source, since another one may be of another time.
+"""
 
 from __future__ import annotations
 

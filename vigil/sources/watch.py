@@ -88,6 +88,7 @@ def _watch(
     utc: bool,
 ) -> None:
     screen: _Paper | _Terminal = _Paper(as_json=as_json, utc=utc)
+    # A dumb terminal shows escape sequences as text.
     if not as_json and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         screen = _Terminal()
     screen.show(sources.query(query))

@@ -100,6 +100,7 @@ def packed(folder: str, files: Sequence[tuple[str, bytes]], at_s: int) -> bytes:
     ):
         for name, content in files:
             member = tarfile.TarInfo(f"{folder}/{name}")
+            # Unpacked files are for their owner alone, as the archive is.
             member.size, member.mtime, member.mode = len(content), at_s, 0o600
             tar.addfile(member, io.BytesIO(content))
     return buffer.getvalue()

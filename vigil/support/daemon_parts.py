@@ -89,6 +89,7 @@ def collect_faults(place: SupportPlace, into: PartContents) -> None:
 
 
 def _add_page(into: PartContents, name: str, client: DaemonClient, path: str) -> None:
+    # Whatever the status is: a daemon that is not ready answers 503 with its reasons.
     status, body = client.fetch(path)
     try:
         answer: object = msgspec.json.decode(body)
@@ -154,6 +155,7 @@ def collect_timeline(place: SupportPlace, now_ms: int, into: PartContents) -> No
 def _add_history_file(path: Path, since_ms: int, into: PartContents) -> None:
     """Add the rows of an aggregator's history; of one that is damaged those before the damage."""
     rows: list[object] = []
+    # Added while empty: what was read stays where the part runs out of time.
     into.lines("history/timeline", rows)
     after: int | None = None
     more = True

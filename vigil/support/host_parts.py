@@ -173,6 +173,7 @@ def collect_kernel(place: SupportPlace, into: PartContents) -> None:
     with opened(device) as log:
         if log.is_pipe:
             raise NotApplicable(f"{device} is a pipe, which only the agent may read")
+        # Bounded: a kernel that logs without a pause is never read to its end.
         for _ in range(_MAX_RECORDS):
             try:
                 record = os.read(log.descriptor, _MAX_RECORD_BYTES)
@@ -256,6 +257,7 @@ def collect_bmc(place: SupportPlace, into: PartContents) -> None:
 
 async def _ask_bmc(ipmi: Ipmi, into: PartContents) -> None:
     answers: dict[str, object] = {}
+    # Added while empty, so that a BMC that hangs takes no earlier answer with it.
     into.json("bmc", answers)
 
     async def ask(name: str, answer: Awaitable[object]) -> None:

@@ -59,12 +59,15 @@ class Pseudonyms:
         """Have ``name`` of this ``kind`` replaced: node, pod, namespace or serial."""
         name = name.strip()
         lower = name.lower()
+        # A single letter is a part of too many other texts.
         if len(name) < 2 or lower in PUBLIC or lower in self._names or name in self._odd:
             return
+        # Any other name is not one token, and is searched for as it stands.
         if _TOKEN.fullmatch(name):
             self._names[lower] = self._pseudonym(kind, lower)
         else:
             self._odd[name] = self._pseudonym(kind, lower)
+        # Tokens that were looked up before may contain the new name.
         self._cache.clear()
 
     def learn(self, value: object) -> None:

@@ -1,4 +1,9 @@
-"""Makes the archive: all parts at the same time, then without secrets, then cut, then written."""
+"""Makes the archive: all parts at the same time, then without secrets, then cut, then written.
+
+Each part runs in a thread that is given up after its time; what it has by then is kept. Each file
+is cut to a limit of its own before the slow filters. If the packed archive is too large, files are
+cut again with less room, the least important first.
+"""
 
 from __future__ import annotations
 
@@ -178,6 +183,7 @@ def _pseudonyms(
     for collected, _ in gathered:
         for raw in collected.files:
             pseudonyms.learn(remover.value(raw.value))
+            # The pod of a log is in the name of its file alone.
             if raw.name.startswith("log/"):
                 pseudonyms.add("pod", raw.name.removesuffix(".txt").partition(".")[2])
     return pseudonyms

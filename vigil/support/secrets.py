@@ -82,6 +82,7 @@ def secrets_in_settings(text: str, *, of_files: bool = False) -> list[str]:
 
 def secrets_of_file(text: str) -> list[str]:
     """Return what must not leave a file with a password, a token or a key: it and its lines."""
+    # Each line of a key may stand alone in a log.
     lines = [line.strip() for line in text.splitlines() if not line.startswith("-----")]
     return [text.strip(), *(line for line in lines if len(line) >= _MIN_KEY_LINE)]
 

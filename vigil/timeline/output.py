@@ -54,6 +54,7 @@ def show_timeline(
                     show_row(row)
                 trouble = ""
             except StoreUnavailable as error:
+                # Once for each outage, and not with each try.
                 if str(error) != trouble:
                     trouble = str(error)
                     print(printable(f"vigil: {trouble}"), file=sys.stderr)

@@ -264,6 +264,7 @@ def _healed(
                 members.append(member(key, render_switch_entry(node, switches)))
     except DocumentError:
         return []  # its readers refuse it, too
+    # Hosts have no entry here: readers replace that document as a whole, so absence is healthy.
     data = {document.name: value_of(members)}
     if data == document.data:
         return []
