@@ -64,7 +64,7 @@ class FaultConfiguration:
     """Follow the fault configuration of one node.
 
     ``texts`` are those that the journal has as in force last; the copy in ``state_dir`` is newer.
-    Nothing is put in force before ``begin``.
+    Nothing is put in force before ``put_cached_in_force``.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class FaultConfiguration:
         }
         return "; ".join(troubles) or self._files.trouble
 
-    def begin(self) -> None:
+    def put_cached_in_force(self) -> None:
         """Put the configuration in force that is known without the store."""
         log.info("fault configuration: %s", _sources(self._newest))
         self._put_in_force(self._newest)

@@ -160,7 +160,7 @@ class Journal:
                 await waiter
         except TimeoutError:
             if self._trouble is None:
-                self._slow.begin(within_seconds)
+                self._slow.begin_slow_commit(within_seconds)
                 self._mark(f"a commit takes longer than {within_seconds * 1000:.0f} ms")
             return False
         return self._committed >= sequence

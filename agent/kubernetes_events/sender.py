@@ -94,7 +94,9 @@ class EventSender:
         )
         self._forbidden_since: float | None = None
 
-    def begin(self, restored: RestoredJournal, state: PolicyState, tables: Catalogue) -> None:
+    def resume_from_journal(
+        self, restored: RestoredJournal, state: PolicyState, tables: Catalogue
+    ) -> None:
         """Continue where the process before this one ended; call it before ``record_changes``."""
         try:
             if restored.events is not None:
@@ -105,7 +107,7 @@ class EventSender:
         except JournalError as error:
             log.error("Events that waited before the start are lost: %s", error)
         # After the calls of the journal, which have more of each code than the state.
-        self._rules.restore(state)
+        self._rules.mark_faults_sent(state)
         if self._correlator:
             log.warning("%d Events of before the start are sent now", len(self._correlator))
         self._mark()

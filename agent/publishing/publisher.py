@@ -478,7 +478,7 @@ class DocumentPublisher:
         self._awaits_watch = False
         if shown is not None:
             # Whoever wrote it: readers drop our next write unless its stamp is newer (decision 3).
-            self._stamps.observe(self._published.stamp_of(shown))
+            self._stamps.record_stored_stamp(self._published.stamp_of(shown))
         if not self._was_read:
             self._was_read = True
             self._first_shown = shown
@@ -540,7 +540,7 @@ class DocumentPublisher:
             # The watch may be faster than the answer; it has the keys of others, too.
             if watched is not None and watched.version == version:
                 self._observe_same(watched, write.document)
-            self._stamps.observe(write.stamp)
+            self._stamps.record_stored_stamp(write.stamp)
             self._stamps.record_write(now_seconds())
         self._unanswered.clear()
         self._awaits_watch = version != self._watched_version
