@@ -103,7 +103,7 @@ def of_replies(replies: list[str], tables: Any) -> PolicyState:
         try:
             request = asking.send(pages[1 if index else 0])
         except StopIteration as done:
-            reports = BmcTracker("bmc", {}).observe(done.value, T)
+            reports = BmcTracker("bmc", {}).observe_alarms(done.value, T)
             return step(healthy(), reports, T, tables)[0]
 
 
