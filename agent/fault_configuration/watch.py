@@ -137,7 +137,7 @@ class FaultConfiguration:
         selection = Selection(config_map.namespace, config_map.name, shows_malformed=True)
         async for event in followed(partial(self._store.watch, selection), _RETRY_SECONDS):
             if isinstance(event, Interrupted):
-                self._troubles.begin(config_map, event.reason)
+                self._troubles.record_failure(config_map, event.reason)
             else:
                 await self._watched(config_map, event)
             self._answered(config_map)
@@ -229,7 +229,7 @@ class FaultConfiguration:
                 try:
                     await asyncio.to_thread(store_in_force, self._state_dir, in_force)
                 except OSError as error:
-                    trouble.begin(str(error))
+                    trouble.record_failure(str(error))
                     self._stored.set()
                     await wait_for_event(self._to_store, _RETRY_SECONDS)
                     self._to_store.clear()

@@ -348,7 +348,7 @@ class Journal:
         try:
             sync_to_disk(self._path)
         except _TROUBLE as error:
-            self._unsynced.begin(str(error))
+            self._unsynced.record_failure(str(error))
             with self._condition:
                 self._dirty = True
         else:

@@ -158,12 +158,12 @@ class EventSender:
                 except StoreRefused as error:
                     if not self._may_be_allowed_soon(error):
                         self._refused += 1
-                        self._trouble.begin(
+                        self._trouble.record_failure(
                             f"Events are refused, they are in the journal only: {error}"
                         )
                         return
                 except StoreError as error:
-                    self._trouble.begin(f"no Events can be written, they wait: {error}")
+                    self._trouble.record_failure(f"no Events can be written, they wait: {error}")
                 else:
                     self._sent += 1
                     self._trouble.end(len(self._correlator))

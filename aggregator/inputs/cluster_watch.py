@@ -78,7 +78,7 @@ async def follow(
             if cache.interrupted is None:
                 trouble.end()
             else:
-                trouble.begin(cache.interrupted)
+                trouble.record_failure(cache.interrupted)
             if cache.absent is not None and absent is None:
                 _log.info("%s has no %s, jobs are known by their pods only", url, kind)
             elif cache.absent is None and absent is not None:
