@@ -40,7 +40,7 @@ class ChangeLog:
             lines = self._warnings if _is_warning(change) else self._others
             lines.add((_text(change),), _fields(change))
 
-    def begin(self, state: PolicyState) -> None:
+    def log_faults_at_start(self, state: PolicyState) -> None:
         """Log the faults that hold when the process starts."""
         held = sorted(_held(state))
         if held:

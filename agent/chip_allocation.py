@@ -74,7 +74,7 @@ class StoreAllocation:
         """Call ``on_change`` with the time of each change, and at the first answer or failure."""
         self._on_change.append(on_change)
 
-    def restore(self, row: JournalRow | None) -> None:
+    def restore_allocation(self, row: JournalRow | None) -> None:
         """Restore the allocation in ``row``, which the last process journaled for this node."""
         if row is None:
             return

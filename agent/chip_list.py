@@ -89,7 +89,7 @@ class ChipList:
             log.warning("%s was replaced by another chip", family.device_name(chip))
         # Before the input: that wakes the publisher, which renders with the inventory.
         self._document.identify(inventory)
-        self._fault_state.apply([item])
+        self._fault_state.apply_inputs([item])
         if changes.moved or changes.replaced:
             self._on_other_chips()
         return self._name_missing()

@@ -97,5 +97,5 @@ class ChipRemoval:
         else:
             log.warning("%s is forgotten: %s", name, BECAUSE)
             subject = chip_subject(chip)
-            self._fault_state.apply([Forgotten(subject, self._wall_clock(), BECAUSE)])
+            self._fault_state.apply_inputs([Forgotten(subject, self._wall_clock(), BECAUSE)])
             self._on_forgotten(chip)

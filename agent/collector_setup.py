@@ -175,7 +175,7 @@ class Collecting:
         if gaps:
             self.gaps.update(gaps)
             self.gap.set()
-        self._fault_state.apply(reports)
+        self._fault_state.apply_inputs(reports)
         for listener in self._listeners.values():
             listener(reports)
 

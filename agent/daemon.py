@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from agent.collect_status import cards, collect_status, pods_with_chips, version
 from agent.collector_setup import collectors_of, reports_when_disabled
 from agent.exit_deadline import ExitDeadline
-from agent.fault_state import restore
+from agent.fault_state import restored_state
 from agent.journal.file import FILE_NAME, read_restored
 from agent.journal.rows import RowKind, body_of
 from agent.name_claim import this_holder
@@ -142,7 +142,7 @@ def has_known_chips(configuration: AgentConfiguration) -> bool:
     except (sqlite3.Error, OSError, JournalError):
         return False  # the start of the agent decides what becomes of this file
     node = configuration.node_name
-    state = restore(restored, node, boot_id(), catalogue.shipped(), machine_digest())
+    state = restored_state(restored, node, boot_id(), catalogue.shipped(), machine_digest())
     return bool(state.chips)
 
 
@@ -181,13 +181,13 @@ class Agent:
         on_stop(stop.set)
         self._journal_start(parts.restored)
         if parts.cluster.events is not None:
-            parts.cluster.events.begin(
+            parts.cluster.events.resume_from_journal(
                 parts.restored, parts.fault_state.state, parts.fault_state.tables
             )
-            # Before ``fault_state.begin``, whose inputs may already change faults.
+            # Before ``fault_state.start_journaling``, whose inputs may already change faults.
             parts.fault_state.listen(parts.cluster.events.record_changes)
-        parts.fault_state.begin(parts.journal)
-        parts.fault_configuration.begin()
+        parts.fault_state.start_journaling(parts.journal)
+        parts.fault_configuration.put_cached_in_force()
         metrics = context.configuration.metrics
         shown = (lambda: cards(parts)) if metrics.npu_exporter_names else None
         pods = (lambda: pods_with_chips(parts)) if metrics.fault_pods else None
@@ -348,7 +348,7 @@ class Agent:
 
     async def _until_stopped(self, stop: asyncio.Event) -> NoReturn:
         await stop.wait()
-        self._leaving.begin()
+        self._leaving.start_timer()
         await self._parts.documents.wait_until_settled(_LAST_WRITE_SECONDS)
         raise Stopped("a signal requested it")
 
@@ -356,7 +356,7 @@ class Agent:
         """Journal the end and release everything, without waiting for the driver."""
         parts, context = self._parts, self._parts.context
         # The deadline begins with the signal, or here for an end without one.
-        self._leaving.begin()
+        self._leaving.start_timer()
         context.driver.close()
         if self._was_stopped:
             # Only for a planned stop: an agent that fails is started again at once.

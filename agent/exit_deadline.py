@@ -16,13 +16,13 @@ _END_SECONDS = 4.0
 
 
 class ExitDeadline:
-    """End the process if it has not ended by itself ``_END_SECONDS`` after ``begin``."""
+    """End the process if it has not ended by itself ``_END_SECONDS`` after ``start_timer``."""
 
     def __init__(self) -> None:
         self._status = 1
         self._timer: threading.Timer | None = None
 
-    def begin(self) -> None:
+    def start_timer(self) -> None:
         """Start the timer of the deadline."""
         if self._timer is None:
             self._timer = threading.Timer(_END_SECONDS, self._leave)

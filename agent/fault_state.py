@@ -67,7 +67,7 @@ def configured_by(restored: RestoredJournal) -> FaultTexts:
     return SHIPPED
 
 
-def restore(
+def restored_state(
     restored: RestoredJournal, node: str, boot_id: str, shipped: Catalogue, machine: str = ""
 ) -> PolicyState:
     """Return the state at the end of the journal, as the last process of this node left it.
@@ -173,7 +173,7 @@ class FaultState:
         """Call ``listener`` after each call of the policy."""
         self._listener = listener
 
-    def begin(self, journal: Journal) -> None:
+    def start_journaling(self, journal: Journal) -> None:
         """Journal from here on, beginning with a snapshot, and judge by the tables of today."""
         self._journal = journal
         self.episodes.count_held(self.state)
@@ -189,10 +189,10 @@ class FaultState:
             for _, subject_state in self.state.subjects()
         ):
             inputs.append(ClockSetBack(now_ms))
-        self.apply(inputs)
-        self._log.begin(self.state)
+        self.apply_inputs(inputs)
+        self._log.log_faults_at_start(self.state)
 
-    def apply(self, inputs: Sequence[Input], event_ms: int | None = None) -> None:
+    def apply_inputs(self, inputs: Sequence[Input], event_ms: int | None = None) -> None:
         """Change the state by ``inputs``, journal them, and report the change.
 
         ``event_ms`` is the time of the event (epoch milliseconds); by default the earliest time at
@@ -228,11 +228,11 @@ class FaultState:
         """
         if texts == self.texts:
             return
-        self.apply(())  # deadlines that passed are judged by the old rules
+        self.apply_inputs(())  # deadlines that passed are judged by the old rules
         self.texts, self.tables = texts, tables
         self._journal_texts()
         # Behind the texts in the journal, so that a replay judges this input by them.
-        self.apply([Configured(texts.digest, self._wall_clock())])
+        self.apply_inputs([Configured(texts.digest, self._wall_clock())])
 
     def complete_journal(self) -> None:
         """Make the journal complete after a gap: later rows need nothing from before it."""
@@ -278,4 +278,4 @@ class FaultState:
         deadline_ms = next_deadline_ms(self.state, self.tables)
         if deadline_ms is not None:
             seconds = max(0.0, (deadline_ms - self._wall_clock()) / 1000)
-            self._timer = asyncio.get_running_loop().call_later(seconds, self.apply, ())
+            self._timer = asyncio.get_running_loop().call_later(seconds, self.apply_inputs, ())

@@ -109,7 +109,7 @@ class NodeDocuments:
         self.storage_faults = NodePublicFaults(
             node, self._chips, context.journal, context.wall_clock, queues=over_grpc
         )
-        self.storage_faults.restore(restored_row)
+        self.storage_faults.restore_ledger(restored_row)
         self.owns_storage = "node-info" in own
         self.storage = {
             f"{client.lower()}-fault": PublicFaultDocument(

@@ -258,7 +258,7 @@ class OwnDocument:
         self._observe_stored(existing)
         inputs = self._inputs_of_stored(existing, now_ms)
         if inputs:
-            self._context.fault_state.apply(inputs, now_ms)
+            self._context.fault_state.apply_inputs(inputs, now_ms)
             if any(isinstance(item, ChipsRemembered) for item in inputs):
                 self._context.on_chips_restored()
         self._observe_owner(existing)
@@ -297,7 +297,7 @@ class OwnDocument:
         }
         self._context.journal.append([(RowKind.PUBLICATION, body_of(row))], now_ms)
         named = self._separated_chips(document)
-        self._context.fault_state.apply([Acknowledged(self.name, revision, now_ms, named)])
+        self._context.fault_state.apply_inputs([Acknowledged(self.name, revision, now_ms, named)])
 
     def on_shown(self) -> None:
         """Acknowledge a one-off event that the stored document already shows: it changes no
@@ -314,7 +314,7 @@ class OwnDocument:
         """Apply that the store has the present state, as if it had been published now."""
         now_ms = self._context.wall_clock()
         revision = self._context.state.revision
-        self._context.fault_state.apply([Acknowledged(self.name, revision, now_ms)])
+        self._context.fault_state.apply_inputs([Acknowledged(self.name, revision, now_ms)])
 
     def _on_undecided(self, error: StoreError) -> None:
         assert self.publisher is not None
@@ -393,7 +393,7 @@ class OwnDeviceInfo(OwnDocument):
         if self._is_edit_of_newest(foreign):
             inputs = (*inputs, *self._device_info.operator_requests(foreign, now_ms))
         if inputs:
-            self._context.fault_state.apply(inputs, now_ms)
+            self._context.fault_state.apply_inputs(inputs, now_ms)
         return bool(inputs)
 
     def on_write_of_owner(self, before: Document | None, shown: Document | None) -> None:
@@ -406,7 +406,7 @@ class OwnDeviceInfo(OwnDocument):
         # A name that only the plugin leaves out is not a release (decision 16).
         added = [item for item in isolation if not isinstance(item, Released)]
         if added:
-            self._context.fault_state.apply(added, now_ms)
+            self._context.fault_state.apply_inputs(added, now_ms)
         self.record_owner_write(shown, is_edit(before, shown))
 
     def record_owner_write(self, foreign: Document, may_be_edited: bool) -> None:
@@ -424,7 +424,7 @@ class OwnDeviceInfo(OwnDocument):
         if may_be_edited:
             self.on_foreign_write(foreign)
         now_ms, revision = self._context.wall_clock(), self._context.state.revision
-        self._context.fault_state.apply(
+        self._context.fault_state.apply_inputs(
             [Acknowledged(made.name, revision, now_ms, made.separated_chips(foreign))]
         )
 
@@ -446,7 +446,7 @@ class OwnDeviceInfo(OwnDocument):
         differences = self._device_info.differences_to(left, now_ms)
         inputs = self._memory.of_silent_chips(differences)
         if inputs:
-            self._context.fault_state.apply(inputs, now_ms)
+            self._context.fault_state.apply_inputs(inputs, now_ms)
             self._context.on_chips_restored()
 
     def _observe_stored(self, existing: Document | None) -> None:

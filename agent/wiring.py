@@ -19,7 +19,7 @@ from agent.chip_list import ChipList
 from agent.chip_removal import ChipRemoval
 from agent.collector_setup import Collecting
 from agent.fault_configuration.watch import FaultConfiguration, FaultConfigurationCallbacks
-from agent.fault_state import FaultState, configured_by, restore
+from agent.fault_state import FaultState, configured_by, restored_state
 from agent.heartbeat.heartbeat import Heartbeat
 from agent.heartbeat.old_readers import old_readers
 from agent.history_forwarding.forwarder import HistoryForwarder
@@ -229,7 +229,7 @@ def _context(
 def _fault_state(
     agent: AgentContext, restored: RestoredJournal, on_change: Callable[[int], None]
 ) -> FaultState:
-    state = restore(restored, agent.node, boot_id(), catalogue.shipped(), machine_digest())
+    state = restored_state(restored, agent.node, boot_id(), catalogue.shipped(), machine_digest())
     texts = configured_by(restored)
     return FaultState(state, catalogue_of(texts), agent.wall_clock, on_change, texts)
 
@@ -284,7 +284,7 @@ def _allocation(
     if events is None:
         return None
     allocation = StoreAllocation(agent.node, events, journal, agent.wall_clock)
-    allocation.restore(restored.usage)
+    allocation.restore_allocation(restored.usage)
     return allocation
 
 

@@ -92,7 +92,7 @@ class PluginHost:
         lasting = None if store.absence_is_deletion else LastingDocuments()
         async for event in followed(partial(store.watch, selection)):
             if isinstance(event, Interrupted):
-                trouble.begin(event.reason)
+                trouble.record_failure(event.reason)
             elif isinstance(event, DocumentsListed):
                 trouble.end()
             # Only while an event is applied: a watch without events is quiet, not stalled.

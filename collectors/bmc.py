@@ -69,7 +69,7 @@ class BmcCollector(Collector[BmcSection]):
             asking = ipmi.alarms(before)
             try:
                 before = await await_with_ticks(asking, self.period_seconds, context.progress)
-                reports = tracker.observe(before, context.wall_clock())
+                reports = tracker.observe_alarms(before, context.wall_clock())
             except (BmcError, ToolError) as error:
                 failed += 1
                 context.show(NODE, FAILED_READINGS, failed)
@@ -93,7 +93,7 @@ class BmcTracker:
         self._answers = AnswerTracker(source)
         self._has_a_list = False
 
-    def observe(self, alarms: tuple[Alarm, ...], now_ms: int) -> list[Report]:
+    def observe_alarms(self, alarms: tuple[Alarm, ...], now_ms: int) -> list[Report]:
         """Apply the complete list of active alarms; return what changed."""
         reports = self._answers.observe_answer(now_ms)
         alarms_by_key = {

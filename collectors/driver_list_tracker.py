@@ -128,7 +128,7 @@ class ListTracker:
         state.present = False
         return [seen]
 
-    def observe(
+    def observe_list(
         self,
         listed: Mapping[Key, ListedCode | None],
         queried_at: float,

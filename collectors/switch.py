@@ -190,7 +190,9 @@ class SwitchCollector(Collector[SwitchSection]):
         reports = self._answers.observe_answer(now_ms)
         # A full list may lack more faults, so it ends none.
         complete = len(faults) < LIST_LENGTH
-        reports += self._tracker.observe(_entries(faults), queried_at, now_ms, complete=complete)
+        reports += self._tracker.observe_list(
+            _entries(faults), queried_at, now_ms, complete=complete
+        )
         if reports:
             self.context.report(reports)
 

@@ -67,7 +67,7 @@ class ReloadedFiles(Generic[Content]):
         try:
             self.content = self._load()
         except ConfigurationError as error:
-            self.problem.begin("; ".join(map(str, error.problems)))
+            self.problem.record_failure("; ".join(map(str, error.problems)))
         else:
             self.problem.end()
 

@@ -64,7 +64,7 @@ class FaultConfiguration:
     """Follow the fault configuration of one node.
 
     ``texts`` are those that the journal has as in force last; the copy in ``state_dir`` is newer.
-    Nothing is put in force before ``begin``.
+    Nothing is put in force before ``put_cached_in_force``.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class FaultConfiguration:
         }
         return "; ".join(troubles) or self._files.trouble
 
-    def begin(self) -> None:
+    def put_cached_in_force(self) -> None:
         """Put the configuration in force that is known without the store."""
         log.info("fault configuration: %s", _sources(self._newest))
         self._put_in_force(self._newest)
@@ -137,7 +137,7 @@ class FaultConfiguration:
         selection = Selection(config_map.namespace, config_map.name, shows_malformed=True)
         async for event in followed(partial(self._store.watch, selection), _RETRY_SECONDS):
             if isinstance(event, Interrupted):
-                self._troubles.begin(config_map, event.reason)
+                self._troubles.record_failure(config_map, event.reason)
             else:
                 await self._watched(config_map, event)
             self._answered(config_map)
@@ -229,7 +229,7 @@ class FaultConfiguration:
                 try:
                     await asyncio.to_thread(store_in_force, self._state_dir, in_force)
                 except OSError as error:
-                    trouble.begin(str(error))
+                    trouble.record_failure(str(error))
                     self._stored.set()
                     await wait_for_event(self._to_store, _RETRY_SECONDS)
                     self._to_store.clear()

@@ -230,6 +230,6 @@ class Heartbeat:
 
     def _failed(self, failure: str, error: StoreError) -> bool:
         self.failures += 1
-        self.trouble.begin(f"{failure}: {error}")
+        self.trouble.record_failure(f"{failure}: {error}")
         # A refusal lasts until an operator changes something, so the next interval is soon enough.
         return isinstance(error, StoreRefused)

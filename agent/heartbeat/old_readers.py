@@ -65,7 +65,7 @@ class NodeAnnotations:
                 await self._objects.set_node(self._node, {}, annotations)
         except StoreError as error:
             self.failures += 1
-            self.trouble.begin(str(error))
+            self.trouble.record_failure(str(error))
             return isinstance(error, StoreRefused)
         self.beaten_seconds = self._stamp
         self.trouble.end()

@@ -110,7 +110,7 @@ class HistoryForwarder:
             if isinstance(event, Interrupted):
                 self._last_ack = None
                 self._window.forget(now_seconds())
-                self._trouble.begin(event.reason)
+                self._trouble.record_failure(event.reason)
             else:
                 self._last_ack = event
                 await self._apply_acks()
@@ -202,7 +202,7 @@ class HistoryForwarder:
     async def _repeat(self) -> None:
         self._unanswered += 1
         if self._unanswered > 1:
-            self._trouble.begin(
+            self._trouble.record_failure(
                 "no aggregator answers: none runs, it cannot write its history, or the broker's "
                 "access rules forbid it"
             )
@@ -256,5 +256,5 @@ class HistoryForwarder:
         except TimeoutError:
             pass  # not acknowledged, so it is sent again
         except StoreError as error:
-            self._trouble.begin(str(error))
+            self._trouble.record_failure(str(error))
             self._window.forget(now_seconds())

@@ -160,7 +160,7 @@ class Journal:
                 await waiter
         except TimeoutError:
             if self._trouble is None:
-                self._slow.begin(within_seconds)
+                self._slow.begin_slow_commit(within_seconds)
                 self._mark(f"a commit takes longer than {within_seconds * 1000:.0f} ms")
             return False
         return self._committed >= sequence
@@ -348,7 +348,7 @@ class Journal:
         try:
             sync_to_disk(self._path)
         except _TROUBLE as error:
-            self._unsynced.begin(str(error))
+            self._unsynced.record_failure(str(error))
             with self._condition:
                 self._dirty = True
         else:

@@ -32,7 +32,7 @@ class SlowCommits:
         self._count = 0
         self._longest_seconds = 0.0
 
-    def begin(self, waited_seconds: float) -> None:
+    def begin_slow_commit(self, waited_seconds: float) -> None:
         """Record that a commit is not done after ``waited_seconds``."""
         loop = asyncio.get_running_loop()
         self._began = loop.time() - waited_seconds

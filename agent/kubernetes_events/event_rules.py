@@ -64,7 +64,7 @@ class EventRules:
     def __init__(self) -> None:
         self._last_events: dict[tuple[Subject, str], _LastEvent] = {}
 
-    def restore(self, state: PolicyState) -> None:
+    def mark_faults_sent(self, state: PolicyState) -> None:
         """Take the faults of ``state`` as sent, where this process has sent none of them."""
         for subject, subject_state in state.subjects():
             if subject.kind != "chip":

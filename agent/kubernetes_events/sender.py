@@ -94,7 +94,9 @@ class EventSender:
         )
         self._forbidden_since: float | None = None
 
-    def begin(self, restored: RestoredJournal, state: PolicyState, tables: Catalogue) -> None:
+    def resume_from_journal(
+        self, restored: RestoredJournal, state: PolicyState, tables: Catalogue
+    ) -> None:
         """Continue where the process before this one ended; call it before ``record_changes``."""
         try:
             if restored.events is not None:
@@ -105,7 +107,7 @@ class EventSender:
         except JournalError as error:
             log.error("Events that waited before the start are lost: %s", error)
         # After the calls of the journal, which have more of each code than the state.
-        self._rules.restore(state)
+        self._rules.mark_faults_sent(state)
         if self._correlator:
             log.warning("%d Events of before the start are sent now", len(self._correlator))
         self._mark()
@@ -156,12 +158,12 @@ class EventSender:
                 except StoreRefused as error:
                     if not self._may_be_allowed_soon(error):
                         self._refused += 1
-                        self._trouble.begin(
+                        self._trouble.record_failure(
                             f"Events are refused, they are in the journal only: {error}"
                         )
                         return
                 except StoreError as error:
-                    self._trouble.begin(f"no Events can be written, they wait: {error}")
+                    self._trouble.record_failure(f"no Events can be written, they wait: {error}")
                 else:
                     self._sent += 1
                     self._trouble.end(len(self._correlator))

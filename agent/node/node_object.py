@@ -102,7 +102,7 @@ class NodeObjectWriter:
         # Labels are not worth the end of the agent, so a refusal is not an error here.
         async for seen in followed(watch, _REFUSED_SECONDS):
             if isinstance(seen, Interrupted):
-                self._trouble.begin(f"node {self._node} cannot be watched: {seen.reason}")
+                self._trouble.record_failure(f"node {self._node} cannot be watched: {seen.reason}")
             else:
                 self._trouble.end()
                 self._observe(seen)
@@ -183,7 +183,9 @@ class NodeObjectWriter:
                 continue
             except StoreError as error:
                 self._written.clear()
-                self._trouble.begin(f"labels of node {self._node} cannot be written: {error}")
+                self._trouble.record_failure(
+                    f"labels of node {self._node} cannot be written: {error}"
+                )
                 refused = isinstance(error, StoreRefused)
                 await asyncio.sleep(_REFUSED_SECONDS if refused else backoff.next_seconds())
                 continue

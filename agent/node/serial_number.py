@@ -63,10 +63,10 @@ class SerialNumber:
         try:
             self.number = await self._ipmi.serial_number()
         except (BmcError, ToolError) as error:
-            self._trouble.begin(str(error))
+            self._trouble.record_failure(str(error))
             return False
         if self.number is None:
-            self._trouble.begin(
+            self._trouble.record_failure(
                 "the BMC returns none: neither serial number nor manufacturer are set"
             )
             return False

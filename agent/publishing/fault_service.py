@@ -126,7 +126,7 @@ class FaultServiceClient:
                 resource, Backoff(_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS)
             )
             self._not_before[resource] = now_seconds() + backoff.next_seconds()
-            self._trouble.begin(reason)
+            self._trouble.record_failure(reason)
             return
         self._backoffs.pop(resource, None)
         self._not_before.pop(resource, None)

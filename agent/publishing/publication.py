@@ -22,7 +22,7 @@ class Histogram:
         self.counts = [0] * (len(BUCKETS_SECONDS) + 1)
         self.sum_seconds = 0.0
 
-    def observe(self, seconds: float) -> None:
+    def count_duration(self, seconds: float) -> None:
         """Count one duration."""
         # To the left: the bounds of Prometheus are inclusive (``le``).
         self.counts[bisect_left(BUCKETS_SECONDS, seconds)] += 1
@@ -76,4 +76,4 @@ class Publication:
         self.writes[ACKNOWLEDGED] += 1
         if event_ms is not None:
             # Both are wall clocks, which may have been set back in between.
-            self.durations.observe(max(0, now_ms - event_ms) / 1000)
+            self.durations.count_duration(max(0, now_ms - event_ms) / 1000)

@@ -456,7 +456,7 @@ class DocumentPublisher:
             and self._published.blocks_updates(shown)
         ):
             await self._document.replace(self._store, None, demands=demands)
-            self._document.observe(None)
+            self._document.record_stored(None)
         return await self._document.replace(
             self._store, document, demands=demands, remains=write.remains
         )
@@ -472,13 +472,13 @@ class DocumentPublisher:
             self._must_read = True
             return self._trouble(str(error), refused=isinstance(error, StoreRefused))
         before = self._document.stored
-        self._document.observe(shown)
+        self._document.record_stored(shown)
         await self._document.check_owners(self._store)
         # The read has shown what was awaited from the watch.
         self._awaits_watch = False
         if shown is not None:
             # Whoever wrote it: readers drop our next write unless its stamp is newer (decision 3).
-            self._stamps.observe(self._published.stamp_of(shown))
+            self._stamps.record_stored_stamp(self._published.stamp_of(shown))
         if not self._was_read:
             self._was_read = True
             self._first_shown = shown
@@ -540,7 +540,7 @@ class DocumentPublisher:
             # The watch may be faster than the answer; it has the keys of others, too.
             if watched is not None and watched.version == version:
                 self._observe_same(watched, write.document)
-            self._stamps.observe(write.stamp)
+            self._stamps.record_stored_stamp(write.stamp)
             self._stamps.record_write(now_seconds())
         self._unanswered.clear()
         self._awaits_watch = version != self._watched_version
@@ -552,7 +552,7 @@ class DocumentPublisher:
         """Take over what the watch shows, with keys of others, if it is what was ``written``."""
         is_same = _same(watched, written) and not self._document.must_check_owners(watched)
         if is_same:
-            self._document.observe(watched)
+            self._document.record_stored(watched)
         return is_same
 
     def _agree(self, write: _Write) -> None:

@@ -112,7 +112,7 @@ class NodePublicFaults:
         self._timer: asyncio.TimerHandle | None = None
         self._waits_for_chips = True
 
-    def restore(self, row: JournalRow | None) -> None:
+    def restore_ledger(self, row: JournalRow | None) -> None:
         """Continue where the process before this one ended."""
         if row is None:
             return

@@ -31,7 +31,7 @@ class Stamps:
         self._row_at = 0.0
         self._is_pausing = False
 
-    def observe(self, stamp: int | None) -> None:
+    def record_stored_stamp(self, stamp: int | None) -> None:
         """Take over a stamp that the store shows or acknowledged; ``None`` is an unreadable one."""
         if stamp is None or not 0 < stamp <= _MAX_STAMP:
             return

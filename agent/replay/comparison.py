@@ -133,7 +133,9 @@ class ReplayComparison:
         self._open: dict[tuple[Subject, str], tuple[int, _Kind]] = {}
         self._totals: dict[tuple[int, Subject], dict[_Kind, _Total]] = {}
 
-    def apply(self, recorded: Sequence[Change], replayed: Sequence[Change], until_ms: int) -> None:
+    def apply_changes(
+        self, recorded: Sequence[Change], replayed: Sequence[Change], until_ms: int
+    ) -> None:
         """Apply the changes of both runs up to ``until_ms``."""
         # By time, so that what changes at one time in both runs is compared once.
         both = heapq.merge(
@@ -144,7 +146,7 @@ class ReplayComparison:
         for at_ms, changes in groupby(both, key=itemgetter(0)):
             touched: dict[tuple[Subject, str], None] = {}
             for _, ledger, change in changes:
-                ledger.apply(change, at_ms)
+                ledger.apply_change(change, at_ms)
                 touched[change.subject, change.code] = None
             self._compare(touched, at_ms)
         self._now_ms = max(self._now_ms, until_ms)

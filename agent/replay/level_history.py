@@ -101,7 +101,7 @@ class LevelHistory:
             for code in levels.codes:
                 yield subject, code
 
-    def apply(self, change: Change, at_ms: int) -> None:
+    def apply_change(self, change: Change, at_ms: int) -> None:
         """Apply one change of the policy at ``at_ms``, which is never before that of earlier
         calls.
         """

@@ -136,7 +136,7 @@ class _Playing:
             others: tuple[Change, ...] = ()
             if self._other is not None:
                 others = self._other.play((), until_ms, self._state)
-            self._comparison.apply((), others, until_ms)
+            self._comparison.apply_changes((), others, until_ms)
         findings = self._findings
         findings.node = "" if self._state is None else self._state.node
         findings.until_ms = None if findings.from_ms is None else until_ms
@@ -186,7 +186,7 @@ class _Playing:
         if self._other is not None:
             translated = self._other.translated(inputs)
             others = self._other.play(translated, row.at_ms, self._state)
-        self._comparison.apply(changes, others, row.at_ms)
+        self._comparison.apply_changes(changes, others, row.at_ms)
         self._comparison.add_chips(self._state.chips, row.at_ms)
 
     def _check(self, recorded: tuple[Change, ...]) -> None:
@@ -224,7 +224,7 @@ class _Playing:
             if not same:
                 inputs = _inputs_between(self._other.state, state, row.at_ms)
                 changes = self._other.play(inputs, row.at_ms, state)
-                self._comparison.apply((), changes, row.at_ms)
+                self._comparison.apply_changes((), changes, row.at_ms)
         if not same:
             self._align(state, row.at_ms)
 

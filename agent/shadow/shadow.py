@@ -166,7 +166,7 @@ class Shadow:
         self._woken.set()
 
     def _blind(self, reason: str) -> None:
-        self._trouble.begin(reason)
+        self._trouble.record_failure(reason)
         self._comparison.observe_interruption(self._now_ms())
 
     def _observe(self, shown: Document | None) -> None:

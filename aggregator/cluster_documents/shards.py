@@ -146,7 +146,7 @@ class ShardedDocument:
                 changed |= self._move(node, shard.texts[node], staying[node], index)
         return frozenset(changed)
 
-    def restore(self, index: int, texts: Mapping[str, str]) -> None:
+    def restore_document(self, index: int, texts: Mapping[str, str]) -> None:
         """Take over the entries of a document of an earlier run.
 
         A node that is in two documents, because a move was cut short, must be passed only with its

@@ -39,11 +39,11 @@ class SingleDocument:
         """Return the number of the document that holds ``node``; ``None`` where it does not."""
         return 0 if node in self._texts else None
 
-    def restore(self, _: int, texts: Mapping[str, str]) -> None:
+    def restore_document(self, _: int, texts: Mapping[str, str]) -> None:
         """Take over the entries that an earlier run wrote."""
         for node, text in texts.items():
             self.put(node, text)
-        # What was restored is what the store has, as in ``ShardedDocument.restore``.
+        # What was restored is what the store has, as in ``ShardedDocument.restore_document``.
         self._revision = 0
 
     def fit(self, limit: int) -> frozenset[int]:

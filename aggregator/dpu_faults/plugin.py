@@ -100,7 +100,7 @@ class DpuFaults(Timed):
                 if self.documents.observe_event(number, event, clock()):
                     wake()
             if isinstance(event, Interrupted):
-                trouble.begin(event.reason)
+                trouble.record_failure(event.reason)
             else:
                 trouble.end()
         raise AssertionError("it never ends")

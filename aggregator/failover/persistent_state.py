@@ -184,7 +184,7 @@ class PersistentState:
             document.name.removeprefix(f"{STATE_PREFIX}{name}-"): document for document in documents
         }
         for bucket, document in there.items():
-            self._document((name, bucket)).observe(document)
+            self._document((name, bucket)).record_stored(document)
         # Copies first, documents over them: what the store has is newer.
         texts = {bucket: text for (of, bucket), text in self._found_copies.items() if of == name}
         texts |= {bucket: document.data.get(STATE_KEY, "") for bucket, document in there.items()}
@@ -201,7 +201,7 @@ class PersistentState:
         if key not in self._documents:
             self._documents[key] = OwnedDocument(STATE_NAMESPACE, f"{STATE_PREFIX}{'-'.join(key)}")
             # No list has shown it, so its first write is a creation.
-            self._documents[key].observe(None)
+            self._documents[key].record_stored(None)
         return self._documents[key]
 
     async def _fenced(
@@ -368,7 +368,7 @@ class PersistentState:
             # Compared by content, since versions of a store that lost its data begin anew.
             if _data(stored) == _data(owned.stored):
                 continue
-            owned.observe(stored)
+            owned.record_stored(stored)
             self._next_ms.pop(key, None)
             self._mark(key)
 
@@ -416,7 +416,7 @@ class PersistentState:
         except StoreConflict as error:
             await self._read_again(key, error)
         except StoreError as error:
-            self._trouble.begin(key, str(error))
+            self._trouble.record_failure(key, str(error))
         finally:
             poll = self._writing_now.pop(key)
             if not is_stored:
@@ -441,7 +441,7 @@ class PersistentState:
         else:
             size = len(text.encode())
             if size > MAX_DOCUMENT_BYTES:
-                self._trouble.begin(
+                self._trouble.record_failure(
                     key, f"has {size} bytes, at most {MAX_DOCUMENT_BYTES} fit into a document"
                 )
                 # Reported as stored: a repetition could not succeed before the plugin changes the
@@ -453,14 +453,14 @@ class PersistentState:
             # A broker cannot compare versions, and no leader is elected there (decision 10).
             expected = owned.version if self._is_conditional else None
             stored = await self._store.put_shown(document, expected=expected)
-            owned.observe(stored)
+            owned.record_stored(stored)
             self._keep_copy(owned, stored)
             # No watch follows these documents, so the answer alone shows what a webhook made of the
             # write.
             if changes := owned.differences(document):
                 self._undone.setdefault(key, pauses())
                 other = ForeignWriter(differing=changes)
-                self._trouble.begin(key, f"conflict: {other.changes(owned.name)}")
+                self._trouble.record_failure(key, f"conflict: {other.changes(owned.name)}")
                 return False
         self._writes[name] += 1
         self._end_trouble(key)
@@ -486,13 +486,13 @@ class PersistentState:
         try:
             there = await self._store.get(owned.namespace, owned.name)
         except StoreError as trouble:
-            self._trouble.begin(key, str(trouble))
+            self._trouble.record_failure(key, str(trouble))
             return
         is_wanted = _data(there).get(STATE_KEY) == self._plugins[key[0]].text(key[1])
         # What is there as desired is our own write, whose answer was lost.
         if differences(there, owned.stored) and not is_wanted:
             _log.warning("another program wrote our state, it is replaced: %s", error)
-        owned.observe(there)
+        owned.record_stored(there)
 
     def statuses(self) -> tuple[PersistentStateStatus, ...]:
         """Return the status of each plugin's state."""

@@ -72,7 +72,7 @@ class ReadRepair:
             # Asked again each time: a later report of a node may have confirmed it meanwhile.
             while nodes := self._pipeline.unconfirmed:
                 if problem := await self._read(nodes):
-                    trouble.begin(problem)
+                    trouble.record_failure(problem)
                     await asyncio.sleep(backoff.next_seconds())
 
     async def _read(self, nodes: frozenset[str]) -> str:

@@ -206,5 +206,5 @@ async def _until_read(read: Callable[[], Awaitable[None]], begins: str) -> None:
         # Never given up: without the state of the earlier leader this replica would publish too
         # little.
         except StoreError as error:
-            trouble.begin(str(error))
+            trouble.record_failure(str(error))
             await asyncio.sleep(backoff.next_seconds())

@@ -236,7 +236,7 @@ class GrpcServer:
         try:
             await self.start()
         except ListenError as error:
-            self.trouble.begin(str(error))
+            self.trouble.record_failure(str(error))
             return False
         self.trouble.end()
         return True

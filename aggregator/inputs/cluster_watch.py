@@ -78,7 +78,7 @@ async def follow(
             if cache.interrupted is None:
                 trouble.end()
             else:
-                trouble.begin(cache.interrupted)
+                trouble.record_failure(cache.interrupted)
             if cache.absent is not None and absent is None:
                 _log.info("%s has no %s, jobs are known by their pods only", url, kind)
             elif cache.absent is None and absent is not None:
@@ -89,7 +89,7 @@ async def follow(
         cluster_state.nodes_of_store(number),
         cluster_state.groups_of(number),
     )
-    observe_nodes = _SerialNumberCheck(cluster_state).observe
+    observe_nodes = _SerialNumberCheck(cluster_state).observe_nodes
     async with asyncio.TaskGroup() as tasks:
         for kind, work in (
             ("pods", watch("pods", cluster.pods, cluster_state.observe_pods, pods)),
@@ -106,7 +106,7 @@ class _SerialNumberCheck:
         self._cluster_state = cluster_state
         self._shared: frozenset[str] = frozenset()
 
-    def observe(self, source: int, event: NodeStatesEvent) -> frozenset[str]:
+    def observe_nodes(self, source: int, event: NodeStatesEvent) -> frozenset[str]:
         """See ``ClusterState.observe_nodes``."""
         changed = self._cluster_state.observe_nodes(source, event)
         shared = self._cluster_state.shared_serial_numbers

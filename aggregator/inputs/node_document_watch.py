@@ -46,7 +46,7 @@ async def read_documents(
             if watch.interrupted is None:
                 trouble.end()
             else:
-                trouble.begin(watch.interrupted)
+                trouble.record_failure(watch.interrupted)
             for cache, before in zip(caches, refused, strict=True):
                 name = cache.kind.name
                 for node in cache.rejected.keys() - before.keys():

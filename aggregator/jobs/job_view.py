@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from aggregator.grpc.fault_messages import CLUSTER
 from aggregator.jobs.messages import NodeImpact, message, node_impact, node_info
 from aggregator.jobs.node_view import ViewedNodes
@@ -24,6 +26,7 @@ from aggregator.jobs.status import (
     ranked_chips,
     relation_statuses,
 )
+from aggregator.plugin import Persistent, Timed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -41,13 +44,12 @@ _NO_IMPACTS: dict[str, NodeImpact] = {}
 _MAX_CHANGED = 100_000
 
 
-class JobView:
+class JobView(Timed, Persistent):
     """The faults that hit each job.
 
-    It keeps relation faults (``Persistent``), and their windows end by time alone (``Timed``).
-    ``published`` returns what is published of a node now. ``is_read`` returns whether the nodes'
-    documents were listed: before that, restored relation faults are not ended, and nothing is
-    reported of jobs.
+    It keeps relation faults, and their windows end by time alone. ``published`` returns what is
+    published of a node now. ``is_read`` returns whether the nodes' documents were listed: before
+    that, restored relation faults are not ended, and nothing is reported of jobs.
     """
 
     def __init__(
@@ -106,11 +108,13 @@ class JobView:
         for job in sorted(waiting - touched.keys() - due):
             self._update_message(job)
 
+    @override
     def step(self, now: Instant) -> frozenset[str]:
         """Do what is due. No node is to be judged again for it: relations change no document."""
         self.changed((), now)
         return frozenset()
 
+    @override
     def next_due_ms(self) -> int | None:
         """Return the steady time at which the window of a relation fault ends."""
         return self._relations.next_due_ms() if self._sees_jobs else None
@@ -375,21 +379,23 @@ class JobView:
     # What is kept
 
     @property
+    @override
     def name(self) -> str:
         """Names the documents in which relation faults are kept."""
         return "relation-faults"
 
+    @override
     def pop_changed(self) -> frozenset[str]:
-        """Return the buckets whose text changed since the last call."""
         return self._relations.pop_changed()
 
+    @override
     def text(self, bucket: str) -> str | None:
-        """Return the text of a bucket; ``None`` where it is empty."""
         return self._relations.text(bucket)
 
+    @override
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
         """Restore the relation faults of an earlier leader; return what could not be read."""
-        problems = self._relations.restore(texts, now)
+        problems = self._relations.restore_buckets(texts, now)
         self._restored = frozenset(self._relations.jobs)
         for job in self._restored:
             self._dirty.update(place.node for place in self._relations.tracks(job))

@@ -178,7 +178,7 @@ class RelationState:
         kept = {job: sorted(self._tracks[job].items(), key=lambda item: item[0]) for job in jobs}
         return _encoder.encode(kept).decode() if kept else None
 
-    def restore(self, texts: Mapping[str, str], now: Instant) -> list[str]:
+    def restore_buckets(self, texts: Mapping[str, str], now: Instant) -> list[str]:
         """Restore the relation faults of an earlier leader; of a known one the stronger result
         counts.
 

@@ -92,7 +92,7 @@ class LegacyHeartbeatWatch:
                 async for event in self._objects.watch_nodes(HEARTBEAT_LABEL):
                     self.observe_nodes(event)
             except StoreError as error:
-                self._trouble.begin(str(error))
+                self._trouble.record_failure(str(error))
             # Also after a normal end: a watch that ends at once must not be asked in a loop.
             await asyncio.sleep(RETRY_SECONDS)
 
@@ -100,7 +100,7 @@ class LegacyHeartbeatWatch:
         """Apply one event of the watch."""
         self.nodes.observe_nodes(event)
         if isinstance(event, Interrupted):
-            self._trouble.begin(event.reason)
+            self._trouble.record_failure(event.reason)
         elif isinstance(event, Snapshot):
             self._trouble.end()
 

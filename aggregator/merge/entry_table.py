@@ -87,11 +87,11 @@ class EntryTable(Generic[R]):
         # Before the layout is cleared: what is forgotten keeps its stamp for a node that returns.
         self._forget_dropped(published)
         self.layout.clear()
-        # Revision 0 is what the store has: ``layout.restore`` begins its count there.
+        # Revision 0 is what the store has: ``layout.restore_document`` begins its count there.
         self._acknowledged = dict.fromkeys(by_index, 0)
         for index, entries in sorted(by_index.items()):
             mine = {node: entry.text for node, entry in entries.items() if published[node] is entry}
-            self.layout.restore(index, mine)
+            self.layout.restore_document(index, mine)
         # What a follower computed and no leader has published yet is put behind what is published.
         for node in sorted(self.entries.keys() - published.keys()):
             self.layout.put(node, self.entries[node].text)
@@ -163,7 +163,7 @@ class EntryTable(Generic[R]):
                 before = self.entries.get(node)
                 if before is None or before.stamp < entry.stamp:
                     self.entries[node], shown[node] = entry, text
-            self.layout.restore(index, shown)
+            self.layout.restore_document(index, shown)
         for node in {node for cache in self.caches for node in cache.reports}:
             report = newest(self.caches, node)
             # Also of a node that is in a document: the chain finds what is withheld of it.

@@ -187,7 +187,7 @@ class MissedWrites:
         except StoreError as error:
             self.counts[FAILED] += len(asked)
             self.claims.failed(asked, self._clock().steady_ms)
-            self._trouble.begin(f"{kind} of {plural(len(asked), 'node')}: {error}")
+            self._trouble.record_failure(f"{kind} of {plural(len(asked), 'node')}: {error}")
             return
         self._trouble.end()
         # What the watch showed meanwhile may be from before or after this. A document that its

@@ -356,7 +356,7 @@ class ClusterHistory:
                     await self._channels[channels[ack.node, ack.journal]].acknowledge(ack)
 
     async def _in_trouble(self, error: Exception, backoff: Backoff) -> None:
-        self._trouble.begin(str(error))
+        self._trouble.record_failure(str(error))
         await in_thread(
             partial(self._close_after_trouble, is_damaged(error), self._clock().wall_ms)
         )

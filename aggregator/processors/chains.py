@@ -13,9 +13,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
+from typing_extensions import override
 
 from aggregator.cluster_documents.published_node import WithheldEvent, WithheldFault
 from aggregator.inputs.node_context import NodeContext
+from aggregator.plugin import DocumentPlugin, Persistent, Viewed
 from aggregator.processors.custom_filter import (
     filter_device,
     filter_switch,
@@ -162,11 +164,11 @@ class PublicFaultProcessor(Protocol):
         """Return ``record`` with the public faults of ``node``; quick where there are none."""
 
 
-class ProcessorEngine:
+class ProcessorEngine(DocumentPlugin, Viewed, Persistent):
     """The chains with all their state.
 
-    It is a ``DocumentPlugin``, ``Persistent`` and ``Viewed``; the pipeline calls ``advance``.
-    ``node_context`` returns what is known of a node besides its documents and ``lost``.
+    The pipeline calls ``advance``. ``node_context`` returns what is known of a node besides its
+    documents and ``lost``.
     """
 
     name = "processing"
@@ -344,8 +346,8 @@ class ProcessorEngine:
     # Documents of operators.
 
     @property
+    @override
     def inputs(self) -> tuple[Selection, ...]:
-        """What is watched for this in every store that is read."""
         return self.documents.inputs
 
     @property
@@ -355,10 +357,10 @@ class ProcessorEngine:
         """
         return self.documents.listed
 
+    @override
     def observe(
         self, source: int, selection: Selection, event: WatchEvent, now: Instant
     ) -> frozenset[str]:
-        """Apply an event of the store with this number; return nodes to be judged again."""
         was = self.separation.policy
         nodes = self.documents.observe_document(source, selection, event, now.wall_ms)
         policy = self.separation.policy
@@ -384,20 +386,22 @@ class ProcessorEngine:
         # All nodes with a state: a job is not looked up by its MindIE id here.
         return self.nodes
 
+    @override
     def views(self) -> tuple[View, ...]:
         """Return the views to show now."""
         return self.documents.views()
 
     # What must not be forgotten.
 
+    @override
     def pop_changed(self) -> frozenset[str]:
-        """Return the buckets whose text changed since the last call."""
         return self.state.pop_changed()
 
+    @override
     def text(self, bucket: str) -> str | None:
-        """Return the text of a bucket."""
         return self.state.text(bucket)
 
+    @override
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
         """Restore the state of an earlier leader; return what could not be read."""
         # They are of our own computation and are made again by the next step.

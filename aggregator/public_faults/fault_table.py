@@ -87,7 +87,7 @@ class FaultTables:
         try:
             table, problems = read_public_fault_table(text, place)
         except DocumentError as error:
-            self.unreadable.begin(place, str(error))
+            self.unreadable.record_failure(place, str(error))
             return
         self.unreadable.end(place)
         if problems and self.problems.get(place) != problems:
@@ -120,7 +120,7 @@ async def follow_table(path: Path, configure: Callable[[str | None], object]) ->
             pass  # it went after the look
         # The file exists and cannot be read: the last text stays in force.
         except OSError as error:
-            trouble.begin(str(error.strerror))
+            trouble.record_failure(str(error.strerror))
         await asyncio.sleep(_POLL_SECONDS)
 
 

@@ -176,7 +176,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         if shown is StoreContent.UNKNOWN or self._is_older(shown):
             self.shown = shown
         else:
-            self.observe(None if shown is StoreContent.NOTHING else shown)
+            self.record_stored(None if shown is StoreContent.NOTHING else shown)
 
     def _is_older(self, shown: Document | StoreContent) -> bool:
         """Return whether this is known to be older than our last write."""
@@ -355,7 +355,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         """Observe that a write got no acknowledgement; it may have reached the store
         nevertheless.
         """
-        self.trouble.begin(reason)
+        self.trouble.record_failure(reason)
         # A write without an answer may be accepted later; its content in the watch is then ours.
         self._uncertain, self._uncertain_revision = self.data(value), value.revision
 

@@ -228,7 +228,7 @@ class DocumentWriter(Generic[W]):
         try:
             output.observe_read(await self._store.get(output.namespace, output.name))
         except StoreError as error:
-            output.trouble.begin(str(error))
+            output.trouble.record_failure(str(error))
             self._fails(error, requested_ms)
             return False
         return True
@@ -274,7 +274,7 @@ class DocumentWriter(Generic[W]):
         except StoreError as error:
             if self._touches is not None:
                 self._touches.failed(self._clock())
-            output.touch_trouble.begin(str(error))
+            output.touch_trouble.record_failure(str(error))
             # A conflict shows that the store answers, so the store is not failing.
             if not isinstance(error, StoreConflict):
                 self._fails(error, requested_ms)
@@ -339,7 +339,7 @@ class DocumentWriter(Generic[W]):
         try:
             document = await self._store.get(output.namespace, output.name)
         except StoreError as trouble:
-            output.trouble.begin(str(trouble))
+            output.trouble.record_failure(str(trouble))
             self._fails(trouble, requested_ms)
             return
         output.observe_read(document)

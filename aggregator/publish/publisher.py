@@ -191,7 +191,7 @@ class StorePublisher:
                 # One deleted document may be the first sign of a store that lost all of them.
                 self._documents.on_maybe_lost()
             case Interrupted(reason):
-                self._trouble.begin(reason)
+                self._trouble.record_failure(reason)
                 self.reading.failed("watch", reason, self.context.clock().steady_ms)
                 for output in self.outputs.values():
                     output.interrupted()

@@ -118,7 +118,7 @@ class _ViewWriter:
             case Changed() | Deleted():
                 return
             case Interrupted(reason):
-                self._trouble.begin(reason)
+                self._trouble.record_failure(reason)
                 self.output.interrupted()
         self.writing.wake.set()
 

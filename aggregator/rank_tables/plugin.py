@@ -233,7 +233,7 @@ class RankTables(DocumentPlugin):
                 raise DocumentError(_shown(key), "$", f"there are already {MAX_TABLES}")
             table = decode_job_table(document)
         except DocumentError as error:
-            self._problems.begin(key, str(error))
+            self._problems.record_failure(key, str(error))
             return
         self._problems.end(key)
         if self._tables.get(key) == table:

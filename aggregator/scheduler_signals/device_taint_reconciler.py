@@ -280,7 +280,7 @@ class DeviceTaintReconciler:
         try:
             served = await self._taints.served()
         except StoreError as error:
-            self._discovery.begin(str(error))
+            self._discovery.record_failure(str(error))
             return None
         self._discovery.end()
         return served
@@ -394,7 +394,7 @@ class DeviceTaintReconciler:
             try:
                 use = await self._taints.use(served.devices, frozenset(self._attributes), devices)
             except StoreError as error:
-                self._counting.begin(str(error))
+                self._counting.record_failure(str(error))
                 use = None
             else:
                 self._counting.end()

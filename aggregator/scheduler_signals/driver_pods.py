@@ -129,7 +129,7 @@ class DriverPods:
         self._pods: dict[str, DriverPod] = {}
         self._of: dict[str, set[str]] = {}
 
-    def observe(self, event: Snapshot[DriverPod] | Update[DriverPod]) -> None:
+    def apply_pod_event(self, event: Snapshot[DriverPod] | Update[DriverPod]) -> None:
         """Apply an event of the watch of pods."""
         nodes: set[str] = set()
         if isinstance(event, Snapshot):

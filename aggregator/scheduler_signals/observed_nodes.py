@@ -41,7 +41,7 @@ class ObservedNodes:
         """Iterate over the names of all Nodes."""
         return iter(self._nodes)
 
-    def observe(self, event: Snapshot[NodeSignals] | Update[NodeSignals]) -> None:
+    def apply_node_event(self, event: Snapshot[NodeSignals] | Update[NodeSignals]) -> None:
         """Apply an event of the watch."""
         if isinstance(event, Snapshot):
             for node in self._nodes.keys() - event.items.keys() - event.unreadable:

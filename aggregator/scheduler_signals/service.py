@@ -123,10 +123,10 @@ class SchedulerSignals(Led):
     @property
     def readers(self) -> tuple[tuple[str, SharedReader[Any]], ...]:
         """Readers of watches that exist anyway, by the kind that they read."""
-        nodes = ("nodes", SharedReader(KIND, self.nodes.observe))
+        nodes = ("nodes", SharedReader(KIND, self.nodes.apply_node_event))
         if self._pods is None:
             return (nodes,)
-        return (nodes, ("pods", SharedReader(driver_pods.KIND, self._pods.observe)))
+        return (nodes, ("pods", SharedReader(driver_pods.KIND, self._pods.apply_pod_event)))
 
     def _observe_pods(self, nodes: set[str]) -> None:
         # No nodes: pods are listed for the first time.

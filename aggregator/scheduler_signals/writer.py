@@ -300,13 +300,13 @@ class SignalWriter(Led):
             postponed_ms = _RETRY_CONFLICT_MS
         except StoreForbidden as error:
             option.outcomes[REFUSED] += 1
-            option.forbidden.begin(str(error))
+            option.forbidden.record_failure(str(error))
             option.paused_until_ms = self._clock().steady_ms + _RETRY_FORBIDDEN_MS
         except StoreUnavailable as error:
             self._pause(error)
         except StoreError as error:
             option.outcomes[REFUSED] += 1
-            option.refused.begin(str(error))
+            option.refused.record_failure(str(error))
             postponed_ms = _RETRY_REFUSED_MS
         else:
             option.outcomes[WRITTEN] += 1
@@ -335,7 +335,7 @@ class SignalWriter(Led):
 
     def _pause(self, error: StoreError) -> None:
         """Write nothing for a while: the API server does not answer."""
-        self._unavailable.begin(str(error))
+        self._unavailable.record_failure(str(error))
         seconds = self._backoff.next_seconds()
         self._paused_until_ms = self._clock().steady_ms + int(seconds * 1000)
 

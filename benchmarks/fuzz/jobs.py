@@ -30,11 +30,11 @@ class KeptRelations:
     def feed(self, text: str) -> None:
         """Take ``text`` over."""
         book = RelationState(SHIPPED)
-        if problems := book.restore({"00": text}, _NOW):
+        if problems := book.restore_buckets({"00": text}, _NOW):
             raise VigilError(problems[0])
         kept = {bucket: book.text(bucket) or "{}" for bucket in book.pop_changed()}
         again = RelationState(SHIPPED)
-        assert again.restore(kept, _NOW) == []
+        assert again.restore_buckets(kept, _NOW) == []
         assert {job: again.tracks(job) for job in again.jobs} == {
             job: book.tracks(job) for job in book.jobs
         }

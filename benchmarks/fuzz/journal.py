@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.fault_state import restore
+from agent.fault_state import restored_state
 from agent.journal.file import RestoredJournal
 from agent.journal.rows import JournalRow, RowKind
 from agent.policy.state import CHIP_SOURCE, Acknowledged, PolicyState
@@ -103,6 +103,6 @@ class JournalRows:
         is_snapshot = kind == RowKind.SNAPSHOT
         snapshot = JournalRow(1, _NOW_MS, RowKind.SNAPSHOT, body if is_snapshot else good)
         inputs = () if is_snapshot else (JournalRow(2, _NOW_MS, RowKind.REPORTS, body),)
-        state = restore(RestoredJournal(snapshot, inputs, None, 2), _NODE, "boot", shipped())
+        state = restored_state(RestoredJournal(snapshot, inputs, None, 2), _NODE, "boot", shipped())
         assert state.node == _NODE
         assert msgspec.json.decode(msgspec.json.encode(state), type=PolicyState) == state

@@ -56,7 +56,7 @@ class StatusFiles:
             reports = self._tracker.observe_failure(str(error), now_ms)
             assert not any(isinstance(report, Observation) for report in reports)
             raise VigilError(str(error)) from None
-        reports, _ = self._tracker.observe(listed, self._at, now_ms)
+        reports, _ = self._tracker.observe_instances(listed, self._at, now_ms)
         for place, flag in enumerate(self._client.flags):
             raised = [flags[place] for flags in listed.values()]
             for report in reports:

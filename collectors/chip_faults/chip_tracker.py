@@ -85,7 +85,7 @@ class ChipTracker:
         keys = dict.fromkeys((self._chip, code) for code in listed if code != CARD_DROP)
         # Both queries can show a drop, so both are judged together (``_judge_drop``).
         apart = frozenset({self._drop})
-        reports += self._codes.observe(keys, queried_at, now_ms, apart=apart)
+        reports += self._codes.observe_list(keys, queried_at, now_ms, apart=apart)
         self._drop_listed = CARD_DROP in listed
         return reports + self._judge_drop(now_ms)
 

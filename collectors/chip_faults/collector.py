@@ -418,7 +418,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         finally:
             self.context.show(chip_subject(chip.physical_id), HEALTH, health)
             if watched.word is not None:
-                self._batch.add(watched.word.observe(health, at, self.context.wall_clock()))
+                self._batch.add(watched.word.observe_word(health, at, self.context.wall_clock()))
                 again = watched.word.asks_again_at
                 if again is not None:
                     watched.due[ChipQuery.HEALTH] = again

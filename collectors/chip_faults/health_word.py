@@ -40,7 +40,7 @@ class ChipWord:
         if self._unanswered is None:
             self._unanswered, self._changed_at = 0, at
 
-    def observe(self, word: int | None, at: float, now_ms: int) -> list[Report]:
+    def observe_word(self, word: int | None, at: float, now_ms: int) -> list[Report]:
         """Apply the word that was asked for at ``at``; ``None``: the chip did not return it."""
         self.asks_again_at = None
         if word is None:

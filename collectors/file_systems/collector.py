@@ -245,7 +245,7 @@ class FileSystemsCollector(Collector[FileSystemsSection]):
 
     def _apply(self, seen: _CheckResult, probed: ProbeRound) -> None:
         now_ms = self.context.wall_clock()
-        reports = self._tracker.observe(
+        reports = self._tracker.observe_file_systems(
             seen.file_systems, seen.usages, now_ms, seen.superblocks, probed.results
         )
         within = f"no answer within {self.deadline_seconds:g} s"

@@ -96,7 +96,7 @@ class FileSystemTracker:
         """Record that a check begins: it may find what was logged before to be over."""
         self._fresh.clear()
 
-    def observe(
+    def observe_file_systems(
         self,
         file_systems: Mapping[int, FileSystem],
         usages: Mapping[int, FileSystemUsage],

@@ -143,7 +143,7 @@ class HangCollector(Collector[HangSection]):
             cpu_seconds=_cpu_seconds(processes, troubles),
         )
         now_ms = self.context.wall_clock()
-        return tracker.observe(processes, figures, "; ".join(troubles), now_ms)
+        return tracker.observe_figures(processes, figures, "; ".join(troubles), now_ms)
 
     async def _utilization(self, chip: Chip, kind: Utilization, troubles: list[str]) -> int | None:
         try:

@@ -106,7 +106,7 @@ class HangTracker:
         self._processes = frozenset()
         return [*self._answers.observe_answer(now_ms), *self._moves(now_ms)]
 
-    def observe(
+    def observe_figures(
         self, processes: frozenset[int], figures: Figures, troubles: str, now_ms: int
     ) -> list[Report]:
         """Apply that ``processes`` use the chip; ``troubles`` is why figures are missing."""

@@ -136,7 +136,7 @@ class KernelLogCollector(Collector[KernelLogSection]):
 
     async def run(self) -> NoReturn:
         """Report until cancelled."""
-        self._report(self._tracker.begin(self._now(), same_boot=self._same_boot))
+        self._report(self._tracker.start_boot_log(self._now(), same_boot=self._same_boot))
         self.context.listen(self._observe)
         try:
             while True:
@@ -284,7 +284,7 @@ class KernelLogCollector(Collector[KernelLogSection]):
             return []
         if match.code == HUNG_TASK:
             self._evidence.record_hung_task()
-        reports = self._tracker.observe(match, now, age_seconds)
+        reports = self._tracker.observe_message(match, now, age_seconds)
         if match.cpu is not None:
             self._evidence.record_lockup(match.code, (match.cpu,))
         if reports:
@@ -345,7 +345,7 @@ class KernelLogCollector(Collector[KernelLogSection]):
         if not count:
             return []
         text = f"the kernel counted {plural(count, 'hung task')} that its log does not have"
-        return self._tracker.observe(MessageMatch(HUNG_TASK, text), now, 0.0)
+        return self._tracker.observe_message(MessageMatch(HUNG_TASK, text), now, 0.0)
 
     def _age(self, record: KernelRecord) -> float:
         """Return the age of ``record`` in seconds, 0 while records arrive as they are written."""

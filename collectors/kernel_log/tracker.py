@@ -62,7 +62,7 @@ class KernelLogTracker:
         self._kept_ms = {} if kept is None else kept.logged_ms
         self._logged: dict[str, LogTime] = {}
 
-    def begin(self, now: LogTime, *, same_boot: bool) -> list[Report]:
+    def start_boot_log(self, now: LogTime, *, same_boot: bool) -> list[Report]:
         """End what held in another boot: the log of this boot is read next."""
         if not same_boot:
             gone = sorted(self._tracked)
@@ -76,7 +76,9 @@ class KernelLogTracker:
         self._tracked.clear()
         return []
 
-    def observe(self, message: MessageMatch, now: LogTime, age_seconds: float) -> list[Report]:
+    def observe_message(
+        self, message: MessageMatch, now: LogTime, age_seconds: float
+    ) -> list[Report]:
         """Apply a message that the kernel logged ``age_seconds`` ago; return what to report."""
         raised_ms = now.wall_ms - round(age_seconds * 1000)
         if HOST_CODES[message.code].is_event:

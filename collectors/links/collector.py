@@ -242,7 +242,7 @@ class LinksCollector(Collector[LinksSection]):
             # As upstream, the recovery of the port removes all codes of its set
             # (device-plugin#2.4).
             self._batch.add(link.tracker.end_faults(_UBOE_DERIVED, self.context.wall_clock()))
-        self._bus.observe(seen)
+        self._bus.observe_driver(seen)
         self._log_bus()
 
     def _log_bus(self) -> None:
@@ -296,7 +296,7 @@ class LinksCollector(Collector[LinksSection]):
             return
         self._has_tool()
         now_ms = self.context.wall_clock()
-        self._batch.add(link.tracker.observe(faults, queried_at, now_ms))
+        self._batch.add(link.tracker.observe_link_faults(faults, queried_at, now_ms))
         self._bus.observe_tool(link.subject, down=UB_PORT_DOWN in link.tracker.present)
         self._log_bus()
         self.context.show(link.subject, LINK_UP, 0.0 if any(faults.values()) else 1.0)

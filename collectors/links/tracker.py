@@ -65,7 +65,9 @@ class LinkTracker:
         # An event since the check was planned needs an answer that is asked later.
         self.check_at = again if again > at else None
 
-    def observe(self, faults: Mapping[str, bool], queried_at: float, now_ms: int) -> list[Report]:
+    def observe_link_faults(
+        self, faults: Mapping[str, bool], queried_at: float, now_ms: int
+    ) -> list[Report]:
         """Apply the tool's answer, which has for each code whether it holds.
 
         Returns what to report.

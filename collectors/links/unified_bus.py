@@ -31,7 +31,7 @@ class UnifiedBus:
         self._tool = {chip for chip, code in tracked if code == UB_PORT_DOWN}
         self._driver = self._derived.keys() - self._tool
 
-    def observe(self, seen: Observation) -> None:
+    def observe_driver(self, seen: Observation) -> None:
         """Apply an event of the driver about a UB port. A recovery ends it for the tool, too."""
         if seen.code != UB_PORT_DOWN:
             return

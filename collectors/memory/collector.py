@@ -144,7 +144,7 @@ class MemoryCollector(Collector[MemorySection]):
             self._was_short = is_short
             assertion = Assertion.PRESENT if is_short else Assertion.ABSENT
             reports.append(self._observation(MEMORY_PRESSURE, assertion, now_ms, text))
-        lost = 0 if kills is None else self._kills.observe(kills)
+        lost = 0 if kills is None else self._kills.pop_unlogged_kills(kills)
         if lost:
             text = f"the kernel killed more processes than its log has: {lost} more"
             reports.append(self._observation(OOM_KILL, Assertion.ONCE, now_ms, text))

@@ -76,7 +76,7 @@ class OomKills:
         if self.accounted is not None:
             self.accounted += 1
 
-    def observe(self, total: int) -> int:
+    def pop_unlogged_kills(self, total: int) -> int:
         """Return how many of ``total``, which the kernel has counted, no log reported."""
         if self.accounted is None or self.accounted >= total:
             self.accounted = total

@@ -160,7 +160,9 @@ class StatusFile:
                 self._tracker.observe_failure(f"{self._path}: {_reason_of(error)}", now_ms)
             )
             return appeared
-        reports, changed = self._tracker.observe(listed, _now(), self._context.wall_clock())
+        reports, changed = self._tracker.observe_instances(
+            listed, _now(), self._context.wall_clock()
+        )
         self._report(reports)
         return appeared or changed
 

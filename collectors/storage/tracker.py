@@ -90,7 +90,9 @@ class StorageTracker:
             for instance, flags in self._instances.items()
         }
 
-    def observe(self, listed: Instances, at: float, now_ms: int) -> tuple[list[Report], bool]:
+    def observe_instances(
+        self, listed: Instances, at: float, now_ms: int
+    ) -> tuple[list[Report], bool]:
         """Apply a list of all instances.
 
         Returns what to report, and whether ``kept`` has changed.

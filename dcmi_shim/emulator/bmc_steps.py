@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
+from typing_extensions import override
 
 from contract.codes.bmc_device_types import parse_device_type
 from contract.codes.levels import Severity
@@ -49,6 +50,7 @@ class BmcOccur(ScenarioStep):
     index: Index = 0
     severity: SeverityWord = "major"
 
+    @override
     def apply(self, emulator: Emulator) -> None:
         """Add the alarm."""
         severity = Severity[self.severity.upper()]
@@ -63,6 +65,7 @@ class BmcRecover(ScenarioStep):
     device: Device
     index: Index = 0
 
+    @override
     def apply(self, emulator: Emulator) -> None:
         """Remove the alarm."""
         emulator.bmc.recover(self.code, self.device, self.index)
@@ -74,6 +77,7 @@ class BmcHang(ScenarioStep):
     do: Literal["bmc_hang"]
     where: Where = "reply"
 
+    @override
     def apply(self, emulator: Emulator) -> None:
         """Let commands hang."""
         emulator.bmc.hang(self.where)
@@ -85,6 +89,7 @@ class BmcSlow(ScenarioStep):
     do: Literal["bmc_slow"]
     delay_ms: int = Field(ge=1, le=3_600_000)
 
+    @override
     def apply(self, emulator: Emulator) -> None:
         """Delay commands."""
         emulator.bmc.slow(self.delay_ms)
@@ -96,6 +101,7 @@ class BmcFail(ScenarioStep):
     do: Literal["bmc_fail"]
     completion_code: Annotated[str, _readable(parse_completion_code)]
 
+    @override
     def apply(self, emulator: Emulator) -> None:
         """Let commands fail."""
         emulator.bmc.fail(parse_completion_code(self.completion_code))
@@ -107,6 +113,7 @@ class BmcPage(ScenarioStep):
     do: Literal["bmc_page"]
     alarms: int = Field(ge=1, le=MAX_EVENTS_PER_REPLY)
 
+    @override
     def apply(self, emulator: Emulator) -> None:
         """Set the size of pages."""
         emulator.bmc.page(self.alarms)
@@ -119,6 +126,7 @@ class BmcReply(ScenarioStep):
     request: Annotated[str, _readable(parse_request)]
     reply: Annotated[str, _readable(parse_reply)]
 
+    @override
     def apply(self, emulator: Emulator) -> None:
         """Set the reply."""
         emulator.bmc.replies([(self.request, parse_reply(self.reply))])
@@ -131,6 +139,7 @@ class BmcLabel(ScenarioStep):
     serial: Text | None = None
     manufacturer: Text | None = None
 
+    @override
     def apply(self, emulator: Emulator) -> None:
         """Set the label."""
         emulator.bmc.label(self.serial, self.manufacturer)
@@ -141,6 +150,7 @@ class BmcPlain(ScenarioStep):
 
     do: Literal["bmc_clear", "bmc_absent", "bmc_present", "bmc_ok"]
 
+    @override
     def apply(self, emulator: Emulator) -> None:
         """Do what the step is called."""
         match self.do:

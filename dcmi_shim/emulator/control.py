@@ -155,7 +155,7 @@ class Emulator:
         """
         self._change("drop", chip, _EVERY_CALL if hard else _HEALTH_ONLY)
 
-    def restore(self, chip: int) -> None:
+    def return_card(self, chip: int) -> None:
         """Bring a dropped card back."""
         self._change("drop", chip, _RECOVERED)
 

@@ -27,6 +27,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from typing_extensions import override
 
 from contract.codes.switch_codes import NOT_APPLICABLE, format_switch_code, parse_switch_code
 from contract.errors import ConfigurationError, Problem
@@ -71,6 +72,7 @@ class RaiseStep(ScenarioStep):
     code: Code
     severity: SeverityWord | None = None
 
+    @override
     def apply(self, emulator: Emulator) -> None:
         """Raise or announce the fault."""
         send = emulator.occur if self.do == "occur" else emulator.once
@@ -84,6 +86,7 @@ class RecoverStep(ScenarioStep):
     chip: Chip
     code: Code
 
+    @override
     def apply(self, emulator: Emulator) -> None:
         """End the fault."""
         emulator.recover(self.chip, self.code)
@@ -112,6 +115,7 @@ class SwitchStep(ScenarioStep):
             parse_switch_code(self.code), self.chip, self.port, self.peer_port
         )
 
+    @override
     def apply(self, emulator: Emulator) -> None:
         """Raise, end or announce the fault."""
         if self.do == "switch_recover":
@@ -128,6 +132,7 @@ class DropStep(ScenarioStep):
     chip: Chip
     hard: bool = False
 
+    @override
     def apply(self, emulator: Emulator) -> None:
         """Remove the card."""
         emulator.drop(self.chip, self.hard)
@@ -139,9 +144,10 @@ class ReturnStep(ScenarioStep):
     do: Literal["return"]
     chip: Chip
 
+    @override
     def apply(self, emulator: Emulator) -> None:
         """Return the card."""
-        emulator.restore(self.chip)
+        emulator.return_card(self.chip)
 
 
 class HangStep(ScenarioStep):
@@ -151,6 +157,7 @@ class HangStep(ScenarioStep):
     function: FunctionName
     chip: Chip | None = None
 
+    @override
     def apply(self, emulator: Emulator) -> None:
         """Let the calls hang, or make them normal."""
         change = emulator.hang if self.do == "hang" else emulator.clear
@@ -165,6 +172,7 @@ class SlowStep(ScenarioStep):
     delay_ms: int = Field(ge=1, le=3_600_000)
     chip: Chip | None = None
 
+    @override
     def apply(self, emulator: Emulator) -> None:
         """Delay the calls."""
         emulator.slow(self.function, self.delay_ms, self.chip)
@@ -178,6 +186,7 @@ class FailStep(ScenarioStep):
     return_code: int = Field(ge=-(2**31), lt=0)
     chip: Chip | None = None
 
+    @override
     def apply(self, emulator: Emulator) -> None:
         """Let the calls fail."""
         emulator.fail(self.function, self.return_code, self.chip)
@@ -192,6 +201,7 @@ class LinkStep(ScenarioStep):
     quietly: bool = False
     ports: int = Field(default=1, ge=1, le=2)
 
+    @override
     def apply(self, emulator: Emulator) -> None:
         """Take the link down or up."""
         is_up = self.state == "up"
@@ -208,6 +218,7 @@ class LoadStep(ScenarioStep):
     traffic: Literal["flowing", "still"] | None = None
     processes: list[int] | None = Field(default=None, max_length=32)
 
+    @override
     def apply(self, emulator: Emulator) -> None:
         """Set the activity."""
         flows = None if self.traffic is None else self.traffic == "flowing"
@@ -223,6 +234,7 @@ class AddressStep(ScenarioStep):
     chip: Chip
     value: IPv4Address | Literal["none"]
 
+    @override
     def apply(self, emulator: Emulator) -> None:
         """Set the address."""
         emulator.address(self.chip, None if self.value == "none" else str(self.value))
@@ -235,6 +247,7 @@ class VirtualStep(ScenarioStep):
     chip: Chip
     count: int = Field(ge=0, le=32)
 
+    @override
     def apply(self, emulator: Emulator) -> None:
         """Divide the chip."""
         emulator.virtual(self.chip, self.count)
@@ -261,6 +274,7 @@ class ToolStep(ScenarioStep):
     def _trouble(self) -> dict[str, Any]:
         return self.model_dump(exclude={"do", "at_ms"})
 
+    @override
     def apply(self, emulator: Emulator) -> None:
         """Set or end the trouble."""
         emulator.tool(**self._trouble())
@@ -271,6 +285,7 @@ class PlainStep(ScenarioStep):
 
     do: Literal["reset", "lose_next_event", "lose_everything_next"]
 
+    @override
     def apply(self, emulator: Emulator) -> None:
         """Do what the step is called."""
         match self.do:

@@ -82,7 +82,7 @@ class Overlap:
     def __init__(self) -> None:
         self._seen: dict[int, Counter[DriverEvent | DriverSwitchEvent]] = {}
 
-    def begin(self, *children: int) -> None:
+    def expect_copies(self, *children: int) -> None:
         """Expect the same events from ``children`` (their process ids) from now on."""
         for child in children:
             self._seen.setdefault(child, Counter())

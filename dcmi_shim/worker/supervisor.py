@@ -279,7 +279,7 @@ class Supervisor:
             for other in (self._serving, self._hanging):
                 if other is not None and not other.ended:
                     # Before the subscription: from then on both receive each event.
-                    self._overlap.begin(other.pid, child.pid)
+                    self._overlap.expect_copies(other.pid, child.pid)
             await self._subscribe(child)
         except BaseException:
             # It may be subscribed, so that it has events already.

@@ -168,7 +168,7 @@ class LockElection(Leadership):
         try:
             taken = self._lock.take(self._identity)
         except StoreError as error:
-            self._trouble.begin(str(error))
+            self._trouble.record_failure(str(error))
             return False
         self._trouble.end()
         return taken
@@ -335,7 +335,7 @@ class LeaseElection(Leadership):
             return 0 if self.leads else _RETRY_SECONDS * random.uniform(0.1, 0.5)
         except (StoreError, TimeoutError) as error:
             trouble = str(error) or "no answer in time"
-            self._trouble.begin(trouble)
+            self._trouble.record_failure(trouble)
             self.failing.failed("Lease", trouble, began_ms)
             if isinstance(error, TimeoutError) and not was_late:
                 self._is_late = True

@@ -59,7 +59,7 @@ class PagesTls(ReloadedFiles[ssl.SSLContext]):
             try:
                 await thread.result(_DEADLINE_SECONDS)
             except TimeoutError:
-                self.problem.begin(f"they cannot be read within {_DEADLINE_SECONDS:g} s")
+                self.problem.record_failure(f"they cannot be read within {_DEADLINE_SECONDS:g} s")
 
     @override
     def refresh(self) -> bool:

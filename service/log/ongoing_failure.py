@@ -33,7 +33,7 @@ class OngoingFailure:
         self.reason: str | None = None
         """Why it does not work now; ``None`` while it does."""
 
-    def begin(self, reason: str) -> None:
+    def record_failure(self, reason: str) -> None:
         """Record that it does not work."""
         if self.reason is None:
             self._log.log(self._level, self._on_start, *self._about, reason)
@@ -70,11 +70,11 @@ class OngoingFailures(Generic[K]):
             key: failure.reason for key, failure in self._now.items() if failure.reason is not None
         }
 
-    def begin(self, key: K, reason: str) -> None:
+    def record_failure(self, key: K, reason: str) -> None:
         """Record that this does not work."""
         if key not in self._now:
             self._now[key] = self._of(key)
-        self._now[key].begin(reason)
+        self._now[key].record_failure(reason)
 
     def end(self, key: K) -> None:
         """Record that this works."""

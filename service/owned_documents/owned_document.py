@@ -99,7 +99,7 @@ class OwnedDocument:
         """The document that is shown; ``None`` where there is none, or where that is not known."""
         return None if isinstance(self.shown, StoreContent) else self.shown
 
-    def observe(self, document: Document | None) -> None:
+    def record_stored(self, document: Document | None) -> None:
         """Observe what is there now; ``None`` for nothing."""
         self.shown = StoreContent.NOTHING if document is None else document
         self.version = "" if document is None else document.version
@@ -150,7 +150,7 @@ class OwnedDocument:
         if is_changed:
             if document is not None:
                 document = msgspec.structs.replace(self.added.beside(document), version=version)
-            self.observe(document)
+            self.record_stored(document)
         self.own_version = version
         return is_changed
 

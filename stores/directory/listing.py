@@ -279,7 +279,7 @@ class BackgroundListing:
         self._done = done
         self._task: asyncio.Task[tuple[DirectoryListing, frozenset[_Key]]] | None = None
 
-    def begin(self) -> None:
+    def start_listing(self) -> None:
         """List; one listing at a time."""
         self._task = asyncio.create_task(self._make(), name="list a directory")
         self._task.add_done_callback(lambda _: self._done())

@@ -265,7 +265,7 @@ class DirectoryStore(Store):
             self._lister.count_missed(len(missed), missed[0])
         if _now() >= comparison.due:
             comparison.listing_begins()
-            next_listing.begin()
+            next_listing.start_listing()
         listed = next_listing.pop()
         if listed is None:
             return events

@@ -295,7 +295,7 @@ class MqttClient(ExtendedClient):
     @override
     def _begin_session(self, properties: Any) -> None:
         self.limits = limits_of(properties)
-        self._window = self._learned.begin(self.limits)
+        self._window = self._learned.record_connection(self.limits)
 
 
 class _LastError(logging.Handler):

@@ -157,7 +157,7 @@ class Session:
         self._end = ""
         self._over = asyncio.Event()
 
-    async def begin(self, client: MqttClient, largest: int = 0) -> None:
+    async def attach_client(self, client: MqttClient, largest: int = 0) -> None:
         """Begin to work on a client that is connected.
 
         ``largest``: the bytes of the largest document that was published. A client of a whole
@@ -591,7 +591,7 @@ class BrokerConnection:
         ending = asyncio.create_task(client.ended())
         try:
             # An agent has each document of its own read back, and a broker has many agents.
-            await session.begin(client, self.largest if self._node is None else 0)
+            await session.attach_client(client, self.largest if self._node is None else 0)
             if session.lack != self._lack:
                 self._lack = session.lack
                 _log.warning("%s", self._lack or f"{self._address} has what was missing before")

@@ -189,7 +189,7 @@ class LearnedLimits:
             limits.append(self._not_kept - 1)
         return min(limits) - _BESIDE_DOCUMENT_BYTES if limits else None
 
-    def begin(self, limits: BrokerLimits) -> PublishWindow:
+    def record_connection(self, limits: BrokerLimits) -> PublishWindow:
         """Record that a connection is there; return its places for publications."""
         self._stated = limits
         self._taken, self._was_small_taken = 0, False

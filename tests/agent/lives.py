@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from typing_extensions import override
 
-from agent.fault_state import FaultState, configured_by, restore
+from agent.fault_state import FaultState, configured_by, restored_state
 from agent.heartbeat.heartbeat import Heartbeat
 from agent.journal.file import FILE_NAME, read_restored
 from agent.journal.journal import Journal
@@ -63,7 +63,7 @@ class FaultStateLife:
 
     def __init__(self, directory: Path, clock: Clock, tables: Catalogue | None = None) -> None:
         remembered = read_restored(directory / FILE_NAME)
-        state = restore(remembered, NODE, "boot", TABLES)
+        state = restored_state(remembered, NODE, "boot", TABLES)
         texts = configured_by(remembered)
         self.clock = clock
         self.woken: list[int] = []
@@ -76,10 +76,10 @@ class FaultStateLife:
             wall_clock=clock,
             on_recovered=self.fault_state.complete_journal,
         )
-        self.fault_state.begin(self.journal)
+        self.fault_state.start_journaling(self.journal)
 
     async def take(self, *inputs: Input) -> None:
-        self.fault_state.apply(inputs)
+        self.fault_state.apply_inputs(inputs)
         assert await self.journal.committed(self.journal.last_sequence, 5)
 
 
@@ -141,7 +141,7 @@ async def upgraded_life(
     await store.put(document)
     store.get_delay_seconds = get_delay_seconds
     this = DocumentsLife(directory, store)
-    this.fault_state.begin(this.journal)
+    this.fault_state.start_journaling(this.journal)
     (kind,) = this.documents.publishers
     task = asyncio.create_task(this.documents.publish(kind))
     try:

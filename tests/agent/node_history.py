@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.fault_state import SHIPPED, FaultState, configured_by, restore
+from agent.fault_state import SHIPPED, FaultState, configured_by, restored_state
 from agent.journal.file import FILE_NAME, read_restored
 from agent.journal.journal import Journal
 from agent.journal.rows import RowKind
@@ -44,7 +44,7 @@ class NodeHistory:
     async def begin(self, texts: FaultTexts = SHIPPED) -> None:
         """Begin a process; one that ran was killed. ``texts`` is the configuration in force."""
         remembered = read_restored(self.directory / FILE_NAME)
-        state = restore(remembered, NODE, "boot", catalogue.shipped())
+        state = restored_state(remembered, NODE, "boot", catalogue.shipped())
         assert configured_by(remembered) == texts
         self.fault_state = FaultState(
             state, catalogue_of(texts), lambda: self.now_ms, lambda _: None, texts
@@ -56,7 +56,7 @@ class NodeHistory:
             on_recovered=self.fault_state.snapshot,
         )
         self.write(RowKind.START, {"node": NODE, "boot_id": "boot", "version": "1"})
-        self.fault_state.begin(self.journal)
+        self.fault_state.start_journaling(self.journal)
 
     async def end(self) -> None:
         """End the process in the regular way."""
@@ -76,7 +76,7 @@ class NodeHistory:
         self.journal.append([(kind, msgspec.json.encode(body).decode())], self.now_ms)
 
     def take(self, *inputs: Input) -> None:
-        self.fault_state.apply(inputs)
+        self.fault_state.apply_inputs(inputs)
 
     def see(self, assertion: Assertion, code: str, chip: int = 3) -> None:
         self.take(Observation(CHIP_SOURCE, chip_subject(chip), code, assertion, self.now_ms))

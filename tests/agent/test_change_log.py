@@ -103,12 +103,12 @@ async def test_a_storm_is_few_lines(log: pytest.LogCaptureFixture, tmp_path: Pat
     life = FaultStateLife(tmp_path, clock)
     for number in range(1000):
         inputs: list[Input] = [seen_now(clock, Assertion.OCCUR, number % 16, f"80E{number:05X}")]
-        life.fault_state.apply(inputs)
+        life.fault_state.apply_inputs(inputs)
         clock.now_ms += 100
         await asyncio.sleep(0.1)
     for number in range(1000):
         clock.now_ms += 10
-        life.fault_state.apply(
+        life.fault_state.apply_inputs(
             [seen_now(clock, Assertion.RECOVER, number % 16, f"80E{number:05X}")]
         )
     life.fault_state.end()

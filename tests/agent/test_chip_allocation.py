@@ -55,7 +55,7 @@ class Followed:
         self._queue: asyncio.Queue[UsageEvent] = asyncio.Queue()
         self.usage = StoreAllocation(NODE, self._events(), self.journal, lambda: T)
         self.usage.notify(self.changes.append)
-        self.usage.restore(remembered)
+        self.usage.restore_allocation(remembered)
         self._task = asyncio.create_task(self.usage.run())
 
     async def _events(self) -> AsyncIterator[UsageEvent]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from agent.fault_state import configured_by, restore
+from agent.fault_state import configured_by, restored_state
 from agent.journal.file import FILE_NAME, JournalFile, read_restored
 from agent.journal.rows import RowKind
 from contract.codes.catalogue import shipped
@@ -45,7 +45,7 @@ class Life(FaultStateLife):
     def see(self, assertion: Assertion, chip: int = 3) -> None:
         self.clock.now_ms += 20_000
         at_ms = self.clock.now_ms
-        self.fault_state.apply(
+        self.fault_state.apply_inputs(
             [Observation("chip-faults", chip_subject(chip), CODE, assertion, at_ms)]
         )
 
@@ -108,7 +108,7 @@ async def test_a_pruned_journal_leads_to_the_same_state(tmp_path: Path, seed: in
         while file.prune(older_than_ms=clock.now_ms + 1, max_bytes=0).may_be_more:
             pass
     remembered = read_restored(tmp_path / FILE_NAME)
-    restored = restore(remembered, NODE, "boot", shipped())
+    restored = restored_state(remembered, NODE, "boot", shipped())
     assert msgspec.structs.replace(restored, settled_at_ms=0) == life.state
     assert configured_by(remembered) == life.fault_state.texts
 
@@ -127,7 +127,7 @@ async def test_a_journal_that_comes_back_has_the_configuration(tmp_path: Path) -
     await life.committed()
     remembered = read_restored(tmp_path / FILE_NAME)
     assert configured_by(remembered) == table("SeparateNPU")
-    restored = restore(remembered, NODE, "boot", shipped())
+    restored = restored_state(remembered, NODE, "boot", shipped())
     assert {chip: known.level for chip, known in restored.chips.items()} == {
         3: "SeparateNPU",
         4: "SeparateNPU",
@@ -141,4 +141,4 @@ async def test_texts_of_a_later_release_that_cannot_be_read(tmp_path: Path) -> N
     await life.committed()
     remembered = read_restored(tmp_path / FILE_NAME)
     assert configured_by(remembered) == table("SeparateNPU")
-    assert restore(remembered, NODE, "boot", shipped()).chips == {}
+    assert restored_state(remembered, NODE, "boot", shipped()).chips == {}

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from agent.fault_state import restore
+from agent.fault_state import restored_state
 from agent.journal.file import FILE_NAME, RestoredJournal, read_restored
 from agent.journal.rows import JournalRow, RowKind
 from agent.policy.state import SETTLE_MS, Acknowledged, Adopted, PolicyState, restarted
@@ -115,14 +115,14 @@ async def test_many_inputs_are_journaled_with_snapshots(tmp_path: Path) -> None:
     clock = Clock()
     life = FaultStateLife(tmp_path, clock)
     for _ in range(400):
-        life.fault_state.apply([seen_now(clock, Assertion.OCCUR)])
+        life.fault_state.apply_inputs([seen_now(clock, Assertion.OCCUR)])
         clock.now_ms += 20_000
-        life.fault_state.apply([seen_now(clock, Assertion.RECOVER)])
+        life.fault_state.apply_inputs([seen_now(clock, Assertion.RECOVER)])
         clock.now_ms += 20_000
     await life.take(seen_now(clock, Assertion.OCCUR))
     remembered = read_restored(tmp_path / FILE_NAME)
     assert len(remembered.inputs) < 300
-    assert restore(remembered, NODE, "boot", TABLES) == life.fault_state.state
+    assert restored_state(remembered, NODE, "boot", TABLES) == life.fault_state.state
 
 
 async def test_a_once_event_is_released_in_the_next_life_too(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_journal_of_an_earlier_release_is_understood() -> None:
         JournalRow(1, 30_000, RowKind.SNAPSHOT, snapshot),
         (JournalRow(2, 30_000, RowKind.ACKNOWLEDGED, inputs),),
     )
-    state = restore(remembered, NODE, "boot", TABLES)
+    state = restored_state(remembered, NODE, "boot", TABLES)
     assert [upgrade.code for upgrade in state.chips[3].upgrades] == [LINK_DOWN]
     assert (state.named, state.chips[3].counters) == ((), {})
 
@@ -261,7 +261,7 @@ async def test_a_clock_that_is_set_back_makes_nothing_wait_for_it(
     chip = life.fault_state.state.chips[3]
     assert list(chip.faults) == [LINK_DOWN]
     assert [upgrade.code for upgrade in chip.upgrades] == [LINK_DOWN]
-    restored = restore(read_restored(tmp_path / FILE_NAME), NODE, "boot", TABLES)
+    restored = restored_state(read_restored(tmp_path / FILE_NAME), NODE, "boot", TABLES)
     assert restored == life.fault_state.state
 
 
@@ -293,7 +293,7 @@ NO_RULE = (
 def test_a_journal_that_cannot_be_used_is_no_state(
     remembered: RestoredJournal, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert restore(remembered, NODE, "boot", TABLES) == PolicyState(NODE, "boot")
+    assert restored_state(remembered, NODE, "boot", TABLES) == PolicyState(NODE, "boot")
     assert "starting from audits alone" in caplog.text
 
 
@@ -309,7 +309,7 @@ async def test_undecodable_row_is_left_out_and_the_separation_stays(
     life.journal.append([(kind, '[{"type": "strange"}]')], at)
     await life.take(seen_now(clock, Assertion.OCCUR))
     remembered = read_restored(tmp_path / FILE_NAME)
-    state = restore(remembered, NODE, "boot", TABLES)
+    state = restored_state(remembered, NODE, "boot", TABLES)
     assert state.chips[3].isolated
     assert "80E01801" in state.chips[3].faults
     assert "the row is left out" in caplog.text

@@ -35,7 +35,7 @@ async def test_restored_faults_have_no_latency_of_this_process(tmp_path: Path) -
         assert fault.first_seen_ms >= down_ms
         chips = map(chip_subject, this.fault_state.state.chips)
         answers = [SourceAnswered(CHIP_SOURCE, chip, now_ms()) for chip in chips]
-        this.fault_state.apply(answers, now_ms())
+        this.fault_state.apply_inputs(answers, now_ms())
         record = this.documents.records["device-info"]
         await until(lambda: record.acknowledged_at_ms is not None, "the first write")
         assert record.durations.sum_seconds < AGE_SECONDS / 2
@@ -63,9 +63,9 @@ async def test_a_one_off_fault_waits_for_the_store_unless_another_program_writes
         writer = LastWriter(owner, now_ms())
         ownership.other = other_program(owned_by(NODE, ["device-info"])[0], writer, now_ms())
         ownership.decided.set()
-    this.fault_state.begin(this.journal)
-    this.fault_state.apply(answered(0, at=now_ms()))
-    this.fault_state.apply([seen(Assertion.ONCE, "80E3A201", at=now_ms())], now_ms())
+    this.fault_state.start_journaling(this.journal)
+    this.fault_state.apply_inputs(answered(0, at=now_ms()))
+    this.fault_state.apply_inputs([seen(Assertion.ONCE, "80E3A201", at=now_ms())], now_ms())
     await asyncio.sleep(0)
     (fault,) = this.fault_state.state.chips[0].faults.values()
     assert fault.once
@@ -79,7 +79,7 @@ async def test_a_one_off_fault_waits_for_the_store_unless_another_program_writes
 async def test_a_stamp_that_no_clock_shows_ends_nothing(tmp_path: Path, stamp: int) -> None:
     async with upgraded_life(tmp_path, 0, stamp=stamp) as (this, _):
         await this.documents.wait_until_read()
-        this.fault_state.apply(answered(0, 1, at=now_ms()))
+        this.fault_state.apply_inputs(answered(0, 1, at=now_ms()))
         record = this.documents.records["device-info"]
         await until(lambda: record.acknowledged_at_ms is not None, "the first write")
 
@@ -93,9 +93,9 @@ async def test_an_upgrade_outlives_a_slow_store(
     async with upgraded_life(tmp_path, 0.6) as (this, down_ms):
         await this.documents.wait_until_read()
         assert this.fault_state.state.chips == {}, "the store was not fast enough"
-        this.fault_state.apply(answered(0, 1, at=now_ms()))
+        this.fault_state.apply_inputs(answered(0, 1, at=now_ms()))
         if link == "down":
-            this.fault_state.apply([seen(Assertion.PRESENT, LINK_DOWN, at=now_ms())])
+            this.fault_state.apply_inputs([seen(Assertion.PRESENT, LINK_DOWN, at=now_ms())])
         await until(
             lambda: this.fault_state.state.chips[0].upgrades != (), "what the document says"
         )
@@ -117,7 +117,7 @@ async def test_a_slow_store_is_the_memory_of_chips_that_gave_no_answer(
         found = inventory()
         this.documents.device_info.identify(replace(found, chips=found.chips[1:]))
         await this.documents.wait_until_read()
-        this.fault_state.apply(answered(1, at=now_ms()))
+        this.fault_state.apply_inputs(answered(1, at=now_ms()))
         record = this.documents.records["device-info"]
         await until(lambda: record.acknowledged_at_ms is not None, "the first write")
         chip = this.fault_state.state.chips[0]

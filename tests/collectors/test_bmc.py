@@ -51,33 +51,33 @@ def words(reports: list[Report]) -> list[str]:
 
 def test_the_first_reading_answers_and_reports_all_in_the_order_of_the_bmc() -> None:
     tracker = BmcTracker("bmc", {})
-    answered, fan, disk = tracker.observe((FAN, DISK), NOW_MS)
+    answered, fan, disk = tracker.observe_alarms((FAN, DISK), NOW_MS)
     assert answered == SourceAnswered("bmc", NODE, NOW_MS)
     assert isinstance(fan, Observation)
     assert (fan.source, fan.subject, fan.code) == ("bmc", FAN_3, "28000009")
     assert (fan.severity, fan.seen_at_ms) == (Severity.MAJOR, NOW_MS)
     assert fan.driver_raised_at_ms == 1_700_000_000_000
     assert words([disk]) == ["host 0 Disk present 02000007"]
-    assert tracker.observe((DISK, FAN), NOW_MS) == []
+    assert tracker.observe_alarms((DISK, FAN), NOW_MS) == []
 
 
 def test_unlisted_code_is_reported_absent() -> None:
     tracker = BmcTracker("bmc", {})
-    tracker.observe((FAN, DISK), NOW_MS)
-    assert words(tracker.observe((DISK,), NOW_MS)) == ["host 3 Fan absent 28000009"]
-    assert words(tracker.observe((), NOW_MS)) == ["host 0 Disk absent 02000007"]
-    assert words(tracker.observe((FAN,), NOW_MS)) == ["host 3 Fan present 28000009"]
+    tracker.observe_alarms((FAN, DISK), NOW_MS)
+    assert words(tracker.observe_alarms((DISK,), NOW_MS)) == ["host 3 Fan absent 28000009"]
+    assert words(tracker.observe_alarms((), NOW_MS)) == ["host 0 Disk absent 02000007"]
+    assert words(tracker.observe_alarms((FAN,), NOW_MS)) == ["host 3 Fan present 28000009"]
 
 
 def test_no_alarm_is_an_answer() -> None:
     tracker = BmcTracker("bmc", {})
-    assert words(tracker.observe((), NOW_MS)) == ["node 0 answered"]
+    assert words(tracker.observe_alarms((), NOW_MS)) == ["node 0 answered"]
 
 
 def test_codes_tracked_before_a_restart_are_compared() -> None:
     tracker = BmcTracker("bmc", {(FAN_3, "28000009"): 1, (DISK_0, "02000007"): 1})
     fan, other = FAN, replace(FAN, code="28000010")
-    assert words(tracker.observe((other, fan), NOW_MS)) == [
+    assert words(tracker.observe_alarms((other, fan), NOW_MS)) == [
         "node 0 answered",
         "host 3 Fan present 28000010",
         "host 3 Fan present 28000009",
@@ -89,20 +89,20 @@ def test_the_first_reading_after_a_restart_reports_the_order_anew() -> None:
     """The document has the codes of a part in the order in which they are listed then."""
     other = replace(FAN, code="28000010")
     tracker = BmcTracker("bmc", {(FAN_3, "28000009"): 1, (FAN_3, "28000010"): 1})
-    _, first, second = tracker.observe((other, FAN), NOW_MS)
+    _, first, second = tracker.observe_alarms((other, FAN), NOW_MS)
     assert words([first, second]) == ["host 3 Fan present 28000010", "host 3 Fan present 28000009"]
     assert isinstance(first, Observation)
     assert isinstance(second, Observation)
     assert (first.serial, second.serial) == (0, 1)
-    assert tracker.observe((FAN, other), NOW_MS) == [], "another order alone is no change"
+    assert tracker.observe_alarms((FAN, other), NOW_MS) == [], "another order alone is no change"
 
 
 def test_blindness_is_logged_once_and_changes_nothing() -> None:
     tracker = BmcTracker("bmc", {})
-    tracker.observe((FAN,), NOW_MS)
+    tracker.observe_alarms((FAN,), NOW_MS)
     assert tracker.observe_failure("hangs", NOW_MS) == [SourceBlind("bmc", NODE, NOW_MS, "hangs")]
     assert tracker.observe_failure("hangs more", NOW_MS) == []
-    assert words(tracker.observe((FAN, DISK), NOW_MS)) == [
+    assert words(tracker.observe_alarms((FAN, DISK), NOW_MS)) == [
         "node 0 answered",
         "host 0 Disk present 02000007",
     ]
@@ -112,7 +112,7 @@ def test_blindness_is_logged_once_and_changes_nothing() -> None:
 def test_blind_from_the_start() -> None:
     tracker = BmcTracker("bmc", {(FAN_3, "28000009"): 1})
     assert words(tracker.observe_failure("none", NOW_MS)) == ["node 0 blind: none"]
-    assert words(tracker.observe((FAN,), NOW_MS)) == [
+    assert words(tracker.observe_alarms((FAN,), NOW_MS)) == [
         "node 0 answered",
         "host 3 Fan present 28000009",
     ]
@@ -147,7 +147,7 @@ def test_reported_alarms_are_always_those_of_the_last_complete_reading(
             assert [isinstance(report, SourceBlind) for report in reports] == [True] * (not blind)
             blind = True
             continue
-        reports = tracker.observe(tuple(reading), NOW_MS)
+        reports = tracker.observe_alarms(tuple(reading), NOW_MS)
         answers = [report for report in reports if isinstance(report, SourceAnswered)]
         assert len(answers) == (blind or all(before is None for before in readings[:number]))
         blind = False

@@ -23,7 +23,7 @@ def tracker(*tracked: tuple[Subject, str]) -> ListTracker:
 
 
 def test_present_carries_what_the_list_contains() -> None:
-    (report,) = tracker().observe({KEY: ListedCode(Severity.CRITICAL, 800)}, 0.0, 5000)
+    (report,) = tracker().observe_list({KEY: ListedCode(Severity.CRITICAL, 800)}, 0.0, 5000)
     assert report == Observation(
         "switch", HERE, CODE, Assertion.PRESENT, 5000, Severity.CRITICAL, 800
     )
@@ -33,7 +33,7 @@ def test_a_list_without_a_time_keeps_that_of_the_event() -> None:
     known = tracker()
     known.apply_event(seen(Assertion.OCCUR), 0.0, list_is_blind=False)
     known.apply_event(seen(Assertion.RECOVER), 1.0, list_is_blind=False)
-    (report,) = known.observe({KEY: ListedCode()}, 1.0 + LAG_SECONDS, 5000)
+    (report,) = known.observe_list({KEY: ListedCode()}, 1.0 + LAG_SECONDS, 5000)
     assert isinstance(report, Observation)
     assert (report.assertion, report.driver_raised_at_ms) == (Assertion.PRESENT, 900)
     assert report.text == "still listed after its recovery"
@@ -43,23 +43,23 @@ def test_code_missing_in_a_list_in_between_is_listed_anew() -> None:
     known = tracker()
     known.apply_event(seen(Assertion.OCCUR), 0.0, list_is_blind=False)
     known.apply_event(seen(Assertion.RECOVER), 1.0, list_is_blind=False)
-    assert known.observe({}, 1.0 + LAG_SECONDS, 0) == []
-    (report,) = known.observe({KEY: ListedCode()}, 6.0, 5000)
+    assert known.observe_list({}, 1.0 + LAG_SECONDS, 0) == []
+    (report,) = known.observe_list({KEY: ListedCode()}, 6.0, 5000)
     assert report == Observation("switch", HERE, CODE, Assertion.PRESENT, 5000, anew=True)
 
 
 def test_code_that_no_complete_list_lacked_may_have_lasted() -> None:
     known = tracker()
     known.apply_event(seen(Assertion.RECOVER), 0.0, list_is_blind=False)
-    assert known.observe({}, LAG_SECONDS, 0, complete=False) == []
-    (report,) = known.observe({KEY: ListedCode()}, 6.0, 5000)
+    assert known.observe_list({}, LAG_SECONDS, 0, complete=False) == []
+    (report,) = known.observe_list({KEY: ListedCode()}, 6.0, 5000)
     assert report == Observation("switch", HERE, CODE, Assertion.PRESENT, 5000)
 
 
 def test_subjects_do_not_disturb_each_other() -> None:
     known = tracker(KEY, OTHER)
     assert known.apply_event(seen(Assertion.OCCUR, THERE), 9.0, list_is_blind=False) != []
-    assert [word(report) for report in known.observe({}, 10.0, 0)] == [
+    assert [word(report) for report in known.observe_list({}, 10.0, 0)] == [
         f"switch 1 2/0/3 absent {CODE}"
     ]
     assert known.next_check() == 9.0 + LAG_SECONDS
@@ -67,9 +67,9 @@ def test_subjects_do_not_disturb_each_other() -> None:
 
 def test_incomplete_list_ends_no_code() -> None:
     known = tracker(KEY)
-    assert known.observe({OTHER: ListedCode()}, 0.0, 0, complete=False) != []
-    assert known.observe({OTHER: ListedCode()}, 1.0, 0, complete=False) == []
-    assert [word(report) for report in known.observe({OTHER: ListedCode()}, 2.0, 0)] == [
+    assert known.observe_list({OTHER: ListedCode()}, 0.0, 0, complete=False) != []
+    assert known.observe_list({OTHER: ListedCode()}, 1.0, 0, complete=False) == []
+    assert [word(report) for report in known.observe_list({OTHER: ListedCode()}, 2.0, 0)] == [
         f"switch 1 2/0/3 absent {CODE}"
     ]
 
@@ -77,16 +77,16 @@ def test_incomplete_list_ends_no_code() -> None:
 def test_an_incomplete_list_releases_a_recovery_that_waited() -> None:
     known = tracker(KEY)
     assert known.apply_event(seen(Assertion.RECOVER), 0.0, list_is_blind=True) == []
-    assert known.observe({}, 5.0, 0, complete=False) == [seen(Assertion.RECOVER)]
+    assert known.observe_list({}, 5.0, 0, complete=False) == [seen(Assertion.RECOVER)]
     assert known.states == {}
 
 
 def test_an_incomplete_list_forgets_what_recovered() -> None:
     known = tracker()
     known.apply_event(seen(Assertion.RECOVER), 0.0, list_is_blind=False)
-    assert known.observe({}, 1.0, 0, complete=False) == []
+    assert known.observe_list({}, 1.0, 0, complete=False) == []
     assert known.next_check() == LAG_SECONDS
-    assert known.observe({}, LAG_SECONDS, 0, complete=False) == []
+    assert known.observe_list({}, LAG_SECONDS, 0, complete=False) == []
     assert (known.next_check(), known.states) == (None, {})
 
 
@@ -94,7 +94,7 @@ def test_expected_notice_that_lasts_is_found_by_the_list() -> None:
     known = tracker()
     known.expect(KEY, 0.0)
     assert known.next_check() == LAG_SECONDS
-    assert known.observe({KEY: ListedCode()}, 1.0, 0) == []
-    (report,) = known.observe({KEY: ListedCode()}, LAG_SECONDS, 0)
+    assert known.observe_list({KEY: ListedCode()}, 1.0, 0) == []
+    (report,) = known.observe_list({KEY: ListedCode()}, LAG_SECONDS, 0)
     assert report == Observation("switch", HERE, CODE, Assertion.PRESENT, 0)
     assert known.next_check() is None

@@ -128,7 +128,7 @@ async def test_a_card_drops_and_returns(library: FoundLibrary, hardware: Emulato
         await until(lambda: "chip 7 answered" in recorded.words(), 2)
         hardware.drop(4)
         await until(lambda: f"chip 4 present {CARD_DROP}" in recorded.words(), 2)
-        hardware.restore(4)
+        hardware.return_card(4)
         await until(lambda: f"chip 4 absent {CARD_DROP}" in recorded.words(), 2)
         assert not [word for word in recorded.words() if "blind" in word]
 

@@ -80,7 +80,7 @@ def test_a_chip_that_drops_while_no_agent_runs_keeps_its_fault(
             assert version.times[name][FAULT] == since
             assert name in version.unhealthy
             assert version.free >= names(profile, 2, 3), "the others stay free throughout"
-        node.emulator.restore(3)
+        node.emulator.return_card(3)
         node.emulator.recover(3, FAULT)
         document.until(lambda now: now.free == names(profile, 2), "its recovery counts")
     node.waits_for_text(f"--chip {name}")
@@ -109,7 +109,7 @@ def test_with_its_state_directory_lost_the_document_is_the_memory(
         for version in document.versions[first:]:
             assert version.times["Ascend910-3"][FAULT] == since
             assert version.free >= names("a2", 3, 5)
-        node.emulator.restore(3)
+        node.emulator.return_card(3)
         node.emulator.recover(3, FAULT)
         document.until(lambda now: now.free == names("a2", 5), "it answers and is well")
 

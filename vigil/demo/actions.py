@@ -46,7 +46,7 @@ def drop(role: int, chip: int) -> Action:
 
 def bring_back(role: int, chip: int) -> Action:
     """Bring a dropped card back."""
-    return _emulate(role, lambda emulator: emulator.restore(chip))
+    return _emulate(role, lambda emulator: emulator.return_card(chip))
 
 
 def hang(role: int, chip: int) -> Action:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.chip_removal import BECAUSE, request_removal
-from agent.fault_state import configured_by, restore
+from agent.fault_state import configured_by, restored_state
 from agent.journal.file import FILE_NAME, JournalFile, read_restored
 from agent.journal.rows import JournalRow, RowKind, body_of
 from agent.policy.chips import compared
@@ -118,7 +118,7 @@ def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> ExitStatus:
                 f"the journal in {node.state_dir} has no snapshot", ExitStatus.OUTSIDE
             )
         result = msgspec.json.decode(remembered.snapshot.body, type=_Named)
-        state = restore(remembered, result.node, boot_id(), shipped(), machine_digest())
+        state = restored_state(remembered, result.node, boot_id(), shipped(), machine_digest())
         chip = chip_of(name)
         if chip is None or name not in _names(state):
             return _unknown(name, _names(state))

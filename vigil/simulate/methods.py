@@ -37,7 +37,7 @@ _PARAMETERS: dict[str, Any] = {
 }
 """What the command line shows of a parameter, by its name; ``chip`` depends on its default."""
 
-_METHODS = {"return": "restore"}
+_METHODS = {"return": "return_card"}
 """The method of a verb whose name is a keyword of Python."""
 
 

@@ -73,7 +73,7 @@ class EventLoop:
             running.cancel()
             raise
 
-    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Run ``work`` until it ends, or until ``close``."""
 
         async def start() -> None:
@@ -180,7 +180,7 @@ class _Changes:
                 Selection(NODE_INFO_NAMESPACE, node_info_name(node)),
             ]
         for selection in (*infos, CLUSTER_INFOS):
-            loop.begin(self._follow(store, selection))
+            loop.start_task(self._follow(store, selection))
 
     async def _follow(self, store: Store, selection: Selection) -> None:
         async for event in store.watch(selection):

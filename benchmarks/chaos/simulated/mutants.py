@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 _apply, _desired, _watched = (
-    FaultState.apply,
+    FaultState.apply_inputs,
     DeviceInfoDocument.desired,
     DocumentPublisher._watched,
 )
@@ -50,7 +50,7 @@ def _watch_lists_alone(publisher: DocumentPublisher, event: Any) -> None:
 
 
 MUTANTS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
-    "recovery dropped": partial(mock.patch.object, FaultState, "apply", _apply_without_ends),
+    "recovery dropped": partial(mock.patch.object, FaultState, "apply_inputs", _apply_without_ends),
     "stale write": partial(
         mock.patch.object, DeviceInfoDocument, "desired", _desire_the_one_before
     ),

@@ -96,7 +96,7 @@ class Follower:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        self.followed.begin()
+        self.followed.put_cached_in_force()
         task = asyncio.create_task(self.followed.run())
         yield
         task.cancel()

@@ -156,7 +156,7 @@ def test_a_new_process_does_not_report_again_what_it_restored() -> None:
     chips.take(held)
     assert tracked(chips.state, "chip-faults")
     chips.rules = EventRules()
-    chips.rules.restore(chips.state)
+    chips.rules.mark_faults_sent(chips.state)
     assert chips.take(chips.see(Assertion.PRESENT)) == []
     assert [one[0] for one in chips.take(chips.see(Assertion.ABSENT))] == ["Recovery"]
 

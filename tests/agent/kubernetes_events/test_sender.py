@@ -48,7 +48,7 @@ async def test_the_document_goes_before_them(tmp_path: Path) -> None:
         lambda: NOW_MS,
         inventory=asyncio.Event().wait,  # type: ignore[arg-type]
     )
-    events.begin(RestoredJournal(), PolicyState("node-1", "boot"), shipped())
+    events.resume_from_journal(RestoredJournal(), PolicyState("node-1", "boot"), shipped())
     sending = asyncio.create_task(events.run())
     await asyncio.sleep(60)
     events.record_changes(PolicyCall([FAULT], (), shipped(), 1))

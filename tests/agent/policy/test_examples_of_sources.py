@@ -97,7 +97,7 @@ class A5:
 
     def event(self, assertion: Assertion, chip: int, at: int) -> None:
         seen_now = seen(assertion, UB_PORT_DOWN, chip, at)
-        self._bus.observe(seen_now)
+        self._bus.observe_driver(seen_now)
         self.state = after(self.state, [seen_now, *self._bus.changes(self._chips, at)], at)
 
     def codes(self) -> list[dict[str, Any]]:
@@ -156,7 +156,7 @@ def test_bonding_ports_of_an_a5() -> None:
             UBOE_SUB_HEALTH: down == 1,
             UBOE_PRE_SEPARATE: down > 1,
         }
-        state = after(state, tool.observe(faults, at / 1000, T + at), T + at)
+        state = after(state, tool.observe_link_faults(faults, at / 1000, T + at), T + at)
         return codes()
 
     ours = [bonding(1, 2_000), bonding(2, 62_000)]

@@ -103,7 +103,7 @@ def of_replies(replies: list[str], tables: Any) -> PolicyState:
         try:
             request = asking.send(pages[1 if index else 0])
         except StopIteration as done:
-            reports = BmcTracker("bmc", {}).observe(done.value, T)
+            reports = BmcTracker("bmc", {}).observe_alarms(done.value, T)
             return step(healthy(), reports, T, tables)[0]
 
 
@@ -385,7 +385,7 @@ def test_a_time_at_the_end_of_all_times_is_not_gone_on_from(text: str) -> None:
     made = document(healthy())
     stored = Document("ns", "name", encode_node_info((), "Healthy", text))
     stamps = Stamps()
-    stamps.observe(made.stamp_of(stored))
+    stamps.record_stored_stamp(made.stamp_of(stored))
     stamp, _ = stamps.next(STAMP * 1000, 1.0)
     assert time_text(stamp, UTC) == "2023-11-14T22:13:20Z"
 

@@ -209,7 +209,7 @@ class Life:
         self.documents.wake(at_ms)
 
     def report(self, *reports: Observation | SourceAnswered) -> None:
-        self.fault_state.apply(list(reports))
+        self.fault_state.apply_inputs(list(reports))
 
     @property
     def beats(self) -> list[int]:
@@ -237,7 +237,7 @@ async def life(
     this = Life(root, generation, interval_seconds)
     watching = asyncio.create_task(this.watch())
     await until(lambda: bool(this.seen), "the watch")
-    this.fault_state.begin(this.journal)
+    this.fault_state.start_journaling(this.journal)
     (kind,) = this.documents.publishers
     task = asyncio.create_task(this.documents.publish(kind))
     try:

@@ -64,7 +64,7 @@ async def test_the_text_names_what_is_published_here(tmp_path: Path) -> None:
         assert decode_owned(this.documents.writes()) == owned, "before anything is written"
         assert decode_writes(this.documents.writes()) == {}
         await this.documents.wait_until_read()
-        this.fault_state.apply(answered(0, 1, at=now_ms()))
+        this.fault_state.apply_inputs(answered(0, 1, at=now_ms()))
         record = this.documents.records["device-info"]
         await until(lambda: record.acknowledged_stamp is not None, "the first write")
         stamp = record.acknowledged_stamp

@@ -82,7 +82,7 @@ class Bench:
             wall_ms,
             queues=self.queues,
         )
-        self.faults.restore(self.journal.rows[-1] if self.journal.rows else None)
+        self.faults.restore_ledger(self.journal.rows[-1] if self.journal.rows else None)
         self.woken = asyncio.Event()
         self.document = PublicFaultDocument(
             "DPC", self.faults, lambda: self.state, lambda: self.woken.set()

@@ -23,7 +23,7 @@ def test_two_writes_in_one_second_get_two_stamps_and_at_most_five_ahead() -> Non
     for _ in range(6):
         stamp, wait = stamps.next(1_000_000, 0.0)
         assert wait == 0
-        stamps.observe(stamp)
+        stamps.record_stored_stamp(stamp)
         used.append(stamp)
     assert used == [1000, 1001, 1002, 1003, 1004, 1005]
     assert stamps.next(1_000_000, 0.0) == (1006, 1.0)
@@ -46,7 +46,7 @@ def written_at(changed_ms: list[int], write_ms: int = 5) -> list[int]:
         written.append(now_ms)
         wanted = [ms for ms in wanted if ms > now_ms]
         now_ms += write_ms
-        stamps.observe(stamp)
+        stamps.record_stored_stamp(stamp)
         stamps.record_write(now_ms / 1000)
     return written
 
@@ -71,13 +71,13 @@ def test_a_burst_that_goes_on_is_shown_every_few_hundred_milliseconds() -> None:
 
 def test_a_restart_goes_on_from_the_stored_stamp() -> None:
     stamps = Stamps()
-    stamps.observe(1003)
+    stamps.record_stored_stamp(1003)
     assert stamps.next(1_000_000, 0.0) == (1004, 0.0)
 
 
 def test_a_stamp_from_the_future_does_not_stop_publishing() -> None:
     stamps = Stamps()
-    stamps.observe(5000)
+    stamps.record_stored_stamp(5000)
     assert stamps.next(1_000_000, 50.0) == (5001, 0.0)
     assert stamps.next(1_010_000, 60.0) == (5010, 0.0)
     assert stamps.next(9_000_000, 8050.0) == (13000, 0.0)
@@ -87,7 +87,7 @@ def test_a_stamp_from_the_future_does_not_stop_publishing() -> None:
 def test_nonsense_is_no_stamp() -> None:
     stamps = Stamps()
     for nonsense in (None, 0, -5, 2**63):
-        stamps.observe(nonsense)
+        stamps.record_stored_stamp(nonsense)
     assert stamps.next(1_000_000, 0.0) == (1000, 0.0)
 
 
@@ -102,6 +102,6 @@ def test_stamps_grow_whatever_the_clock_does(steps: list[tuple[int, int]]) -> No
         if wait == 0:
             assert stamp > last
             last = stamp
-            stamps.observe(stamp)
+            stamps.record_stored_stamp(stamp)
         else:
             assert wait <= LEAD_SECONDS

@@ -92,7 +92,7 @@ def test_reported_levels_are_those_of_the_state(seed: int) -> None:
     comparison, state = ReplayComparison(Span(), two=False), PolicyState(NODE, "boot")
     for at_ms, inputs in batches(seed):
         state, changes = step(state, inputs, at_ms, shipped())
-        comparison.apply(changes, (), at_ms)
+        comparison.apply_changes(changes, (), at_ms)
         for chip, known in state.chips.items():
             reported = [
                 standing.level

@@ -51,7 +51,7 @@ def check(shards: ShardedDocument, nodes: set[str]) -> None:
 def full() -> ShardedDocument:
     """Return a document that an earlier run may have left, without room for ``b`` to grow."""
     shards = ShardedDocument(device_info_name)
-    shards.restore(0, {"a": entry_of(750_000), "b": entry_of(50_000)})
+    shards.restore_document(0, {"a": entry_of(750_000), "b": entry_of(50_000)})
     return shards
 
 
@@ -123,8 +123,8 @@ def test_shards_of_another_size_keep_their_nodes() -> None:
     # As upstream fills them, and as an operator may have made them: no node moves, new ones go on.
     nodes = [f"node-{number:04}" for number in range(2100)]
     shards = ShardedDocument(device_info_name)
-    shards.restore(0, dict.fromkeys(nodes[:1850], TEXT))
-    shards.restore(1, dict.fromkeys(nodes[1850:2000], TEXT))
+    shards.restore_document(0, dict.fromkeys(nodes[:1850], TEXT))
+    shards.restore_document(1, dict.fromkeys(nodes[1850:2000], TEXT))
     before = {node: shards.home(node) for node in nodes[:2000]}
     for node in nodes:
         shards.put(node, TEXT.replace("Ascend910-3", "Ascend910-4"))
@@ -153,8 +153,8 @@ def test_an_emptied_shard_stays_and_is_empty() -> None:
 
 def test_after_a_restart_everything_is_where_it_was() -> None:
     shards = ShardedDocument(device_info_name)
-    shards.restore(3, {"a": TEXT, "b": TEXT})
-    shards.restore(1, {})
+    shards.restore_document(3, {"a": TEXT, "b": TEXT})
+    shards.restore_document(1, {})
     assert shards.indices == (1, 3)
     assert shards.value(3).revision == 0
     assert shards.put("b", TEXT) == {3}
@@ -164,7 +164,7 @@ def test_after_a_restart_everything_is_where_it_was() -> None:
 
 def test_a_surplus_shard_is_used_only_when_those_before_it_are_full() -> None:
     shards = ShardedDocument(device_info_name)
-    shards.restore(2, {})
+    shards.restore_document(2, {})
     for node in "abcd":
         shards.put(node, entry_of(700_000))
     assert [shards.home(node) for node in "abcd"] == [0, 1, 2, 3]

@@ -70,7 +70,7 @@ class Bench:
         return self.stored
 
     def show(self) -> None:
-        self.nodes.observe(Snapshot({"n1": self.stored}))
+        self.nodes.apply_node_event(Snapshot({"n1": self.stored}))
 
     def plan(self, held: str | None = None) -> SignalPlan:
         return self.conditions.plan("n1", self.now, held)

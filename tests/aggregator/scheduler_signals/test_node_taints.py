@@ -128,7 +128,7 @@ def test_a_pod_without_the_toleration_is_named_with_the_patch() -> None:
     pods = DriverPods(changed.append)
     read = KIND.read(decode_object(msgspec.json.encode(pod())))
     assert read is not None
-    pods.observe(Snapshot({"1": read}))
+    pods.apply_pod_event(Snapshot({"1": read}))
     assert changed == [set(), {"n1"}]
     assert pods.is_listed
     assert pods.lacking("n1", "SeparateNPU", "NoSchedule") == read
@@ -142,6 +142,6 @@ def test_a_pod_without_the_toleration_is_named_with_the_patch() -> None:
     )
     bare = msgspec.structs.replace(read, tolerations=())
     assert '"/spec/template/spec/tolerations","value":[{' in bare.patch
-    pods.observe(Update("1", None))
+    pods.apply_pod_event(Update("1", None))
     assert pods.lacking("n1", "SeparateNPU", "NoSchedule") is None
     assert list(pods.daemon_sets()) == []

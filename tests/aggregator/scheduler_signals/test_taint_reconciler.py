@@ -73,7 +73,7 @@ class Bench:
         self.known: dict[str, NodeEvidence | None] = {}
         self.nodes = ObservedNodes()
         self.pods = DriverPods(lambda nodes: None)
-        self.pods.observe(Snapshot({}))
+        self.pods.apply_pod_event(Snapshot({}))
         self.memory = SignalMemory(lambda: None)
         if memory is not None:
             buckets = memory.pop_changed()
@@ -95,7 +95,7 @@ class Bench:
 
     def show(self) -> None:
         """Show all Nodes as the watch would."""
-        self.nodes.observe(Snapshot(dict(self.cluster.nodes)))
+        self.nodes.apply_node_event(Snapshot(dict(self.cluster.nodes)))
 
     def lead(self) -> None:
         self.show()
@@ -212,17 +212,17 @@ async def test_an_effect_waits_for_tolerations_of_pods_with_drivers() -> None:
     pod = msgspec.convert(
         {"node": "n1", "daemon_set": "kube-system/plugin", "tolerations": [exists]}, DriverPod
     )
-    bench.pods.observe(Snapshot({"1": msgspec.structs.replace(pod, tolerations=())}))
+    bench.pods.apply_pod_event(Snapshot({"1": msgspec.structs.replace(pod, tolerations=())}))
     bench.know(n1=evidence(OUT))
     await bench.write()
     assert (bench.cluster.writes, bench.reason()) == (0, "toleration")
     (problem,) = bench.taints.problems()
     assert "kubectl -n kube-system patch daemonset plugin" in problem
-    bench.pods.observe(Update("1", pod))
+    bench.pods.apply_pod_event(Update("1", pod))
     await bench.write()
     assert bench.cluster.effects("n1") == [("SeparateNPU", "NoSchedule")]
     assert bench.reason() == "toleration", "it would be evicted"
-    bench.pods.observe(Update("1", None))
+    bench.pods.apply_pod_event(Update("1", None))
     await bench.write()
     assert bench.cluster.effects("n1") == [("SeparateNPU", "NoExecute")]
 

@@ -79,7 +79,7 @@ def seen(
     usage: FileSystemUsage | None = HALF,
 ) -> list[str]:
     usages = {} if usage is None else {DEVICE: usage}
-    stats = known.observe(file_systems, usages, NOW_MS)
+    stats = known.observe_file_systems(file_systems, usages, NOW_MS)
     return [word(one).removeprefix(f"host {DEVICE} File System ") for one in stats]
 
 
@@ -136,76 +136,89 @@ def words_of(reports: Sequence[Report]) -> list[str]:
 @pytest.mark.parametrize("code", [FILE_SYSTEM_FAILED, FILE_SYSTEM_ERRORS])
 def test_a_failed_one_ends_when_it_is_mounted_anew(code: str) -> None:
     known = failed(code)
-    assert known.observe(disk(1), {}, NOW_MS, held(1)) == []
-    assert known.observe(disk(2, 3), {}, NOW_MS, held(2, 3)) == [], "another mount of the same"
-    assert words_of(known.observe(disk(2), {}, NOW_MS, held(2, inode=8))) == [f"absent {code}"]
+    assert known.observe_file_systems(disk(1), {}, NOW_MS, held(1)) == []
+    assert known.observe_file_systems(disk(2, 3), {}, NOW_MS, held(2, 3)) == [], (
+        "another mount of the same"
+    )
+    assert words_of(known.observe_file_systems(disk(2), {}, NOW_MS, held(2, inode=8))) == [
+        f"absent {code}"
+    ]
     assert known.failing == {}
 
 
 def test_one_that_was_unmounted_lazily_is_still_held() -> None:
     known = failed()
-    known.observe(disk(1), {}, NOW_MS, held(1))
-    assert known.observe({}, {}, NOW_MS, held(1)) == []
-    assert words_of(known.observe({}, {}, NOW_MS, {})) == [f"absent {FILE_SYSTEM_FAILED}"]
+    known.observe_file_systems(disk(1), {}, NOW_MS, held(1))
+    assert known.observe_file_systems({}, {}, NOW_MS, held(1)) == []
+    assert words_of(known.observe_file_systems({}, {}, NOW_MS, {})) == [
+        f"absent {FILE_SYSTEM_FAILED}"
+    ]
 
 
 def test_mounts_are_compared_where_the_kernel_shows_no_more() -> None:
     known = failed()
     bare = {DEVICE: Superblock("", 0, frozenset((1, 2)))}
-    assert known.observe(disk(1, 2), {}, NOW_MS, bare) == []
+    assert known.observe_file_systems(disk(1, 2), {}, NOW_MS, bare) == []
     assert (
-        known.observe(disk(2, 3), {}, NOW_MS, {DEVICE: Superblock("", 0, frozenset((2, 3)))}) == []
+        known.observe_file_systems(
+            disk(2, 3), {}, NOW_MS, {DEVICE: Superblock("", 0, frozenset((2, 3)))}
+        )
+        == []
     )
     anew = {DEVICE: Superblock("", 0, frozenset((9,)))}
-    assert words_of(known.observe(disk(9), {}, NOW_MS, anew)) == [f"absent {FILE_SYSTEM_FAILED}"]
+    assert words_of(known.observe_file_systems(disk(9), {}, NOW_MS, anew)) == [
+        f"absent {FILE_SYSTEM_FAILED}"
+    ]
 
 
 def test_a_probe_is_evidence_unless_the_kernel_logged_something_since() -> None:
     known = failed()
     known.record_logged(DISK, FILE_SYSTEM_ERRORS)
     works = (ProbeOutcome(DEVICE, ""),)
-    assert known.observe(disk(1), {}, NOW_MS, held(1), works) == []
+    assert known.observe_file_systems(disk(1), {}, NOW_MS, held(1), works) == []
     known.begin_check()
-    assert words_of(known.observe(disk(1), {}, NOW_MS, held(1), works)) == [
+    assert words_of(known.observe_file_systems(disk(1), {}, NOW_MS, held(1), works)) == [
         f"absent {FILE_SYSTEM_FAILED}",
         f"absent {FILE_SYSTEM_ERRORS}",
     ]
     fails = (ProbeOutcome(DEVICE, "a write and a read in /data fail: Input/output error"),)
-    (report,) = known.observe(disk(1), {}, NOW_MS, {}, fails)
+    (report,) = known.observe_file_systems(disk(1), {}, NOW_MS, {}, fails)
     assert isinstance(report, Observation)
     assert word(report).endswith(f"present {FILE_SYSTEM_FAILED}")
     assert report.text == "/data: a write and a read in /data fail: Input/output error"
-    assert known.observe(disk(1), {}, NOW_MS, held(1), fails) == []
+    assert known.observe_file_systems(disk(1), {}, NOW_MS, held(1), fails) == []
 
 
 def test_a_check_that_began_before_the_message_proves_nothing() -> None:
     known = tracker()
     known.begin_check()
     known.record_logged(DISK, FILE_SYSTEM_FAILED)
-    assert known.observe(disk(1), {}, NOW_MS, {}) == []
+    assert known.observe_file_systems(disk(1), {}, NOW_MS, {}) == []
     known.begin_check()
-    assert known.observe(disk(1), {}, NOW_MS, held(1)) == []
+    assert known.observe_file_systems(disk(1), {}, NOW_MS, held(1)) == []
     assert known.failing == held(1)
 
 
 def test_a_restart_compares_with_what_the_kernel_held_then() -> None:
     first = failed()
-    first.observe(disk(1), {}, NOW_MS, held(1))
+    first.observe_file_systems(disk(1), {}, NOW_MS, held(1))
     again = FileSystemTracker(FILE_SYSTEMS, [(DISK, FILE_SYSTEM_FAILED)], {}, LIMITS, first.failing)
-    assert words_of(again.observe(disk(4), {}, NOW_MS, held(4, inode=9))) == [
+    assert words_of(again.observe_file_systems(disk(4), {}, NOW_MS, held(4, inode=9))) == [
         f"absent {FILE_SYSTEM_FAILED}"
     ]
 
 
 def test_read_only_without_a_flag_holds() -> None:
     known = failed(READ_ONLY)
-    assert known.observe(disk(1), {}, NOW_MS, held(1)) == []
-    assert words_of(known.observe(disk(1), {}, NOW_MS, held(1, inode=8))) == [f"absent {READ_ONLY}"]
+    assert known.observe_file_systems(disk(1), {}, NOW_MS, held(1)) == []
+    assert words_of(known.observe_file_systems(disk(1), {}, NOW_MS, held(1, inode=8))) == [
+        f"absent {READ_ONLY}"
+    ]
 
 
 def test_ext4_shows_that_it_was_shut_down() -> None:
     shut_down = {DEVICE: disk(1)[DEVICE]._replace(shut_down=True)}
-    assert words_of(tracker().observe(shut_down, {}, NOW_MS, held(1))) == [
+    assert words_of(tracker().observe_file_systems(shut_down, {}, NOW_MS, held(1))) == [
         f"present {FILE_SYSTEM_FAILED}"
     ]
 

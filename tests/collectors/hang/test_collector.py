@@ -74,7 +74,7 @@ def rounds(about: HangTracker, *figures: Figures, users: frozenset[int] = USERS)
     recorded = []
     for number, one in enumerate(figures):
         troubles = "" if None not in vars(one).values() else "no answer"
-        reports = about.observe(users, one, troubles, number)
+        reports = about.observe_figures(users, one, troubles, number)
         recorded.append(", ".join(word(report).removeprefix("chip 1 ") for report in reports))
     return recorded
 
@@ -266,7 +266,7 @@ def test_reports_are_of_the_detector_alone() -> None:
     about = tracker()
     reports: list[Report] = []
     for number in range(6):
-        reports += about.observe(USERS, STILL, "", number)
+        reports += about.observe_figures(USERS, STILL, "", number)
     (found,) = reports
     assert isinstance(found, Observation)
     assert (found.source, found.code) == (HangCollector.name, HANG)

@@ -32,22 +32,24 @@ def tracker(*tracked: str, kept: SavedLogPosition | None = None) -> KernelLogTra
 
 def test_a_lockup_holds_until_it_was_not_repeated_for_long_enough() -> None:
     known = tracker()
-    known.begin(at(0), same_boot=True)
-    (observe,) = known.observe(MessageMatch(SOFT_LOCKUP, "stuck"), at(0), 0.0)
+    known.start_boot_log(at(0), same_boot=True)
+    (observe,) = known.observe_message(MessageMatch(SOFT_LOCKUP, "stuck"), at(0), 0.0)
     assert isinstance(observe, Observation)
     assert (word(observe), observe.text) == (f"host 0 Kernel occur {SOFT_LOCKUP}", "stuck")
-    assert known.observe(MessageMatch(SOFT_LOCKUP, "stuck"), at(200), 0.0) == []
+    assert known.observe_message(MessageMatch(SOFT_LOCKUP, "stuck"), at(200), 0.0) == []
     assert known.next_end() == 50 + 200 + HOLD
     assert known.expire(at(499)) == []
     assert list(map(word, known.expire(at(500)))) == [f"host 0 Kernel absent {SOFT_LOCKUP}"]
     assert known.next_end() is None
-    assert len(known.observe(MessageMatch(SOFT_LOCKUP, "stuck"), at(600), 0.0)) == 1
+    assert len(known.observe_message(MessageMatch(SOFT_LOCKUP, "stuck"), at(600), 0.0)) == 1
 
 
 def test_each_kill_is_reported() -> None:
     known = tracker()
     for _ in range(2):
-        (observe,) = known.observe(MessageMatch(OOM_KILL, "Killed process 9 (x)"), at(0), 0.0)
+        (observe,) = known.observe_message(
+            MessageMatch(OOM_KILL, "Killed process 9 (x)"), at(0), 0.0
+        )
         assert word(observe) == f"host 0 Host Memory once {OOM_KILL}"
     assert known.next_end() is None
 
@@ -57,7 +59,7 @@ def test_a_restart_goes_on_with_the_time_that_is_left() -> None:
         "boot", 9, {SOFT_LOCKUP: NOW_MS - 100_000, DRIVER_ERROR: NOW_MS - 301_000}
     )
     known = tracker(SOFT_LOCKUP, DRIVER_ERROR, HUNG_TASK, kept=kept)
-    assert known.begin(at(0), same_boot=True) == []
+    assert known.start_boot_log(at(0), same_boot=True) == []
     assert list(map(word, known.expire(at(0)))) == [f"host 0 NPU Driver absent {DRIVER_ERROR}"]
     assert list(map(word, known.expire(at(200)))) == [f"host 0 Kernel absent {SOFT_LOCKUP}"]
     assert list(map(word, known.expire(at(300)))) == [f"host 0 Kernel absent {HUNG_TASK}"]
@@ -65,13 +67,13 @@ def test_a_restart_goes_on_with_the_time_that_is_left() -> None:
 
 def test_codes_of_another_boot_end() -> None:
     kept = SavedLogPosition("boot", 9, {SOFT_LOCKUP: NOW_MS - 1})
-    gone = tracker(SOFT_LOCKUP, kept=kept).begin(at(0), same_boot=False)
+    gone = tracker(SOFT_LOCKUP, kept=kept).start_boot_log(at(0), same_boot=False)
     assert list(map(word, gone)) == [f"host 0 Kernel absent {SOFT_LOCKUP}"]
 
 
 def test_an_old_message_is_history_with_its_own_time() -> None:
     known = tracker()
-    (observe,) = known.observe(MessageMatch(HUNG_TASK, "hung"), at(0), 1000.0)
+    (observe,) = known.observe_message(MessageMatch(HUNG_TASK, "hung"), at(0), 1000.0)
     assert isinstance(observe, Observation)
     assert (observe.seen_at_ms, observe.driver_raised_at_ms) == (NOW_MS, NOW_MS - 1_000_000)
     assert list(map(word, known.expire(at(0)))) == [f"host 0 Kernel absent {HUNG_TASK}"]
@@ -80,7 +82,7 @@ def test_an_old_message_is_history_with_its_own_time() -> None:
 def test_a_clock_that_was_set_back_makes_nothing_last_longer() -> None:
     kept = SavedLogPosition("boot", 9, {SOFT_LOCKUP: NOW_MS + 9_000_000})
     known = tracker(SOFT_LOCKUP, kept=kept)
-    known.begin(at(0), same_boot=True)
+    known.start_boot_log(at(0), same_boot=True)
     assert known.next_end() == 50 + HOLD
 
 
@@ -117,17 +119,17 @@ def test_a_log_that_begins_again_is_followed() -> None:
 
 def test_what_the_kernel_does_not_repeat_holds_until_the_next_boot() -> None:
     known = tracker()
-    known.observe(MessageMatch(KERNEL_OOPS, "Oops"), at(0), 0.0)
-    known.observe(MessageMatch(MEMORY_ERROR, "Memory failure"), at(0), 0.0)
+    known.observe_message(MessageMatch(KERNEL_OOPS, "Oops"), at(0), 0.0)
+    known.observe_message(MessageMatch(MEMORY_ERROR, "Memory failure"), at(0), 0.0)
     assert known.expire(at(1e9)) == []
     assert known.next_end() is None
-    gone = tracker(KERNEL_OOPS).begin(at(0), same_boot=False)
+    gone = tracker(KERNEL_OOPS).start_boot_log(at(0), same_boot=False)
     assert list(map(word, gone)) == [f"host 0 Kernel absent {KERNEL_OOPS}"]
 
 
 def test_silence_that_proves_nothing_begins_anew() -> None:
     known = tracker()
-    known.observe(MessageMatch(SOFT_LOCKUP, "stuck"), at(0), 0.0)
+    known.observe_message(MessageMatch(SOFT_LOCKUP, "stuck"), at(0), 0.0)
     assert known.expire(at(300), lambda _: False) == []
     assert known.next_end() == 50 + 300 + HOLD
     known.restart_silence((SOFT_LOCKUP, HUNG_TASK), at(400))

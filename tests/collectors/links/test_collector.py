@@ -471,7 +471,7 @@ def test_a_source_that_reported_a_port_down_before_a_restart_takes_it_back() -> 
         bus.observe_tool(chip, down=False)
     assert [word(one) for one in bus.changes(chips, 2)] == [f"chip 0 absent {UB_SEPARATE}"]
     gone = Observation("chip-faults", chips[1], UB_PORT_DOWN, Assertion.ABSENT, 3)
-    bus.observe(gone)
+    bus.observe_driver(gone)
     assert [word(one) for one in bus.changes(chips, 3)] == [f"chip 1 absent {UB_SEPARATE}"]
 
 

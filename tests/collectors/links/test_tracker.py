@@ -22,7 +22,10 @@ class Link:
 
     def answer(self, faults: dict[str, bool], at: float) -> list[str]:
         self.tracker.record_question(at)
-        return [word(report) for report in self.tracker.observe(faults, at, round(at * 1000))]
+        return [
+            word(report)
+            for report in self.tracker.observe_link_faults(faults, at, round(at * 1000))
+        ]
 
     def check_at(self) -> float | None:
         return self.tracker.check_at
@@ -41,7 +44,7 @@ def test_only_differences_are_reported() -> None:
 
 
 def test_link_that_is_down_is_reported_as_minor() -> None:
-    _, seen = LinkTracker("links", CHIP, ()).observe(DOWN, 0, 5000)
+    _, seen = LinkTracker("links", CHIP, ()).observe_link_faults(DOWN, 0, 5000)
     assert isinstance(seen, Observation)
     assert (seen.source, seen.severity, seen.seen_at_ms) == ("links", Severity.MINOR, 5000)
     assert seen.driver_raised_at_ms is None
@@ -107,6 +110,6 @@ def test_an_answer_on_its_way_when_an_event_comes_is_not_compared() -> None:
     reported.answer(DOWN, 0)
     reported.tracker.record_question(60)
     reported.tracker.apply_event(60.1)
-    assert [word(report) for report in reported.tracker.observe(UP, 60, 0)] == []
+    assert [word(report) for report in reported.tracker.observe_link_faults(UP, 60, 0)] == []
     assert reported.check_at() == 62.1
     assert reported.answer(UP, 62.1) == [ABSENT]

@@ -141,7 +141,7 @@ def test_card_drop(a3: Server) -> None:
     assert a3.driver.health(2, 1) == -8012
     assert a3.driver.codes(2, 1) == []
     assert a3.driver.health(2, 0) == 0
-    a3.emulator.restore(5)
+    a3.emulator.return_card(5)
     assert a3.driver.health(2, 1) == 0
 
 
@@ -154,7 +154,7 @@ def test_hard_card_drop(a3: Server) -> None:
         assert function(2, 0, out) == 0
     assert a3.driver.library.dcmi_get_device_phyid_from_logicid(5, out) == -8012
     assert a3.driver.library.dcmi_get_device_num_in_card(2, out) == 0
-    a3.emulator.restore(5)
+    a3.emulator.return_card(5)
     assert a3.driver.health(2, 1) == 0
 
 
@@ -177,7 +177,7 @@ def test_two_processes_see_the_same_hardware(a2: Server, watchers: Watchers) -> 
 
 @pytest.mark.parametrize("chip", [-1, 8, 16, 2**32, -(2**40)])
 def test_chips_that_are_not_there(a2: Server, chip: int) -> None:
-    for change in (a2.emulator.drop, a2.emulator.restore):
+    for change in (a2.emulator.drop, a2.emulator.return_card):
         with pytest.raises(ConfigurationError, match=f"chip: {chip} is not a chip"):
             change(chip)
     for raise_ in (a2.emulator.occur, a2.emulator.once, a2.emulator.recover):

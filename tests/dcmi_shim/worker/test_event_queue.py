@@ -59,7 +59,7 @@ def test_two_children_show_each_event_once(
     before = list(serials[:subscribed_after])
     old, new = (list(serials[subscribed_after:]) for _ in range(2))
     passed = [serial for serial in before if not overlap.is_copy(event(serial), 1)]
-    overlap.begin(1, 2)
+    overlap.expect_copies(1, 2)
     for turn in [*turns, *[True] * len(old), *[False] * len(new)]:
         queue, child = (old, 1) if turn else (new, 2)
         if queue and not overlap.is_copy(event(queue[0], seen_at_ms=child), child):

@@ -21,7 +21,7 @@ def test_a_failure_has_a_line_at_its_begin_and_at_its_end(lines: pytest.LogCaptu
     trouble = OngoingFailure(_log, "%s fails: %s", "%s works after %d s", "it", level=logging.ERROR)
     trouble.end(0)
     for reason in ("no answer", "refused"):
-        trouble.begin(reason)
+        trouble.record_failure(reason)
         assert trouble.reason == reason
     trouble.end(5)
     trouble.end(6)
@@ -34,16 +34,16 @@ def test_a_failure_has_a_line_at_its_begin_and_at_its_end(lines: pytest.LogCaptu
 
 def test_the_end_has_no_line_where_it_has_no_text(lines: pytest.LogCaptureFixture) -> None:
     trouble = OngoingFailure(_log, "100%% wrong: %s")
-    trouble.begin("no answer")
+    trouble.record_failure("no answer")
     trouble.end()
-    trouble.begin("no answer")
+    trouble.record_failure("no answer")
     assert [one.getMessage() for one in lines.records] == ["100% wrong: no answer"] * 2
 
 
 def test_each_key_has_its_own_lines(lines: pytest.LogCaptureFixture) -> None:
     troubles = OngoingFailures[int](_log, "%s fails: %s", "%s works", lambda key: f"number {key}")
     for key in (1, 2, 1, 3):
-        troubles.begin(key, "no answer")
+        troubles.record_failure(key, "no answer")
     troubles.forget(3)
     assert troubles.reasons == {1: "no answer", 2: "no answer"}
     for key in (2, 2, 3):

@@ -62,7 +62,7 @@ def is_answer(owned: OwnedDocument) -> bool:
 async def test_a_write_replaces_only_what_was_seen_last(store: NamingStore) -> None:
     owned = OwnedDocument(SPACE, NAME)
     assert seen(owned) == (StoreContent.UNKNOWN, None)
-    owned.observe(None)
+    owned.record_stored(None)
     assert seen(owned) == (StoreContent.NOTHING, "")
     assert await written(store, owned, OURS)
     assert owned.differences(OURS) == ()
@@ -71,7 +71,7 @@ async def test_a_write_replaces_only_what_was_seen_last(store: NamingStore) -> N
     for document in (OURS, None):
         with pytest.raises(StoreConflict):
             await owned.replace(store, document, demands=True)
-    owned.observe(await store.get(SPACE, NAME))
+    owned.record_stored(await store.get(SPACE, NAME))
     assert owned.differences(OURS) == ("key DeviceInfoCfg",)
     assert await written(store, owned, OURS)
     await store.put(theirs)
@@ -89,7 +89,7 @@ async def test_a_write_keeps_what_others_added(
     large = "x" * MAX_BYTES
     data, labels = {"more": "theirs", **OURS.data}, {"team": "a", **OURS.labels}
     await store.put(Document(SPACE, NAME, data, labels, {"large": large}))
-    owned.observe(await store.get(SPACE, NAME))
+    owned.record_stored(await store.get(SPACE, NAME))
     assert owned.differences(OURS) == ()
     for _ in range(2):
         await written(store, owned, OURS)
@@ -101,19 +101,21 @@ async def test_a_write_keeps_what_others_added(
 
 def test_the_answer_to_our_own_write_is_known_by_its_version() -> None:
     owned = OwnedDocument(SPACE, NAME)
-    owned.observe(None)
+    owned.record_stored(None)
     assert not is_answer(owned), "nothing was written"
     assert owned.acknowledge(OURS, "7")
     assert is_answer(owned)
-    owned.observe(Document(SPACE, NAME, {"DeviceInfoCfg": "a webhook's"}, OURS.labels, version="7"))
+    owned.record_stored(
+        Document(SPACE, NAME, {"DeviceInfoCfg": "a webhook's"}, OURS.labels, version="7")
+    )
     assert is_answer(owned)
     assert owned.differences(OURS) == ("key DeviceInfoCfg",)
     assert not owned.acknowledge(OURS, "7"), "the next write changed nothing"
     assert owned.differences(OURS) == ("key DeviceInfoCfg",), "it is still there"
-    owned.observe(Document(SPACE, NAME, OURS.data, OURS.labels, version="8"))
+    owned.record_stored(Document(SPACE, NAME, OURS.data, OURS.labels, version="8"))
     assert not is_answer(owned)
     owned.acknowledge(None, "")
-    owned.observe(Document(SPACE, NAME, OURS.data, OURS.labels))
+    owned.record_stored(Document(SPACE, NAME, OURS.data, OURS.labels))
     assert not is_answer(owned), "a deletion has no answer"
 
 

@@ -275,7 +275,7 @@ def under_way(*sizes: int) -> tuple[UnderWay, ...]:
 
 def ended(learned: LearnedLimits, *sizes: int, alone: bool = True, is_named: bool = False) -> None:
     """Begin a connection that takes a small packet and breaks while these are under way."""
-    learned.begin(BrokerLimits())
+    learned.record_connection(BrokerLimits())
     learned.record_accepted(100)
     learned.record_break(under_way(*sizes), alone=alone, was_too_large=False, is_named=is_named)
 
@@ -313,7 +313,7 @@ def test_breaks_that_prove_nothing_assume_no_limit(
 
 def test_break_before_a_small_packet_was_taken_proves_nothing(learned: LearnedLimits) -> None:
     for _ in range(10):
-        learned.begin(BrokerLimits())
+        learned.record_connection(BrokerLimits())
         learned.record_break(under_way(PACKET), alone=True, was_too_large=False, is_named=False)
     assert learned.limit is None
 
@@ -328,7 +328,7 @@ def test_packet_as_large_as_one_taken_on_the_connection_proves_nothing(
     learned: LearnedLimits,
 ) -> None:
     for _ in range(10):
-        learned.begin(BrokerLimits())
+        learned.record_connection(BrokerLimits())
         for size in (100, PACKET):
             learned.record_accepted(size)
         learned.record_break(under_way(PACKET), alone=True, was_too_large=False, is_named=False)
@@ -377,7 +377,7 @@ def test_assumed_limit_is_tried_again_once_after_another_break(learned: LearnedL
 def test_limit_is_tried_again_after_pauses_that_double() -> None:
     hand = Hand()
     learned = LearnedLimits(BROKER, hand)
-    learned.begin(BrokerLimits())
+    learned.record_connection(BrokerLimits())
     learned.record_break(under_way(PACKET), alone=True, was_too_large=True, is_named=False)
     for pause in (60, 120, 240):
         hand.seconds += pause - 1
@@ -393,7 +393,7 @@ async def test_places_shrink_after_breaks_and_come_back_after_an_hour() -> None:
     learned = LearnedLimits(BROKER, hand)
 
     async def places() -> int:
-        window = learned.begin(BrokerLimits())
+        window = learned.record_connection(BrokerLimits())
         tasks = [asyncio.create_task(window.take(alone=False)) for _ in range(20)]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -412,7 +412,7 @@ async def test_places_shrink_after_breaks_and_come_back_after_an_hour() -> None:
 
 
 async def test_suspect_waits_until_everything_else_is_acknowledged() -> None:
-    window = LearnedLimits(BROKER).begin(BrokerLimits(under_way=2))
+    window = LearnedLimits(BROKER).record_connection(BrokerLimits(under_way=2))
     order: list[str] = []
 
     async def send(name: str, *, alone: bool = False) -> None:
@@ -437,7 +437,7 @@ async def test_suspect_waits_until_everything_else_is_acknowledged() -> None:
 
 
 async def test_suspect_waits_for_the_answer_to_a_subscription() -> None:
-    window = LearnedLimits(BROKER).begin(BrokerLimits())
+    window = LearnedLimits(BROKER).record_connection(BrokerLimits())
     window.begin_subscription()
     suspect = asyncio.create_task(window.take(alone=True))
     await asyncio.sleep(0)
@@ -448,7 +448,7 @@ async def test_suspect_waits_for_the_answer_to_a_subscription() -> None:
 
 async def test_window_without_acknowledgements_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stores.mqtt.limits.PROGRESS_SECONDS", 0.05)
-    window = LearnedLimits(BROKER).begin(BrokerLimits(under_way=1))
+    window = LearnedLimits(BROKER).record_connection(BrokerLimits(under_way=1))
     await window.take(alone=False)
     with pytest.raises(TimeoutError):
         await window.take(alone=False)
@@ -462,7 +462,7 @@ async def test_window_without_acknowledgements_times_out(monkeypatch: pytest.Mon
 def test_limit_in_connack_counts_for_one_connection(
     learned: LearnedLimits, announced: int | None, limit: int | None
 ) -> None:
-    learned.begin(BrokerLimits(announced))
+    learned.record_connection(BrokerLimits(announced))
     assert learned.limit == limit
     learned.record_break((), alone=False, was_too_large=False, is_named=False)
     assert learned.limit is None
