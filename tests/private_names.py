@@ -1,8 +1,12 @@
-"""Find names that only this project uses: ``found`` for a match, ``_MOST`` for a maximum.
+"""Find names that only this project uses, and method names with several meanings.
 
 ``make lint`` runs it on the packages of the product. A reader of other code expects a local name
 for what the value is, and constants that are called ``MAX_...``, ``..._SECONDS`` or
 ``RETRY_...``. Fields of classes are not searched: documents and pages have their names.
+
+A method is called ``apply``, ``begin``, ``observe`` or ``restore`` only where it implements an
+interface. Other classes name what the method does and to what, so that a search for the name
+returns its callers. mypy checks that ``@override`` is true.
 """
 
 from __future__ import annotations
@@ -15,36 +19,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).parents[1]
 _LOCAL_NAMES = frozenset({"found", "known", "one", "what", "why"})
+_METHODS = frozenset({"apply", "begin", "observe", "restore"})
 _CONSTANT = re.compile(
     r"(?:^|_)(?:AGAIN|AT_ONCE|FEWEST|LARGEST|LEAST|LONGEST|LOOK|MOST|SHORTEST|SMALLEST)(?:_|$)"
 )
 
 
 class Finding(NamedTuple):
-    """One private name: the line, the name, and what it stands for: a local name or a constant."""
+    """A refused name: the line, the name, and why it is refused."""
 
     line: int
     name: str
-    kind: str
+    problem: str
 
 
 def find(source: str) -> list[Finding]:
-    """Return the private names of one Python file in the order of their lines."""
-    return sorted({*_local_names(ast.parse(source)), *_constants(ast.parse(source))})
+    """Return the refused names of one Python file in the order of their lines."""
+    tree = ast.parse(source)
+    return sorted({*_local_names(tree), *_constants(tree), *_methods(tree)})
 
 
 def find_all(root: Path) -> Iterator[str]:
-    """Yield a line for each private name of the product below ``root``."""
+    """Yield a line for each refused name of the product below ``root``."""
     for package in packages(root):
         for path in sorted((root / package).rglob("*.py")):
             if not path.stem.endswith("_pb2"):
                 for finding in find(path.read_text(encoding="utf-8")):
                     place = f"{path.relative_to(root)}:{finding.line}"
-                    yield f"{place}: {finding.name!r} is a private {finding.kind}"
+                    yield f"{place}: {finding.name!r} {finding.problem}"
 
 
 def packages(root: Path) -> list[str]:
@@ -55,7 +61,7 @@ def packages(root: Path) -> list[str]:
 
 
 def main(root: Path = ROOT) -> int:
-    """Print the private names of the product; return the exit status."""
+    """Print the refused names of the product; return the exit status."""
     problems = list(find_all(root))
     sys.stdout.writelines(f"{problem}\n" for problem in problems)
     return bool(problems)
@@ -80,7 +86,7 @@ def _local_names(tree: ast.Module) -> Iterator[Finding]:
             case _:
                 continue
         if name in _LOCAL_NAMES:
-            yield Finding(node.lineno, name, "local name")
+            yield Finding(node.lineno, name, "is a private local name")
 
 
 def _constants(tree: ast.Module) -> Iterator[Finding]:
@@ -95,7 +101,28 @@ def _constants(tree: ast.Module) -> Iterator[Finding]:
                         and node.id.isupper()
                         and _CONSTANT.search(node.id)
                     ):
-                        yield Finding(node.lineno, node.id, "constant")
+                        yield Finding(node.lineno, node.id, "is a private constant")
+
+
+def _methods(tree: ast.Module) -> Iterator[Finding]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ClassDef) or "Protocol" in _names(node.bases):
+            continue
+        for method in node.body:
+            if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
+                is_of_interface = _names(method.decorator_list) & {"abstractmethod", "override"}
+                if method.name in _METHODS and not is_of_interface:
+                    yield Finding(method.lineno, method.name, "is a method of no interface")
+
+
+def _names(expressions: Iterable[ast.expr]) -> set[str]:
+    """Return the names in ``expressions``: ``Protocol`` and ``T`` of ``Protocol[T]``."""
+    return {
+        node.id
+        for expression in expressions
+        for node in ast.walk(expression)
+        if isinstance(node, ast.Name)
+    }
 
 
 if __name__ == "__main__":

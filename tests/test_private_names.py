@@ -36,6 +36,9 @@ def _names(source: str) -> list[tuple[int, str]]:
         ("_ROWS_AT_ONCE = 1", "_ROWS_AT_ONCE"),
         ("_LOOK_SECONDS, _B = 1, 2", "_LOOK_SECONDS"),
         ("class A:\n    _AGAIN_MS = 1", "_AGAIN_MS"),
+        ("class A:\n    def apply(self): ...", "apply"),
+        ("class A(B):\n    @staticmethod\n    def begin(): ...", "begin"),
+        ("class A:\n    async def restore(self): ...", "restore"),
     ],
 )
 def test_a_private_name_is_found(source: str, name: str) -> None:
@@ -53,6 +56,12 @@ def test_a_private_name_is_found(source: str, name: str) -> None:
         "_MAX_ROWS, _RETRY_SECONDS, _ALMOST, OUTLOOK = 1, 2, 3, 4",
         "print(_MOST)",
         '"""What is found."""',
+        "class A(Protocol):\n    def observe(self): ...",
+        "class A(Protocol[T]):\n    def observe(self): ...",
+        "class A(B):\n    @abstractmethod\n    def apply(self): ...",
+        "class A(B):\n    @override\n    def apply(self): ...",
+        "class A:\n    def apply_change(self): ...",
+        "def apply(): ...",
     ],
 )
 def test_other_names_are_not_found(source: str) -> None:
