@@ -33,7 +33,11 @@ CHIP_ATTRIBUTES = {
     "npu.huawei.com": "physicId",
     "ascend.project-hami.io": "physicalID",
 }
-"""By driver the attribute of a device with the physical id of its chip."""
+"""By driver the attribute of a device with the physical id of its chip.
+
+``component/ascend-dynamic-resource-allocation`` of MindCluster (commit ``22bb3d98``) and
+``pkg/consts/consts.go`` of HAMi's ``ascend-dra-driver`` (``dc1db52``) publish these, as integers.
+"""
 
 MANAGED_BY = ("app.kubernetes.io/managed-by", "npu-vigil")
 """The label of each rule of ours."""

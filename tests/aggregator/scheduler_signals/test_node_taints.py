@@ -123,6 +123,26 @@ def test_pods_that_nodes_need_for_their_chips_are_found() -> None:
     assert is_read(pod(volumes=[], labels=labels))
 
 
+def test_the_vendors_dra_driver_is_named_with_a_patch_that_begins_the_list() -> None:
+    """As in ``ascend-dra-driver.yaml`` of MindCluster: it has no toleration of its own."""
+    item = pod(
+        containers=[
+            {"image": "ascend-dra:v0.1.0", "command": ["/bin/bash", "-c", "exec ascend-dra"]}
+        ],
+        volumes=[{"hostPath": {"path": "/var/lib/kubelet/plugins_registry"}}],
+        tolerations=[{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}],
+    )
+    item["metadata"]["namespace"] = "ascend-dra-driver"
+    item["metadata"]["ownerReferences"][0]["name"] = "ascend-dra-driver-kubeletplugin"
+    read = KIND.read(decode_object(msgspec.json.encode(item)))
+    assert read is not None
+    assert read.patch == (
+        "kubectl -n ascend-dra-driver patch daemonset ascend-dra-driver-kubeletplugin --type=json "
+        '-p \'[{"op":"add","path":"/spec/template/spec/tolerations",'
+        '"value":[{"key":"npu-vigil/fault","operator":"Exists"}]}]\''
+    )
+
+
 def test_a_pod_without_the_toleration_is_named_with_the_patch() -> None:
     changed: list[set[str]] = []
     pods = DriverPods(changed.append)
