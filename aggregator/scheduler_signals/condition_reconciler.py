@@ -15,6 +15,7 @@ from aggregator.scheduler_signals.node_conditions import next_condition, wanted_
 from aggregator.scheduler_signals.reconciler import (
     BRAKE,
     CONFLICT,
+    MAX_TAINT_RANK,
     NOTHING,
     PlannedWrite,
     SignalPlan,
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 NAME = "node_conditions"
-_REMOVED_RANK = MAX_RANK + 2
+_FIRST_RANK = MAX_TAINT_RANK + 1
+_REMOVED_RANK = _FIRST_RANK + MAX_RANK + 1
 """To remove conditions is the least urgent."""
 
 
@@ -115,7 +117,7 @@ class NodeConditions:
                 waiting = Waiting(CONFLICT, foreign.writer.changes(f"conditions of node {target}"))
         rank = evidence.faults[0].rank if evidence.faults else MAX_RANK
         write = PlannedWrite(
-            _REMOVED_RANK if removed else rank,
+            _REMOVED_RANK if removed else _FIRST_RANK + rank,
             self._since.setdefault(target, now.steady_ms),
             _shown(target, changed, removed),
             lambda: self._send(target, seen, changed, removed),
