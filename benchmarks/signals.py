@@ -21,6 +21,8 @@ import os
 import sys
 import tempfile
 import time
+from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +44,8 @@ _SHARE = 20
 _CHIP = 5
 _MAX_SECONDS = {"taints": 60.0, "rules": 60.0, "conditions": 120.0}
 _GIVE_UP_SECONDS = 600.0
+_UP_SECONDS = 180.0
+"""Until all Nodes are read, on a machine that is busy, too."""
 _OPTIONS = {
     "NODE_CONDITIONS_ENABLED": "true",
     "NODE_TAINTS_ENABLED": "true",
@@ -134,7 +138,8 @@ async def measure(plane: ControlPlane, directory: Path, nodes: int) -> dict[str,
     try:
         for objects in ("fill", "nodes", "slices"):
             await load.do(objects)
-        await asyncio.to_thread(daemon.start)
+        await asyncio.to_thread(daemon.spawn)
+        await asyncio.to_thread(daemon.process.wait_until, partial(_is_ready, daemon), _UP_SECONDS)
         await asyncio.sleep(SETTLE_SECONDS + 1)
         for begins in (True, False):
             wanted = set(faulty) if begins else set[str]()
@@ -158,6 +163,10 @@ async def measure(plane: ControlPlane, directory: Path, nodes: int) -> dict[str,
         await store.close()
     result["load"].append(os.getloadavg()[0])
     return result
+
+
+def _is_ready(daemon: Daemon) -> bool:
+    return bool(daemon.ask("/readyz")[0] == HTTPStatus.OK)
 
 
 def missed(result: dict[str, Any]) -> list[str]:
