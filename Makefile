@@ -44,7 +44,7 @@ help:
 	@echo "make verify        compares dist/ with the signed manifest: VERSION=… SIGNERS=FILE"
 	@echo "make outdated      packages of the environment that have a newer release"
 	@echo "make test-release  a release as a whole: built twice, installed without a network; 10 minutes"
-	@echo "make test-node     the manifests on a real node (kubelet, containerd); needs root, 15 minutes"
+	@echo "make test-node     taints with the real scheduler, manifests on a real node (kubelet, containerd); needs root, 20 minutes"
 	@echo "make test-volcano  elastic training and labels with real controllers; 25 minutes, once 20 more"
 	@echo "make test-brokers  RabbitMQ, HiveMQ CE and the brokers of make test; 5 minutes, Java 11 or newer"
 	@echo "make test-alerts   causes alerts on a real Prometheus and Alertmanager; writes their times to docs/alerts.md; 15 minutes"
@@ -150,9 +150,11 @@ outdated: $(VENV)/installed-dev
 test-release: $(VENV)/installed-dev
 	$(BIN)/pytest -v --timeout 900 -o python_files='real_*.py' tests/release
 
-# Not part of `make test`: it takes a machine of which it is root.
+# Not part of `make test`: it takes a machine of which it is root. The first part needs no root: the
+# real scheduler and controllers act on taints of Nodes and devices.
 test-node: $(VENV)/installed-dev
 	tests/setup.sh node
+	$(BIN)/pytest -v -o python_files='real_*.py' tests/node
 	$(BIN)/python -m tests.node
 
 # Not part of `make test`: it builds the controllers of Volcano, LeaderWorkerSets and AIBrix, once.

@@ -18,7 +18,9 @@ Patterns, each with ``count`` faults that occur and ``count`` that recover (a tr
 
 * links, switch: like single, with a quarter of the changes: a chip's link, a port of a switch;
 * bmc: alarms of the BMC, which sends nothing by itself and is polled every 10 s: five on each node,
-  at any time of that period.
+  at any time of that period;
+* taint: like single, with a quarter of the changes: faults for which the aggregator taints the
+  Node. Only with ``--only taint``, which switches that option on for all patterns.
 
 Every source of a node is on. Ends with 1 if a change never became visible.
 """
@@ -39,10 +41,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aggregator.scheduler_signals.brake import SETTLE_SECONDS
 from benchmarks.cluster import CHIPS, Cluster, Node
 from benchmarks.report import (
     BMC_PERIOD_SECONDS,
     HOST_TARGETS,
+    TAINT_TARGETS,
     TARGETS,
     Pattern,
     Report,
@@ -64,11 +68,20 @@ if TYPE_CHECKING:
     """What it is of, where there, and its code as documents show it."""
 
 _CODES = ("80E01801", "80C98008", "80E18402", "80E3A201", "8C204E00", "80CD8809", "80F38008")
+_SEPARATE_CODES = ("80E18402", "80E3A201", "80DF8402")
+"""At a level that taints the Node by default."""
+_TAINTS = {
+    "VIGIL_NODE_TAINTS_ENABLED": "true",
+    "VIGIL_NODE_TAINTS_CHIPS": "any",
+    "VIGIL_NODE_TAINTS_MAX_NODES_PERCENT": "100",
+}
 _PORT_CODE = "[0x00f1fef5,155914,npu,na]"
 _PORT_CHIP = 2
 _ALARM_CODE = "06000025"
 _FAN = "Fan"
 _ALARMS = 5
+_TARGETS = {"bmc": HOST_TARGETS, "taint": TAINT_TARGETS}
+"""Where the changes of a pattern are shown, if not where those of chips are."""
 _BURST = 10
 _SHORTEST_GAP_SECONDS = 0.1
 _LONGEST_GAP_SECONDS = 3.0
@@ -88,9 +101,9 @@ class Bench:
         self._bare = bare
         self._faults = {node.name: _faults() for node in cluster.nodes}
 
-    async def start(self) -> list[float]:
+    async def start(self, *, taints: bool) -> list[float]:
         """Start the agents one after the other; seconds until each one's first device-info."""
-        self._cluster.start_aggregator()
+        self._cluster.start_aggregator(_TAINTS if taints else None)
         seconds = []
         for node in self._cluster.nodes:
             begun = time.perf_counter()
@@ -122,12 +135,15 @@ class Bench:
             "switch": functools.partial(self.single, part, _ports()),
             "bmc": self.bmc,
             **trains,
+            "taint": functools.partial(self.single, part, _separations(), taints=True),
         }
 
-    async def single(self, count: int, faults: Iterator[Fault] | None = None) -> list[Change]:
+    async def single(
+        self, count: int, faults: Iterator[Fault] | None = None, *, taints: bool = False
+    ) -> list[Change]:
         """Make one change after the other: a fault occurs here, the one before recovers there.
 
-        ``faults`` are the ones to make, on chips by default.
+        ``faults`` are the ones to make, on chips by default. ``taints``: they taint the Node.
         """
         nodes = itertools.cycle(self._cluster.nodes)
         changes: list[Change] = []
@@ -136,6 +152,7 @@ class Bench:
         for _ in range(count):
             node = next(nodes)
             begins = self._next_fault(node) if faults is None else _begin(node, next(faults))
+            begins.taints = taints
             fault = await self._after_gap(node, begins)
             changes.append(fault)
             if before is not None:
@@ -256,6 +273,12 @@ def _faults() -> Iterator[Fault]:
     return itertools.cycle((Kind.CHIP, chip, code) for code in _CODES for chip in range(CHIPS))
 
 
+def _separations() -> Iterator[Fault]:
+    return itertools.cycle(
+        (Kind.CHIP, chip, code) for code in _SEPARATE_CODES for chip in range(CHIPS)
+    )
+
+
 def _links() -> Iterator[Fault]:
     return itertools.cycle((Kind.CHIP, chip, LINK_DOWN) for chip in range(CHIPS))
 
@@ -272,7 +295,9 @@ def _begin(node: Node, fault: Fault) -> Change:
 
 
 def _end_of(fault: Change) -> Change:
-    return Change(fault.node, fault.place, fault.code, occurs=False, kind=fault.kind)
+    return Change(
+        fault.node, fault.place, fault.code, occurs=False, kind=fault.kind, taints=fault.taints
+    )
 
 
 def _act(emulator: Emulator, change: Change) -> None:
@@ -307,6 +332,7 @@ async def measure(
     directory: Path, count: int, broker: Sequence[str] | None, only: Sequence[str]
 ) -> Report:
     """Run everything in ``directory`` with ``count`` changes of each kind."""
+    taints = "taint" in only
     with Cluster(directory, broker) as cluster:
         # Separate connections, so that no measurement waits for another one's.
         watched = cluster.open_store()
@@ -320,17 +346,19 @@ async def measure(
                 ("node-info", visibility.follow_node_info()),
                 ("cluster-info", visibility.follow_cluster_info()),
                 ("bare", bare.follow()),
+                *((("taints", visibility.follow_taints()),) if taints else ()),
             )
         ]
         try:
             bench = Bench(cluster, visibility, bare)
-            start = await bench.start()
-            await asyncio.sleep(1)
+            start = await bench.start(taints=taints)
+            # A new leader taints nothing for the first seconds.
+            await asyncio.sleep(SETTLE_SECONDS + 1 if taints else 1)
             await bench.warm_up()
             patterns = []
             for name, run in bench.patterns(count).items():
-                if not only or name in only:
-                    targets = HOST_TARGETS if name == "bmc" else TARGETS
+                if name in only or (not only and name != "taint"):
+                    targets = _TARGETS.get(name, TARGETS)
                     patterns.append(Pattern(name, await run(), bare.taken(), targets))
             return Report(start, patterns, visibility.interruptions)
         finally:
@@ -361,6 +389,8 @@ def main() -> int:
         "--only", action="append", default=[], metavar="PATTERN", help="measure this pattern only"
     )
     options = parser.parse_args()
+    if "taint" in options.only and options.broker is not None:
+        parser.error("--only taint: only an API server has Nodes")
     # A burst is ten changes; with fewer there would be none.
     if options.count < _BURST:
         parser.error(f"--count must be at least {_BURST}")

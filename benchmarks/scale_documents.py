@@ -112,6 +112,17 @@ def _image(number: int) -> dict[str, Any]:
     return empty | {"names": [name + "0" * (_IMAGE_BYTES - 1 - len(go_json.encode(empty)))]}
 
 
+def slice_object(node: str, chips: int) -> dict[str, Any]:
+    """Return the ResourceSlice with which the vendor's driver publishes the chips of a node."""
+    devices = [
+        {"name": f"npu-{number}", "attributes": {"physicId": {"int": number}}}
+        for number in range(chips)
+    ]
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "npu.huawei.com", "nodeName": node, "pool": pool, "devices": devices}
+    return {"metadata": {"name": f"{node}-npu"}, "spec": spec}
+
+
 def pod_object(number: int, names: list[str], chips: int) -> dict[str, Any]:
     """Return the pod of this number; two on each node that has some, each with half of
     its chips.

@@ -25,6 +25,7 @@ from benchmarks.scale_documents import (
     node_object,
     pod_object,
     scheduled_objects,
+    slice_object,
 )
 from contract.documents.write_numbers import encode_writes
 from contract.names import (
@@ -166,7 +167,7 @@ class Load:
                 return await self._all(self._device(n, None, "POST") for n in self._names)
             case {"do": "storm", "nodes": nodes, "faulty": faulty}:
                 return await self._all(self._device(node, faulty, "PUT") for node in nodes)
-            case {"do": "nodes" | "pods" | "jobs"}:
+            case {"do": "nodes" | "pods" | "jobs" | "slices"}:
                 return await self._all(self._objects(command))
             case {"do": "leases", "seconds": seconds}:
                 return await self._all(
@@ -201,6 +202,10 @@ class Load:
             case {"do": "nodes"}:
                 made = (node_object(*one) for one in enumerate(self._names))
                 return (Request("POST", "/api/v1/nodes", one) for one in made)
+            case {"do": "slices"}:
+                path = "/apis/resource.k8s.io/v1/resourceslices"
+                made = (slice_object(node, self._chips) for node in self._names)
+                return (Request("POST", path, one) for one in made)
             case {"do": "pods", "count": count}:
                 path = "/api/v1/namespaces/default/pods"
                 made = (pod_object(one, self._names, self._chips) for one in range(count))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
+from aggregator.scheduler_signals.observed_nodes import KIND
 from contract.names import (
     CLUSTER_DEVICE_PREFIX,
     CLUSTER_LABEL,
@@ -21,7 +22,9 @@ from contract.names import (
     REPORT_LABEL,
     SWITCH_INFO_PREFIX,
 )
+from contract.node_signals import NodeSignals
 from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
+from stores.cluster import Snapshot, Update
 from stores.interruption import Interrupted
 from vigil.demo.reader import ChipsView, read_cluster_info, read_device_info
 
@@ -60,6 +63,15 @@ class Change:
     cluster_info_at: float | None = None
     seen: asyncio.Event = field(default_factory=asyncio.Event)
     kind: Kind = Kind.CHIP
+    taints: bool = False
+    """Whether the Node gets a taint by it."""
+    taint_at: float | None = None
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether it is visible wherever it is to be."""
+        documents = (self.device_info_at, self.cluster_info_at)
+        return None not in documents and (not self.taints or self.taint_at is not None)
 
     def is_in(self, views: Views) -> bool:
         """Return whether a document shows it; ``views`` is what it shows of which nodes."""
@@ -93,6 +105,27 @@ class Visibility:
     async def follow_cluster_info(self) -> None:
         """Follow what the aggregator publishes, until cancelled."""
         await self._follow(Selection("mindx-dl", label=CLUSTER_LABEL), self._cluster_info)
+
+    async def follow_taints(self) -> None:
+        """Follow the taints that the aggregator writes to Nodes, until cancelled."""
+        assert self._store.cluster is not None, "only an API server has Nodes"
+        async for event in self._store.cluster.objects(KIND):
+            now = time.perf_counter()
+            match event:
+                case Snapshot(nodes):
+                    for node, signals in nodes.items():
+                        self._taints(node, signals, now)
+                case Update(node, NodeSignals() as signals):
+                    self._taints(node, signals, now)
+                case Interrupted(reason):
+                    self.interruptions.append(reason)
+
+    def _taints(self, node: str, signals: NodeSignals, now: float) -> None:
+        for change in self._waiting:
+            is_shown = bool(signals.fault_taints) == change.occurs
+            if change.taints and change.taint_at is None and change.node == node and is_shown:
+                change.taint_at = now
+        self._forget_seen()
 
     async def _follow(
         self, selection: Selection, read: Callable[[str, Mapping[str, str], float], None]
@@ -153,7 +186,7 @@ class Visibility:
 
     def _forget_seen(self) -> None:
         for change in self._waiting:
-            if change.device_info_at is not None and change.cluster_info_at is not None:
+            if change.is_seen:
                 change.seen.set()
         self._waiting = [change for change in self._waiting if not change.seen.is_set()]
 

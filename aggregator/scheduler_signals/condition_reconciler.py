@@ -15,6 +15,7 @@ from aggregator.scheduler_signals.node_conditions import next_condition, wanted_
 from aggregator.scheduler_signals.reconciler import (
     BRAKE,
     CONFLICT,
+    MAX_TAINT_RANK,
     NOTHING,
     PlannedWrite,
     SignalPlan,
@@ -38,7 +39,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 NAME = "node_conditions"
-_REMOVED_RANK = MAX_RANK + 2
+_FIRST_RANK = MAX_TAINT_RANK + 1
+_NEW_RANK = _FIRST_RANK + MAX_RANK + 1
+"""Of the first conditions of a healthy Node: all of 10,000 Nodes may wait for theirs."""
+_REMOVED_RANK = _NEW_RANK + 1
 """To remove conditions is the least urgent."""
 
 
@@ -113,9 +117,8 @@ class NodeConditions:
             if foreign.is_conflict:
                 until_ms += int(foreign.seconds_until_over(seconds) * 1000) + 1
                 waiting = Waiting(CONFLICT, foreign.writer.changes(f"conditions of node {target}"))
-        rank = evidence.faults[0].rank if evidence.faults else MAX_RANK
         write = PlannedWrite(
-            _REMOVED_RANK if removed else rank,
+            _REMOVED_RANK if removed else _rank(seen, evidence),
             self._since.setdefault(target, now.steady_ms),
             _shown(target, changed, removed),
             lambda: self._send(target, seen, changed, removed),
@@ -192,6 +195,12 @@ class NodeConditions:
         for node, foreign in sorted(self._foreign.items()):
             if foreign.is_conflict:
                 yield f"conflict: {foreign.writer.changes(f'conditions of node {node}')}"
+
+
+def _rank(seen: NodeSignals, evidence: NodeEvidence) -> int:
+    if evidence.faults:
+        return _FIRST_RANK + evidence.faults[0].rank
+    return _FIRST_RANK + MAX_RANK if seen.conditions else _NEW_RANK
 
 
 def _shown(node: str, changed: Iterable[NodeCondition], removed: Iterable[str]) -> str:

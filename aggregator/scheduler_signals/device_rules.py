@@ -16,8 +16,9 @@ import msgspec
 
 from aggregator.scheduler_signals.device_pools import DevicePools, NodeChip
 from aggregator.scheduler_signals.node_evidence import LINK, PART
+from aggregator.scheduler_signals.reconciler import MAX_TAINT_RANK
 from aggregator.scheduler_signals.taint_budget import TaintDemand, TaintTurn
-from contract.codes.levels import MAX_RANK, ChipLevel
+from contract.codes.levels import ChipLevel
 from contract.documents.device_taints import (
     DeviceEffect,
     TaintRule,
@@ -44,8 +45,6 @@ _MAX_REPLANNED = 64
 """Rules that are planned again when there may be room: each end of a fault gives room to few."""
 
 _LEVELS = frozenset(ChipLevel)
-_RELEASE_RANK = MAX_RANK + 2
-"""The end of a fault is the least urgent."""
 
 
 class ChipFault(NamedTuple):
@@ -536,7 +535,7 @@ class DeviceRules:
         if stored.node and stored.node not in self._reported:
             return None
         reason = f"{NodeChip(stored.node, stored.chip)} has no such fault any more"
-        return RuleStep(Step.DELETE, stored, reason, _RELEASE_RANK, 0)
+        return RuleStep(Step.DELETE, stored, reason, MAX_TAINT_RANK, 0)
 
 
 def _with_goal(goal: _Goal, effect: DeviceEffect) -> TaintRule:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from contract.codes.levels import MAX_RANK
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -30,6 +32,13 @@ EVICTION = "eviction"
 """Waits because too many pods would be evicted, or because their number is not known."""
 WAITING = (BRAKE, CAP, TOLERATION, CONFLICT, REMOVED, EVICTION)
 """Reasons why a difference is not written."""
+
+
+MAX_TAINT_RANK = MAX_RANK + 2
+"""The least urgent rank of taints and rules: those that end come after those of each level.
+
+Conditions only show a fault, so all of them come after these.
+"""
 
 
 class PlannedWrite(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.report import Pattern, Report, quantile_ms
+from benchmarks.report import TAINT_TARGETS, Pattern, Report, quantile_ms
 from benchmarks.visibility import Change
 
 
@@ -47,3 +47,16 @@ def test_ratio_and_tail_each_decide_about_the_budget() -> None:
         if (row.kind, row.target) == ("occur", "device-info")
     }
     assert verdicts == {"single": False, "burst": False, "train 0.1 s": None}
+
+
+def test_a_change_that_taints_is_visible_with_the_taint_of_its_node() -> None:
+    change = a_change(1.0, 1.004, 1.01)
+    change.taints = True
+    assert not change.is_seen
+    change.taint_at = 1.02
+    assert change.is_seen
+    pattern = Pattern("taint", [change], [0.004], TAINT_TARGETS)
+    documents, taint = (pattern.row(True, target) for target in TAINT_TARGETS)
+    assert documents.p50_ms == pytest.approx(10.0)
+    assert taint.p50_ms == pytest.approx(20.0)
+    assert taint.is_within_budget is False, "five times the bare write are too much"

@@ -160,9 +160,7 @@ class ControlPlane:
                 "--authorization-mode=RBAC",
                 "--allow-privileged=true",
                 "--endpoint-reconciler-type=none",
-                # Off by default in Kubernetes 1.36; 1.37 serves DeviceTaintRules without them.
-                "--runtime-config=resource.k8s.io/v1beta2=true",
-                "--feature-gates=DRADeviceTaintRules=true",
+                *self._gates(),
                 *self._surroundings(),
                 *(self._audit_options() if self._audited else ()),
             ],
@@ -172,6 +170,13 @@ class ControlPlane:
             {**os.environ, "GOGC": "400"},
         )
         self._apiserver.wait_until(self._apiserver_is_up, _UP_SECONDS)
+
+    def _gates(self) -> tuple[str, ...]:
+        """Return options for what is off by default in Kubernetes 1.36 and on in 1.37."""
+        return (
+            "--runtime-config=resource.k8s.io/v1beta2=true",
+            "--feature-gates=DRADeviceTaintRules=true",
+        )
 
     def _surroundings(self) -> tuple[str, ...]:
         """Return options for an API server on this machine, without controllers."""

@@ -12,6 +12,7 @@ from aggregator.config import AggregatorConfiguration, NodeTaintsSection, load_a
 from aggregator.scheduler_signals.condition_reconciler import NodeConditions
 from aggregator.scheduler_signals.node_evidence import NodeEvidence, NodeFault
 from aggregator.scheduler_signals.observed_nodes import ObservedNodes
+from aggregator.scheduler_signals.reconciler import MAX_TAINT_RANK
 from aggregator.scheduler_signals.signal_memory import SignalMemory
 from contract.codes.levels import ENDING_LEVELS
 from contract.errors import ConfigurationError
@@ -103,6 +104,27 @@ async def test_four_conditions_are_one_write_and_a_change_is_another() -> None:
     await bench.write()
     assert bench.status()["NPUHealthy"] == "False"
     assert (bench.writes, bench.memory.has_conditions) == (2, True)
+
+
+async def test_conditions_come_after_taints_and_the_first_of_healthy_nodes_last() -> None:
+    bench = Bench()
+    first = bench.plan().write
+    assert first is not None
+    worst = msgspec.structs.replace(OUT, level="ManuallySeparateNPU")
+    bench.evidence = msgspec.structs.replace(GOOD, faults=(worst,))
+    write = bench.plan().write
+    assert write is not None
+    assert write.rank > MAX_TAINT_RANK
+    await bench.write()
+    bench.evidence = GOOD
+    recovered = bench.plan().write
+    assert recovered is not None
+    # All Nodes of a large cluster may wait for their first conditions.
+    assert write.rank < recovered.rank < first.rank
+    bench.evidence = NodeEvidence(is_gone=True)
+    last = bench.plan().write
+    assert last is not None
+    assert last.rank > first.rank
 
 
 async def test_what_no_report_confirms_changes_nothing_and_what_is_gone_is_removed() -> None:
