@@ -461,11 +461,12 @@ def add_claim(use: DeviceUse, item: KubernetesObject, drivers: frozenset[str]) -
 def _tolerates(toleration: _Toleration) -> bool:
     """Return whether a claim tolerates our taint for ever, whatever its value is.
 
-    A toleration of one value is not counted: the value changes with the level of the fault.
+    A toleration of one value is not counted: the value changes with the level of the fault. One
+    without an effect counts for placement alone (Kubernetes 1.36, its controller of evictions).
     """
     return (
         toleration.toleration_seconds is None
         and toleration.operator == "Exists"
         and toleration.key in ("", TAINT_KEY)
-        and toleration.effect in ("", DeviceEffect.NO_EXECUTE)
+        and toleration.effect == DeviceEffect.NO_EXECUTE
     )

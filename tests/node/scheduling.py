@@ -43,6 +43,7 @@ _READY: dict[str, Any] = {
 }
 _CONTAINER: dict[str, Any] = {"name": "train", "image": "any"}
 _TOLERATION = {"key": "npu-vigil/fault", "operator": "Exists"}
+_EFFECTS: tuple[dict[str, str], ...] = ({}, {"effect": "NoExecute"})
 _PAGE = "/api/v1/scheduler-signals"
 _STEP_SECONDS = 0.2
 _SECONDS = 60.0
@@ -175,7 +176,8 @@ class SchedulingSite:
                 "deviceClassName": "npu",
                 "count": count,
                 "selectors": [{"cel": {"expression": expression}}],
-                "tolerations": tolerations,
+                # The controller that evicts takes into account those of its effect alone.
+                "tolerations": [each | effect for each in tolerations for effect in _EFFECTS],
             }
             devices = {"requests": [{"name": "npu", "exactly": exactly}]}
             body = {"metadata": {"name": pod}, "spec": {"devices": devices}}
