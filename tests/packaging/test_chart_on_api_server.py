@@ -177,22 +177,30 @@ def test_upgrade_from_the_chart_before_and_rollback(release: Release, tmp_path: 
 
 
 @pytest.mark.apiserver
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_helm_test_has_the_result_of_its_pod(release: Release, phase: str) -> None:
+def test_helm_test_has_the_result_of_its_pod(release: Release) -> None:
     """A stand-in reports the phase of the pod, as a kubelet would once its container has ended."""
     plane = release.plane
     apply_namespaces(plane)
     release.run("install", CHART)
     pod = "/api/v1/namespaces/mindx-dl/pods/npu-vigil-test-ready"
-    with ThreadPoolExecutor() as executor:
-        running = executor.submit(release.ask, "test", "--timeout=60s")
-        wait_until(lambda: plane.ask("GET", pod)[0] == 200 or running.done(), "a pod")
-        plane.request("PATCH", f"{pod}/status", {"status": {"phase": phase}})
-        done = running.result()
-    assert done.returncode == (0 if phase == "Succeeded" else 1), done.stderr
-    assert f"Phase:          {phase}" in done.stdout
+    before = ""
+
+    def pod_of_run() -> str:
+        """Return the uid of the pod of this run; empty before it is there."""
+        status, answer = plane.ask("GET", pod)
+        uid = str(answer["metadata"]["uid"]) if status == 200 else ""
+        return "" if uid == before else uid
+
     # A pod that failed stays with its log, until the next run replaces it.
-    assert plane.ask("GET", pod)[0] == (404 if phase == "Succeeded" else 200)
+    for phase, expected, afterwards in (("Failed", 1, 200), ("Succeeded", 0, 404)):
+        with ThreadPoolExecutor() as executor:
+            running = executor.submit(release.ask, "test", "--timeout=60s")
+            before = wait_until(pod_of_run, "the pod of helm test")
+            plane.request("PATCH", f"{pod}/status", {"status": {"phase": phase}})
+            done = running.result()
+        assert done.returncode == expected, done.stderr
+        assert f"Phase:          {phase}" in done.stdout
+        assert plane.ask("GET", pod)[0] == afterwards
 
 
 OF_OTHERS = (
