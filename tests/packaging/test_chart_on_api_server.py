@@ -1,20 +1,27 @@
-"""The chart on a real API server: installed, changed, removed, and in place of kustomize.
+"""The chart on a real API server: installed, changed, rolled back, removed, in place of kustomize.
 
-No kubelet runs here, so no pod starts; ``test_chart.py`` runs what ``helm test`` would.
+No kubelet runs here, so no pod starts. A stand-in reports the phase of the pod of ``helm test``;
+``test_chart.py`` runs what this pod does, and ``make test-node`` runs it in a pod.
 """
 
 from __future__ import annotations
 
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.packaging.chart_files import FULLEST, Identity, built, identity, values_of
 from tests.parts.controlplane import ControlPlane, path_of
+from tests.parts.deadlines import wait_until
+from tests.parts.definitions import Definition
 from tests.parts.helm import CHART, VERSIONS, helm, rendered
 from tests.parts.kustomize import apply, take_back
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
@@ -26,6 +33,9 @@ OF_THE_PLUGIN = (
     "/apis/rbac.authorization.k8s.io/v1/clusterroles/pods-node-ascend-device-plugin-role"
 )
 
+OF_OPERATOR = [
+    Definition("monitoring.coreos.com", "v1", kind) for kind in ("PodMonitor", "PrometheusRule")
+]
 
 TAKE_OVER = {
     "helm3": ("--take-ownership",),
@@ -42,18 +52,24 @@ class Release:
         self.version = version
         self.plane = plane
 
+    def ask(
+        self, verb: str, *options: str | Path, values: Mapping[str, Any] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command of Helm; return what it printed and its status."""
+        kubeconfig = f"--kubeconfig={self.plane.kubeconfig}"
+        return helm(self.version, verb, RELEASE, kubeconfig, *options, values=values)
+
     def run(self, verb: str, *options: str | Path, values: Mapping[str, Any] | None = None) -> str:
         """Run a command of Helm that must not fail; return what it printed."""
-        kubeconfig = f"--kubeconfig={self.plane.kubeconfig}"
-        done = helm(self.version, verb, RELEASE, kubeconfig, *options, values=values)
+        done = self.ask(verb, *options, values=values)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def objects(self, values: Mapping[str, Any]) -> dict[Identity, str]:
+    def objects(self, values: Mapping[str, Any], chart: Path = CHART) -> dict[Identity, str]:
         """Return the path of each object that values make; hooks are no part of a release."""
         return {
             identity(item): path_of(item)
-            for item in rendered(self.version, values)
+            for item in rendered(self.version, values, chart)
             if "helm.sh/hook" not in item["metadata"].get("annotations", {})
         }
 
@@ -103,6 +119,140 @@ def test_install_upgrade_and_uninstall(fresh: ControlPlane) -> None:
             assert state["status"]["phase"] == "Active"
 
 
+def previous_chart(folder: Path) -> Path:
+    """Return the chart of a release before: other rules, without one policy, with one object more.
+
+    Its version is lower. No release has a chart yet, so there is no real one.
+    """
+    chart = shutil.copytree(CHART, folder / "chart")
+    about = chart / "Chart.yaml"
+    about.write_text(about.read_text().replace("0.1.0", "0.0.9"))
+    (chart / "templates/own-node-only.yaml").unlink()
+    (chart / "templates/dropped.yaml").write_text(json.dumps(DROPPED))
+    role = chart / "templates/aggregator-rbac.yaml"
+    text = role.read_text()
+    assert text.count("podgroups") == 1
+    role.write_text(text.replace("podgroups", "queues"))
+    return chart
+
+
+DROPPED = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "npu-vigil-dropped", "namespace": "mindx-dl"},
+}
+POLICY = ("ValidatingAdmissionPolicy", "", "npu-vigil-agent-own-node-only")
+
+
+@pytest.mark.apiserver
+def test_upgrade_from_the_chart_before_and_rollback(release: Release, tmp_path: Path) -> None:
+    plane = release.plane
+    apply_namespaces(plane)
+    before = previous_chart(tmp_path)
+    values = {"agent": {"settings": {"heartbeat": {"interval_seconds": 15}}}}
+    old, new = release.objects(values, before), release.objects({})
+
+    def state() -> tuple[set[Identity], Any, Any, str]:
+        """Return which objects are there, what the aggregator may, the agent's pod, the version."""
+        there = {key for key, path in (old | new).items() if plane.ask("GET", path)[0] == 200}
+        role = plane.request("GET", new["ClusterRole", "", "npu-vigil-aggregator-pods"])
+        agent = plane.request("GET", new["DaemonSet", "mindx-dl", "npu-vigil-agent"])
+        version: str = agent["metadata"]["labels"]["app.kubernetes.io/version"]
+        return there, role["rules"], agent["spec"]["template"], version
+
+    release.run("install", before, values=values)
+    first = state()
+    assert first[0] == old.keys()
+    assert old.keys() ^ new.keys() >= {identity(DROPPED), POLICY}
+    release.run("upgrade", CHART, values={})
+    second = state()
+    assert second[0] == new.keys()
+    assert (first[3], second[3]) == ("0.0.9", "0.1.0")
+    assert first[1] != second[1]
+    assert first[2] != second[2]
+    release.run("rollback")
+    assert state() == first
+    release.run("rollback", "2")
+    assert state() == second
+
+
+@pytest.mark.apiserver
+def test_helm_test_has_the_result_of_its_pod(release: Release) -> None:
+    """A stand-in reports the phase of the pod, as a kubelet would once its container has ended."""
+    plane = release.plane
+    apply_namespaces(plane)
+    release.run("install", CHART)
+    pod = "/api/v1/namespaces/mindx-dl/pods/npu-vigil-test-ready"
+    before = ""
+
+    def pod_of_run() -> str:
+        """Return the uid of the pod of this run; empty before it is there."""
+        status, answer = plane.ask("GET", pod)
+        uid = str(answer["metadata"]["uid"]) if status == 200 else ""
+        return "" if uid == before else uid
+
+    # A pod that failed stays with its log, until the next run replaces it.
+    for phase, expected, afterwards in (("Failed", 1, 200), ("Succeeded", 0, 404)):
+        with ThreadPoolExecutor() as executor:
+            running = executor.submit(release.ask, "test", "--timeout=60s")
+            before = wait_until(pod_of_run, "the pod of helm test")
+            plane.request("PATCH", f"{pod}/status", {"status": {"phase": phase}})
+            done = running.result()
+        assert done.returncode == expected, done.stderr
+        assert f"Phase:          {phase}" in done.stdout
+        assert plane.ask("GET", pod)[0] == afterwards
+
+
+OF_OTHERS = (
+    {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "site", "namespace": "mindx-dl"},
+    },
+    {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "npu-vigil-of-a-site"},
+    },
+    {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PodMonitor",
+        "metadata": {"name": "site", "namespace": "mindx-dl"},
+    },
+)
+
+
+@pytest.mark.apiserver
+def test_uninstall_removes_policies_and_custom_resources_and_nothing_of_others(
+    release: Release,
+) -> None:
+    plane = release.plane
+    apply_namespaces(plane)
+    values = values_of(FULLEST, ("node-conditions", "node-taints", "device-taints"))
+    values["monitoring"] = {name: {"enabled": True} for name in ("podMonitors", "rules")}
+    try:
+        for definition in OF_OPERATOR:
+            definition.install(plane)
+        for item in OF_OTHERS:
+            plane.apply(item)
+        release.run("install", CHART, values=values)
+        objects = release.objects(values)
+        assert {"ValidatingAdmissionPolicy", "PodMonitor", "PrometheusRule"} <= {
+            kind for kind, _, _ in objects
+        }
+        assert release.missing(values) == set()
+        release.run("uninstall")
+        assert release.missing(values) == objects.keys() - {("Namespace", "", "cluster-system")}
+        for item in OF_OTHERS:
+            assert plane.ask("GET", path_of(item))[0] == 200
+        state = plane.request("GET", "/api/v1/namespaces/mindx-dl")
+        assert state["status"]["phase"] == "Active"
+    finally:
+        take_back(plane, OF_OTHERS)
+        for definition in OF_OPERATOR:
+            definition.uninstall(plane)
+
+
 @pytest.mark.apiserver
 def test_helm_takes_over_what_kustomize_applied(release: Release) -> None:
     """No pod restarts for it."""
@@ -116,7 +266,7 @@ def test_helm_takes_over_what_kustomize_applied(release: Release) -> None:
     try:
         before = pods()
         assert len(before) == 2
-        done = helm(release.version, "install", RELEASE, CHART, f"--kubeconfig={plane.kubeconfig}")
+        done = release.ask("install", CHART)
         assert done.returncode == 1
         assert "invalid ownership metadata" in done.stderr
         release.run("install", CHART, *TAKE_OVER[release.version])
