@@ -236,6 +236,9 @@ class _Matching:
     def _follow(self, journal: NodeJournal, presence: Presence) -> Outcome:
         if presence.kind not in PROVED_KINDS:
             return "of a kind that only public faults show"
+        # Documents have the separation itself, and not this code, which only the journal has.
+        if presence.code == AUTOFILL_CODE:
+            return "of a separation by hand, which is shown without a code"
         # A code in no level table is in no list of readers (docs/spec/noded.md).
         if not any(presence.levels):
             return "of a code without a level, which no document shows"

@@ -347,3 +347,11 @@ def test_what_was_delivered_is_proved_and_one_lost_entry_is_a_gap(
     # Another episode of the chip within the bound may be proved by the same entry.
     if chip not in alone:
         assert names_of_gaps == [(GapName.NEVER_PUBLISHED, f"chip {chip}", "80E18402")]
+
+
+def test_a_separation_by_hand_is_shown_without_its_code(site: Site) -> None:
+    site.change(10, "began", "ManuallySeparateNPU", code="AutofillFaultCode")
+    site.write(10.02)
+    counts = {"of a separation by hand, which is shown without a code": 1}
+    assert proof_of(site).counts == counts
+    assert proof_of(site).gaps == []
