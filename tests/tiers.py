@@ -57,14 +57,15 @@ def mark_tiers(items: Iterable[pytest.Item]) -> None:
     Raises ``UsageError`` for a test that is alone and that the Makefile does not find.
     """
     for item in items:
-        alone = item.get_closest_marker("alone")
-        if alone is not None and "mark.alone" not in item.path.read_text(encoding="utf-8"):
+        names = {marker.name for marker in item.iter_markers()}
+        if "alone" in names and "mark.alone" not in item.path.read_text(encoding="utf-8"):
             raise pytest.UsageError(f"{item.nodeid}: its own file must have pytest.mark.alone")
-        for tier in sorted(_of_fixtures(item)):
+        tiers = _of_fixtures(item)
+        if "apiserver" in names:
+            tiers.add("server")
+        for tier in sorted(tiers):
             item.add_marker(tier)
-        if item.get_closest_marker("apiserver") is not None:
-            item.add_marker("server")
-        if not any(item.get_closest_marker(name) for name in _NOT_UNIT):
+        if names.isdisjoint(_NOT_UNIT) and not tiers:
             item.add_marker("unit")
 
 

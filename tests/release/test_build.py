@@ -10,8 +10,6 @@ import stat
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 from release.archives import Member, read_tar_gz, read_zip, tar_gz
 from release.sbom import PRODUCT, bill_of_materials, read_lock
@@ -86,6 +84,10 @@ def test_the_sdist_builds_the_same_wheel(built: Built, tmp_path: Path) -> None:
 def test_the_bill_is_valid_and_of_what_is_installed() -> None:
     lock = read_lock((ROOT / "requirements.lock").read_text(encoding="utf-8"))
     bill = bill_of_materials(lock, COMMIT, EPOCH).decode()
+    # Its import builds forty parsers, which takes each process that collects this file 3 s.
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(bill) is None
     content = json.loads(bill)
     for component in content["components"]:

@@ -95,7 +95,7 @@ def test_an_aggregator_that_starts_advises_as_one_that_goes_on(name: str) -> Non
             snapshot, now_ms=snapshot.now_ms + 1000, first_session=False
         )
         for profile in Profile:
-            goes_on, _ = advise(later, states[profile], options[profile])
+            goes_on, _ = advisor.advise(later, states[profile], options[profile])
             starts, _ = advise(later, kept.states[profile], options[profile])
             assert counted(starts) == counted(goes_on)
 
