@@ -57,6 +57,7 @@ TABLE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tests/vectors/volcano/*", ("tests/advisor", "tests/aggregator")),
     ("tests/vectors/*", ("tests/agent", "tests/replay", "tests/contract", "tests/collectors")),
     ("tests/vigil/lint/cases/*", ("tests/vigil/lint",)),
+    ("tests/chaos/*.json", ("tests/benchmarks/chaos",)),
     ("tests/kustomize/*", ("tests/packaging",)),
     ("tests/helm/*", ("tests/packaging",)),
     ("tests/operator/*", ("tests/alerts",)),

@@ -3,11 +3,12 @@
 ::
 
     python -m benchmarks.chaos --world directory --episodes N --seed S [--replay FILE] [--keep DIR]
+    python -m benchmarks.chaos --world simulated --episodes N --seed S --mutant NAME
 
 The worlds ``directory`` and ``kubernetes`` are real parts, ``simulated`` is virtual time. Prints a
 line for each episode with something wrong, of real parts for each, and a summary as JSON. Exit
-status: 0 nothing wrong, 1 something is. A plan with something wrong is kept in DIR and can be
-played again.
+status: 0 nothing wrong, 1 something is. A plan with something wrong is made smaller, kept in DIR,
+and can be played again. A mutant is a wrong product: the first episode that finds it is the last.
 """
 
 from __future__ import annotations
@@ -25,50 +26,69 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from benchmarks.chaos.judge import Verdict, excused_share, judge
-from benchmarks.chaos.plan import CODES, Plan, make_plan
-from benchmarks.chaos.troubles import troubles_of
-from contract.codes.catalogue import shipped
+from benchmarks.chaos.judge import excused_share
+from benchmarks.chaos.shrink import MAX_SECONDS, shrunk
+from benchmarks.chaos.stage import judged
+from benchmarks.chaos.troubles import plan_of, read_plan
 from tests.parts.verbs import run_verb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from benchmarks.chaos.judge import Excuse, Fault, Sample
+    from benchmarks.chaos.plan import Plan
     from benchmarks.chaos.stage import StorePlatform
 
 _SIMULATED = "simulated"
 
 
 class _Results:
-    """What all episodes came to."""
+    """What all episodes came to; ``keep`` is where plans go, ``mutant`` the wrong product."""
 
-    def __init__(self, keep: Path | None) -> None:
+    def __init__(self, keep: Path | None, mutant: str | None) -> None:
         self.wrong: Counter[str] = Counter()
         self.gaps: Counter[str] = Counter()
         self.proved = 0
+        self.mutant = mutant
         self._shares: list[float] = []
         self._keep = keep
-        self._levels = {code: shipped().chip_levels[code].value for code in CODES}
 
     def add(
-        self, plan: Plan, faults: list[Fault], samples: list[Sample], excuses: list[Excuse]
-    ) -> None:
-        """Judge an episode, print what is wrong, and keep its plan then."""
-        verdicts: list[Verdict] = judge(faults, samples, excuses, self._levels)
+        self,
+        plan: Plan,
+        faults: list[Fault],
+        samples: list[Sample],
+        excuses: list[Excuse],
+        crashes: Iterable[BaseException] = (),
+    ) -> bool:
+        """Judge an episode and print what is wrong; return whether anything is."""
+        verdicts = judged(plan, faults, samples, excuses)
         self._shares.append(excused_share(excuses, plan.seconds))
         self.wrong.update(verdict.wrong.value for verdict in verdicts)
-        if verdicts or plan.platform != _SIMULATED:
-            self._print(plan, faults, samples, [msgspec.json.encode(item) for item in verdicts])
-        if verdicts:
-            self._keep_plan(plan)
+        texts = [msgspec.json.encode(verdict).decode() for verdict in verdicts]
+        texts += [f"a program ended: {error!r}" for error in crashes]
+        self.wrong["a program ended"] += len(texts) - len(verdicts)
+        if texts or plan.platform != _SIMULATED:
+            names = ", ".join(f"{item.name} of {item.subject}" for item in plan.troubles)
+            print(
+                f"seed {plan.seed}: {len(faults)} faults, {names}: "
+                f"{len(samples)} samples, {len(texts)} wrong",
+                *texts,
+                sep="\n  ",
+                flush=True,
+            )
+        return bool(texts)
 
-    def add_errors(self, plan: Plan, errors: list[BaseException]) -> None:
-        """Count programs that ended by themselves."""
-        if errors:
-            self.wrong["a program ended"] += len(errors)
-            self._print(plan, [], [], [repr(error).encode() for error in errors])
-            self._keep_plan(plan)
+    def keep(self, plan: Plan, fails: Callable[[Plan], bool]) -> None:
+        """Keep a plan with something wrong, as small as it becomes within its time."""
+        if self._keep is None:
+            return
+        end = time.monotonic() + MAX_SECONDS
+        small = shrunk(plan, fails, lambda: end - time.monotonic())
+        name = f"{plan.platform}-{plan.seed}" if self.mutant is None else self.mutant
+        self._keep.mkdir(parents=True, exist_ok=True)
+        file = self._keep / f"{name.replace(' ', '-')}.json"
+        file.write_bytes(msgspec.json.format(msgspec.json.encode(small)) + b"\n")
 
     def prove(self, directories: Iterable[Path]) -> bool:
         """Judge the journals of the nodes by ``vigil prove``; return whether all is proved."""
@@ -79,32 +99,19 @@ class _Results:
         self.gaps.update(proof["gaps_by_name"])
         return status == 0
 
+    @property
+    def episodes(self) -> int:
+        """How many there were."""
+        return len(self._shares)
+
     def summary(self) -> dict[str, object]:
         """Return what all episodes came to."""
         return {
-            "episodes": len(self._shares),
-            "wrong": dict(self.wrong),
-            "excused": round(sum(self._shares) / len(self._shares), 2),
+            "episodes": self.episodes,
+            "wrong": {name: number for name, number in self.wrong.items() if number},
+            "excused": round(sum(self._shares) / self.episodes, 2),
             "proof": {"proved": self.proved, "gaps": dict(self.gaps)},
         }
-
-    def _print(
-        self, plan: Plan, faults: list[Fault], samples: list[Sample], wrong: list[bytes]
-    ) -> None:
-        names = ", ".join(f"{item.name} of {item.subject}" for item in plan.troubles)
-        print(
-            f"seed {plan.seed}: {len(faults)} faults, {names}: "
-            f"{len(samples)} samples, {len(wrong)} wrong",
-            flush=True,
-        )
-        for text in wrong:
-            print(f"  {text.decode()}", flush=True)
-
-    def _keep_plan(self, plan: Plan) -> None:
-        if self._keep is not None:
-            self._keep.mkdir(parents=True, exist_ok=True)
-            file = self._keep / f"{plan.platform}-{plan.seed}.json"
-            file.write_bytes(msgspec.json.format(msgspec.json.encode(plan)))
 
 
 def main() -> int:
@@ -120,39 +127,55 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--replay", type=Path, help="a kept plan")
     parser.add_argument("--keep", type=Path, help="where to keep plans with something wrong")
+    parser.add_argument("--mutant", help="a wrong product, in the simulated world")
     given = parser.parse_args()
     if given.replay is not None:
-        plans = [msgspec.json.decode(given.replay.read_bytes(), type=Plan)]
+        try:
+            plans = [read_plan(given.replay)]
+        except ValueError as error:
+            parser.error(str(error))
     else:
         seeds = range(given.seed, given.seed + given.episodes)
-        subjects = troubles_of(given.platform)
-        plans = [make_plan(given.platform, seed, subjects) for seed in seeds]
-    results = _Results(given.keep)
-    began = time.process_time()
+        plans = [plan_of(given.platform, seed) for seed in seeds]
+    results = _Results(given.keep, given.mutant)
     play = _play_simulated if plans[0].platform == _SIMULATED else _play_real
+    if given.mutant is not None and play is not _play_simulated:
+        parser.error("only the simulated world has mutants")
     is_proved = play(plans, results)
     summary = results.summary()
     if play is _play_simulated:
-        used_seconds = (time.process_time() - began) / len(plans)
+        used_seconds = time.process_time() / results.episodes
         summary["processor_seconds_per_episode"] = round(used_seconds, 2)
     print(json.dumps(summary, indent=1))
-    return 0 if is_proved and not results.wrong else 1
+    return 0 if is_proved and not results.wrong.total() else 1
 
 
 def _play_simulated(plans: list[Plan], results: _Results) -> bool:
     """Play each plan with programs of its own; return whether all is proved."""
+    from benchmarks.chaos.simulated.mutants import MUTANTS
     from benchmarks.chaos.simulated.site import play_in
 
     # The order of sets of strings is a part of what a seed decides.
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.execve(sys.executable, sys.orig_argv, os.environ | {"PYTHONHASHSEED": "0"})
+    mutant = contextlib.nullcontext if results.mutant is None else MUTANTS[results.mutant]
+
+    def fails(plan: Plan) -> bool:
+        with tempfile.TemporaryDirectory(prefix="vigil-chaos-") as directory, mutant():
+            episode, _ = play_in(Path(directory), plan)
+        return bool(judged(plan, *episode.parts) or episode.crashes)
+
     is_proved = True
     for plan in plans:
         with tempfile.TemporaryDirectory(prefix="vigil-chaos-") as directory:
-            episode, state_dirs = play_in(Path(directory), plan)
-            results.add(plan, [*episode.faults.values()], episode.samples, episode.excuses)
-            results.add_errors(plan, episode.crashes)
+            with mutant():
+                episode, state_dirs = play_in(Path(directory), plan)
+            is_wrong = results.add(plan, *episode.parts, episode.crashes)
             is_proved = results.prove(state_dirs.values()) and is_proved
+        if is_wrong:
+            results.keep(plan, fails)
+            if results.mutant is not None:
+                break
     return is_proved
 
 
@@ -175,7 +198,8 @@ def _play_real(plans: list[Plan], results: _Results) -> bool:
             stack.callback(site.close)
             site.start()
             for plan in plans:
-                results.add(plan, *site.play(plan))
+                if results.add(plan, *site.play(plan)):
+                    results.keep(plan, lambda plan: bool(judged(plan, *site.play(plan))))
             return results.prove(node.state_dir for node in site.nodes.values())
 
 

@@ -8,6 +8,11 @@ document showed at one time. For each fault in each document, outside of excuses
     a fault that is over since BOUND is in no sample
     a fault that was seen gone after its end is in no later sample, at once
     a level in a sample is that of the code, BOUND after the fault began
+    the time of a fault that holds stays as it was shown first
+    a node whose agent does not beat is lost, SILENCE after its last progress
+
+An excuse permits that documents are late. What was shown already may go only under one that
+``forgets``, and a node may be lost only under one that ``loses``.
 """
 
 from __future__ import annotations
@@ -24,6 +29,10 @@ if TYPE_CHECKING:
 
 BOUND_SECONDS = 6.0
 """An audit finds what no event reported: its period in these episodes is 4 s."""
+SILENCE_SECONDS = 23.0
+"""A task of the agent is stalled after 12 s, and its node is lost 3 heartbeats of 2 s later. The
+aggregator lists heartbeats, and measures how long one takes before it publishes a loss.
+"""
 
 
 class Wrong(StrEnum):
@@ -34,7 +43,9 @@ class Wrong(StrEnum):
     RETURNED = "a fault that was over and gone is shown again"
     LEVEL = "a level is wrong"
     INVENTED = "a chip that never failed is named"
+    TIME = "the time of a fault that holds has changed"
     LOST = "a node is lost whose agent runs"
+    NOT_LOST = "a node is not lost whose agent makes no progress"
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -50,24 +61,42 @@ class Fault(msgspec.Struct, frozen=True):
 class Sample(msgspec.Struct, frozen=True):
     """What a document showed ``at`` a time: levels by node, chip and code, and lost nodes.
 
-    ``nodes`` are those that the document is about.
+    ``nodes`` are those that the document is about. ``times`` are when faults began, as shown.
+    ``lost`` is ``None`` where nothing is stated about lost nodes.
     """
 
     document: str
     at: float
     nodes: frozenset[str]
     levels: Mapping[tuple[str, int, str], str]
-    lost: frozenset[str] = frozenset()
+    lost: frozenset[str] | None = None
+    times: Mapping[tuple[str, int, str], int] = {}
 
 
 class Excuse(msgspec.Struct, frozen=True):
-    """From ``begin`` until ``end`` the ``documents`` may show the past of ``nodes``."""
+    """From ``begin`` until ``end`` the ``documents`` may show the past of ``nodes``.
+
+    ``forgets``: they may also lack what they have shown. ``loses``: the nodes may be lost.
+    ``retimes``: the clock of the nodes was set, so the times of faults may change.
+    """
 
     reason: str
     begin: float
     end: float
     nodes: frozenset[str]
     documents: frozenset[str]
+    forgets: bool = False
+    loses: bool = False
+    retimes: bool = False
+
+
+class Silence(msgspec.Struct, frozen=True):
+    """From ``begin`` until ``end`` the agent of ``node`` makes no progress, for ``reason``."""
+
+    reason: str
+    node: str
+    begin: float
+    end: float
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -87,10 +116,10 @@ def judge(
     samples: Iterable[Sample],
     excuses: Sequence[Excuse],
     levels: Mapping[str, str],
-    bound: float = BOUND_SECONDS,
+    silences: Sequence[Silence] = (),
 ) -> list[Verdict]:
     """Return all that is wrong, once for each fault and document. ``levels`` are by code."""
-    judging = _Judging(faults, excuses, levels, bound)
+    judging = _Judging(faults, excuses, levels, silences)
     for sample in sorted(samples, key=lambda sample: sample.at):
         judging.look(sample)
     return list(judging.verdicts.values())
@@ -98,7 +127,8 @@ def judge(
 
 def excused_share(excuses: Iterable[Excuse], seconds: float) -> float:
     """Return which part of an episode any excuse covers."""
-    return sum(max(0.0, min(end, seconds) - begin) for begin, end in _joined(excuses)) / seconds
+    covering = (excuse for excuse in excuses if excuse.documents)
+    return sum(max(0.0, min(end, seconds) - begin) for begin, end in _joined(covering)) / seconds
 
 
 class _Judging:
@@ -107,7 +137,7 @@ class _Judging:
         faults: Sequence[Fault],
         excuses: Sequence[Excuse],
         levels: Mapping[str, str],
-        bound: float,
+        silences: Sequence[Silence],
     ) -> None:
         self.verdicts: dict[tuple[Wrong, str, str, int | None, str], Verdict] = {}
         self._faults: dict[tuple[str, int, str], list[Fault]] = defaultdict(list)
@@ -115,11 +145,13 @@ class _Judging:
             self._faults[fault.node, fault.chip, fault.code].append(fault)
         self._excuses = excuses
         self._levels = levels
-        self._bound = bound
+        self._silences = silences
         self._gone: set[tuple[str, Fault]] = set()
         """Faults that were seen to be gone after their end, by document."""
         self._shown: set[tuple[str, Fault]] = set()
         """Faults that were shown while they held, by document."""
+        self._times: dict[tuple[str, Fault], int] = {}
+        """When each of them began, as the document shows it."""
 
     def look(self, sample: Sample) -> None:
         """Judge one sample."""
@@ -129,9 +161,22 @@ class _Judging:
         for key, level in sample.levels.items():
             if key not in self._faults:
                 self._wrong(Wrong.INVENTED, sample, *key, f"it is shown as {level}")
-        for node in sample.lost:
-            if not self._is_excused(sample, node):
+        if sample.lost is not None:
+            self._look_at_lost(sample, sample.lost)
+
+    def _look_at_lost(self, sample: Sample, lost: frozenset[str]) -> None:
+        for node in lost:
+            if not any(excuse.loses for excuse in self._at(sample, node)):
                 self._wrong(Wrong.LOST, sample, node, None, "", "it is published as lost")
+        for silence in self._silences:
+            if not silence.begin <= sample.at < silence.end or silence.node in lost:
+                continue
+            # The trouble itself excuses late faults, and no node that is not lost.
+            others = [item for item in self._excuses if item.reason != silence.reason]
+            since = self._age(sample, silence.node, silence.begin, others)
+            if since >= SILENCE_SECONDS and not self._is_excused(sample, silence.node, others):
+                text = f"it makes no progress since {since:.1f} s"
+                self._wrong(Wrong.NOT_LOST, sample, silence.node, None, "", text)
 
     def _look_at(self, sample: Sample, key: tuple[str, int, str], faults: Sequence[Fault]) -> None:
         level = sample.levels.get(key)
@@ -140,7 +185,7 @@ class _Judging:
         if level is None:
             for fault in over:
                 self._gone.add((sample.document, fault))
-            if holding is None or self._is_excused(sample, key[0]):
+            if holding is None or self._may_forget(sample, key[0]):
                 return
             if (sample.document, holding) in self._shown:
                 self._wrong(Wrong.MISSING, sample, *key, "it was shown before")
@@ -151,10 +196,26 @@ class _Judging:
         if holding is None:
             self._shown_after_its_end(sample, key, over)
             return
-        self._shown.add((sample.document, holding))
+        # What is shown may be the fault before, until that was seen gone.
+        if all((sample.document, fault) in self._gone for fault in over):
+            self._shown_again(sample, key, holding)
         if not self._is_young(sample, key[0], holding.begin) and level != self._levels[key[2]]:
             text = f"it is {self._levels[key[2]]}, and shown as {level}"
             self._wrong(Wrong.LEVEL, sample, *key, text)
+
+    def _shown_again(self, sample: Sample, key: tuple[str, int, str], holding: Fault) -> None:
+        shown = sample.document, holding
+        self._shown.add(shown)
+        time = sample.times.get(key)
+        if time is None:
+            return
+        before = self._times.setdefault(shown, time)
+        if before == time:
+            return
+        self._times[shown] = time
+        is_set = any(excuse.retimes for excuse in self._at(sample, key[0]))
+        if not is_set and not self._may_forget(sample, key[0]):
+            self._wrong(Wrong.TIME, sample, *key, f"it was {before}, and is {time}")
 
     def _shown_after_its_end(
         self, sample: Sample, key: tuple[str, int, str], over: Sequence[Fault]
@@ -164,26 +225,50 @@ class _Judging:
             return
         last = over[-1]
         assert last.end is not None
-        if (sample.document, last) in self._gone and not self._is_excused(sample, key[0]):
+        if (sample.document, last) in self._gone and not self._may_forget(sample, key[0]):
             self._wrong(Wrong.RETURNED, sample, *key, "it was gone after its end")
         elif not self._is_young(sample, key[0], last.end):
             since = sample.at - last.end
             self._wrong(Wrong.LATCHED, sample, *key, f"it is over since {since:.1f} s")
 
     def _is_young(self, sample: Sample, node: str, since: float) -> bool:
-        """Return whether a change at ``since`` may still be on its way: time under excuse does not
-        count.
-        """
-        ages = sample.at - since
-        for begin, end in _joined(self._of(sample, node)):
-            ages -= max(0.0, min(end, sample.at) - max(begin, since))
-        return ages < self._bound or self._is_excused(sample, node)
+        """Return whether a change at ``since`` may still be on its way."""
+        return self._age(sample, node, since) < BOUND_SECONDS or self._is_excused(sample, node)
 
-    def _is_excused(self, sample: Sample, node: str) -> bool:
-        return any(excuse.begin <= sample.at < excuse.end for excuse in self._of(sample, node))
+    def _age(
+        self,
+        sample: Sample,
+        node: str,
+        since: float,
+        excuses: Sequence[Excuse] | None = None,
+    ) -> float:
+        """Return the seconds since a change; time under an excuse does not count."""
+        age = sample.at - since
+        for begin, end in _joined(self._of(sample, node, excuses)):
+            age -= max(0.0, min(end, sample.at) - max(begin, since))
+        return age
 
-    def _of(self, sample: Sample, node: str) -> Iterator[Excuse]:
+    def _is_excused(
+        self, sample: Sample, node: str, excuses: Sequence[Excuse] | None = None
+    ) -> bool:
+        covering = self._of(sample, node, excuses)
+        return any(excuse.begin <= sample.at < excuse.end for excuse in covering)
+
+    def _may_forget(self, sample: Sample, node: str) -> bool:
+        return any(
+            excuse.forgets and sample.document in excuse.documents
+            for excuse in self._at(sample, node)
+        )
+
+    def _at(self, sample: Sample, node: str) -> Iterator[Excuse]:
         for excuse in self._excuses:
+            if node in excuse.nodes and excuse.begin <= sample.at < excuse.end:
+                yield excuse
+
+    def _of(
+        self, sample: Sample, node: str, excuses: Sequence[Excuse] | None = None
+    ) -> Iterator[Excuse]:
+        for excuse in self._excuses if excuses is None else excuses:
             if node in excuse.nodes and sample.document in excuse.documents:
                 yield excuse
 

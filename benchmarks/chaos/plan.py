@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import itertools
 import random
+from typing import TYPE_CHECKING
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 NODES = ("node-1", "node-2")
 AGGREGATORS = ("aggregator-1", "aggregator-2")
@@ -41,14 +45,15 @@ class PlannedTrouble(msgspec.Struct, frozen=True):
     until: float
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """All that happens in an episode, which lasts ``seconds``."""
+class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All that happens in an episode, which lasts ``seconds``; ``periods`` are short or shipped."""
 
     platform: str
     seed: int
     seconds: float
     faults: tuple[PlannedFault, ...]
     troubles: tuple[PlannedTrouble, ...]
+    periods: str = "short"
 
     @property
     def overlap(self) -> bool:
@@ -57,8 +62,17 @@ class Plan(msgspec.Struct, frozen=True):
         return any(later.at < earlier.until for earlier, later in itertools.pairwise(ordered))
 
 
-def make_plan(platform: str, seed: int, subjects: dict[str, tuple[str, ...]]) -> Plan:
-    """Return the plan of this seed; ``subjects`` are what each trouble of the platform may hit."""
+def make_plan(
+    platform: str,
+    seed: int,
+    subjects: Mapping[str, tuple[str, ...]],
+    lengths: Mapping[str, tuple[float, float]],
+    periods: str = "short",
+) -> Plan:
+    """Return the plan of this seed; ``subjects`` are what each trouble of the platform may hit.
+
+    ``lengths`` are the shortest and the longest of each trouble (seconds).
+    """
     draw = random.Random(f"{platform} {seed}")
     seconds = round(draw.uniform(MIN_SECONDS, MAX_SECONDS), 2)
     last = seconds - _SETTLE_SECONDS
@@ -77,11 +91,15 @@ def make_plan(platform: str, seed: int, subjects: dict[str, tuple[str, ...]]) ->
     troubles: list[PlannedTrouble] = []
     must_overlap = draw.random() < 0.5
     for number in range(draw.randint(2 if must_overlap else 1, 4)):
-        name = draw.choice(sorted(subjects))
-        at = draw.uniform(1.0, last - 3.0)
+        # In the end there is time for the shortest length; a short episode has no long trouble.
+        names = sorted(name for name in subjects if lengths[name][0] + 3.0 < last)
+        name = draw.choice(names)
+        shortest, longest = lengths[name]
+        end = last - max(3.0, shortest)
+        at = draw.uniform(1.0, end)
         if must_overlap and number == 1:
-            at = draw.uniform(troubles[0].at, troubles[0].until)
-        until = min(at + draw.uniform(1.0, 6.0), last)
+            at = min(draw.uniform(troubles[0].at, troubles[0].until), end)
+        until = min(at + draw.uniform(shortest, longest), last)
         trouble = PlannedTrouble(
             *(name, draw.choice(subjects[name]), round(at, 2), round(until, 2))
         )
@@ -92,6 +110,7 @@ def make_plan(platform: str, seed: int, subjects: dict[str, tuple[str, ...]]) ->
         *(platform, seed, seconds),
         tuple(sorted(faults, key=lambda fault: fault.at)),
         tuple(sorted(troubles, key=lambda trouble: trouble.at)),
+        periods,
     )
 
 

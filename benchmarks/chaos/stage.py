@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import http.client
 import json
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from benchmarks.chaos.judge import Excuse, Fault, Sample
-from benchmarks.chaos.plan import NODES
+from benchmarks.chaos.judge import Excuse, Fault, Sample, Silence, judge
+from benchmarks.chaos.plan import CODES, NODES
 from benchmarks.chaos.troubles import CLUSTER_INFO, DEVICE_INFO, TROUBLES
+from contract.codes.catalogue import shipped
 from contract.names import CLUSTER_NODE_NAME
 from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from benchmarks.chaos.judge import Verdict
     from benchmarks.chaos.plan import Plan
+    from benchmarks.chaos.troubles import Trouble
     from tests.parts.places import Place
 
 _FAULT_SUFFIX = "-Fault"
+_LEVELS = {code: shipped().chip_levels[code].value for code in CODES}
+_Key: TypeAlias = tuple[str, int, str]
+_Shown: TypeAlias = tuple[dict[_Key, str], dict[_Key, int]]
+"""Levels and times of faults."""
 
 
 class StorePlatform(Protocol):
@@ -84,17 +91,31 @@ class Stage:
                 excuses.append(self._excuse(planned_trouble.name, subject, begin))
             else:
                 trouble.undo(self, subject)
-                excuses.append(self._excuse(planned_trouble.name, subject, planned_trouble.at))
+                if trouble.lasts:
+                    excuses.append(self._excuse(planned_trouble.name, subject, planned_trouble.at))
 
-    def bound(self, seconds: float) -> float:
-        """Return how long a trouble excuses after its end; it is longer on a busy machine."""
-        return patience(seconds)
+    def bound(self, trouble: Trouble) -> float | None:
+        """Return how long a trouble excuses after its end; it is longer on a busy machine.
+
+        ``None``: no document may be late.
+        """
+        return patience(trouble.bound_seconds)
 
     def _excuse(self, name: str, subject: str, begin: float) -> Excuse:
         trouble = TROUBLES[name]
         nodes = frozenset({subject}) if subject in NODES else frozenset(NODES)
-        end = self.now + self.bound(trouble.bound_seconds)
-        return Excuse(name, begin, end, nodes, trouble.excuses)
+        bound = self.bound(trouble)
+        documents: frozenset[str] = frozenset() if bound is None else trouble.excuses
+        return Excuse(
+            name,
+            begin,
+            self.now + (bound or 0.0),
+            nodes,
+            documents,
+            forgets=trouble.forgets,
+            loses=trouble.loses,
+            retimes=trouble.retimes,
+        )
 
     def seen(self) -> Iterator[Sample]:
         """Yield what each document shows now."""
@@ -103,15 +124,17 @@ class Stage:
             at = self.now
             data = self._read(node.document)
             if data is not None:
-                levels = _levels_of(node.name, data.get("DeviceInfoCfg", ""), is_wrapped=True)
-                if levels is not None:
-                    yield Sample(DEVICE_INFO, at, frozenset({node.name}), levels)
+                shown = _shown_in(node.name, data.get("DeviceInfoCfg", ""), is_wrapped=True)
+                if shown is not None:
+                    levels, times = shown
+                    yield Sample(*(DEVICE_INFO, at, frozenset({node.name}), levels), times=times)
         at = self.now
         data, servers = self._read("cluster-info-device-0"), self._read(CLUSTER_NODE_NAME)
         if data is not None:
             nodes = frozenset(self.entries(data))
-            lost = frozenset() if servers is None else _lost(servers[CLUSTER_NODE_NAME])
-            yield Sample(CLUSTER_INFO, at, nodes, self._levels(data), lost)
+            lost = None if servers is None else _lost(servers[CLUSTER_NODE_NAME])
+            levels, times = self._shown(data)
+            yield Sample(CLUSTER_INFO, at, nodes, levels, lost, times)
 
     def _read(self, name: str) -> dict[str, str] | None:
         try:
@@ -131,11 +154,15 @@ class Stage:
             for key, entry in entries.items()
         }
 
-    def _levels(self, data: dict[str, str] | None) -> dict[tuple[str, int, str], str]:
-        levels: dict[tuple[str, int, str], str] = {}
+    def _shown(self, data: dict[str, str] | None) -> _Shown:
+        levels: dict[_Key, str] = {}
+        times: dict[_Key, int] = {}
         for node, entry in self.entries(data).items():
-            levels |= _levels_of(node, entry, is_wrapped=False) or {}
-        return levels
+            shown = _shown_in(node, entry, is_wrapped=False)
+            if shown is not None:
+                levels |= shown[0]
+                times |= shown[1]
+        return levels, times
 
 
 def timeline(plan: Plan) -> Iterator[tuple[float, str, int]]:
@@ -152,20 +179,36 @@ def timeline(plan: Plan) -> Iterator[tuple[float, str, int]]:
     yield plan.seconds, "end", 0
 
 
-def _levels_of(node: str, text: str, *, is_wrapped: bool) -> dict[tuple[str, int, str], str] | None:
-    """Return the level of each code by chip; ``None`` for what is not a document."""
+def judged(
+    plan: Plan, faults: Sequence[Fault], samples: Iterable[Sample], excuses: Sequence[Excuse]
+) -> list[Verdict]:
+    """Return all that is wrong in an episode of ``plan``, by the shipped fault configuration."""
+    silences = [
+        Silence(trouble.name, trouble.subject, trouble.at, trouble.until)
+        for trouble in plan.troubles
+        if TROUBLES[trouble.name].silences
+    ]
+    return judge(faults, samples, excuses, _LEVELS, silences)
+
+
+def _shown_in(node: str, text: str, *, is_wrapped: bool) -> _Shown | None:
+    """Return the level and the begin of each code by chip; ``None`` for what is not a document."""
     try:
         content = json.loads(text)
         devices = (content["DeviceInfo"] if is_wrapped else content)["DeviceList"]
     except (ValueError, KeyError, TypeError):
         return None
-    return {
-        (node, int(entry["npu_name"].rpartition("-")[2]), code): item["fault_level"]
+    codes = {
+        (node, int(entry["npu_name"].rpartition("-")[2]), code): item
         for key, value in devices.items()
         if key.endswith(_FAULT_SUFFIX)
         for entry in json.loads(value)
         for code, item in entry["fault_time_and_level_map"].items()
     }
+    return (
+        {key: item["fault_level"] for key, item in codes.items()},
+        {key: item["fault_time"] for key, item in codes.items()},
+    )
 
 
 def _lost(text: str) -> frozenset[str]:

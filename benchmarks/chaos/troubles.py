@@ -1,7 +1,7 @@
-"""The troubles of the real platforms: what each does, what it excuses, and for how long.
+"""The troubles of all platforms: what each does, what it excuses, and for how long.
 
-A trouble excuses documents about nodes from its beginning until ``bound_seconds`` after its end.
-One that excuses nothing must not be visible at all.
+A trouble excuses documents about nodes from its beginning until ``bound_seconds`` after its end:
+they may be late. One that excuses nothing must not be visible at all.
 """
 
 from __future__ import annotations
@@ -10,16 +10,26 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.chaos.plan import AGGREGATORS, NODES, STORE
+import msgspec
+
+from benchmarks.chaos.plan import AGGREGATORS, NODES, STORE, Plan, make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from benchmarks.chaos.stage import Stage
 
 DEVICE_INFO, CLUSTER_INFO = "device-info", "cluster-info"
 BOTH = frozenset({DEVICE_INFO, CLUSTER_INFO})
 CODES, HEALTH = "dcmi_get_device_errorcode_v2", "dcmi_get_device_health"
+
+
+SHORT = 1.0, 6.0
+_OUTLASTS_LEASE = 11.0, 16.0
+"""Another aggregator leads by then: a Lease lasts 10 s."""
+_STALLS = 26.0, 30.0
+"""The judge expects the loss of a node whose agent makes no progress for ``SILENCE_SECONDS``."""
 
 
 def _nothing(site: Stage, subject: str) -> None:
@@ -31,7 +41,10 @@ class Trouble:
     """What happens to a subject. ``excuses`` are documents about the subject's nodes.
 
     ``lasts`` is whether there is anything between ``apply`` and ``undo``; a trouble at one time
-    excuses only ``bound_seconds``.
+    excuses only its bound. ``length`` are the shortest and the longest (seconds). ``forgets``,
+    ``loses`` and ``retimes`` are those of ``Excuse``. ``silences``: the agent makes no progress.
+    ``virtual_seconds`` is the bound in virtual time, where no machine is busy; ``None``: documents
+    may not be late there. ``needs_audit``: only an audit finds what happens meanwhile.
     """
 
     name: str
@@ -42,6 +55,13 @@ class Trouble:
     excuses: frozenset[str] = frozenset()
     platforms: frozenset[str] = frozenset({"directory", "kubernetes", "simulated"})
     lasts: bool = True
+    virtual_seconds: float | None = None
+    length: tuple[float, float] = SHORT
+    forgets: bool = False
+    loses: bool = False
+    retimes: bool = False
+    silences: bool = False
+    needs_audit: bool = False
 
 
 def _kill_agent(site: Stage, subject: str) -> None:
@@ -189,11 +209,39 @@ def _replace_library(site: Stage, subject: str) -> None:
 
 
 def _fill_disk(site: Stage, subject: str) -> None:
-    site.nodes[subject].disk_is_full = True
+    site.nodes[subject].disk.is_full = True
 
 
 def _empty_disk(site: Stage, subject: str) -> None:
-    site.nodes[subject].disk_is_full = False
+    site.nodes[subject].disk.is_full = False
+
+
+def _lose_events(site: Stage, subject: str) -> None:
+    site.nodes[subject].emulator.lose_events()
+
+
+def _keep_events(site: Stage, subject: str) -> None:
+    site.nodes[subject].emulator.keep_events(dropped=False)
+
+
+def _report_dropped(site: Stage, subject: str) -> None:
+    site.nodes[subject].emulator.keep_events(dropped=True)
+
+
+def _hang_task(site: Stage, subject: str) -> None:
+    site.nodes[subject].hang_task("chip-faults audits")
+
+
+def _release_task(site: Stage, subject: str) -> None:
+    site.nodes[subject].release_task()
+
+
+def _kill_at_write(site: Stage, subject: str) -> None:
+    site.nodes[subject].kill_at_write(_simulated(site).api)
+
+
+def _start_after_write(site: Stage, subject: str) -> None:
+    site.nodes[subject].start_after_write(_simulated(site).api)
 
 
 def _set_clock(milliseconds: int) -> Callable[[Stage, str], None]:
@@ -211,42 +259,72 @@ def _simulated(site: Stage) -> Any:
 
 _ON_NODES, _ON_AGGREGATORS, _ON_STORE = NODES, AGGREGATORS, (STORE,)
 
-_SIMULATED = frozenset({"simulated"})
+_NONE: frozenset[str] = frozenset()
+_CLUSTER = frozenset({CLUSTER_INFO})
 _HOUR_MS = 3_600_000
+
+
+def _virtual(
+    name: str,
+    subjects: tuple[str, ...],
+    apply: Callable[[Stage, str], None],
+    undo: Callable[[Stage, str], None],
+    seconds: float,
+    excuses: frozenset[str],
+    **options: Any,
+) -> Trouble:
+    """Return a trouble of the simulated platform alone."""
+    platforms = frozenset({"simulated"})
+    arguments = name, subjects, apply, undo, seconds, excuses, platforms
+    return Trouble(*arguments, virtual_seconds=seconds, **options)
+
+
 _SIMULATED_TROUBLES = (
-    Trouble("store-late", _ON_STORE, _be_late, _be_on_time, 6.0, BOTH, _SIMULATED),
-    Trouble("store-refuses", _ON_STORE, _refuse_writes, _accept_writes, 15.0, BOTH, _SIMULATED),
-    Trouble(
-        *("watches-cut", _ON_STORE, _cut_watches, _nothing, 0.0, frozenset(), _SIMULATED),
-        lasts=False,
+    _virtual("store-late", _ON_STORE, _be_late, _be_on_time, 2.0, BOTH),
+    _virtual("store-refuses", _ON_STORE, _refuse_writes, _accept_writes, 3.0, BOTH),
+    _virtual("watches-cut", _ON_STORE, _cut_watches, _nothing, 0.0, _NONE, lasts=False),
+    _virtual("store-set-back", _ON_STORE, _keep_store, _set_store_back, 2.0, BOTH, forgets=True),
+    _virtual("agent-apart", _ON_NODES, _separate, _join, 3.0, BOTH, loses=True),
+    _virtual("aggregator-apart", _ON_AGGREGATORS, _separate, _join, 3.0, _CLUSTER),
+    _virtual(
+        *("aggregator-apart-long", _ON_AGGREGATORS, _separate, _join, 3.0, _CLUSTER),
+        length=_OUTLASTS_LEASE,
     ),
-    Trouble("store-set-back", _ON_STORE, _keep_store, _set_store_back, 15.0, BOTH, _SIMULATED),
-    Trouble("agent-apart", _ON_NODES, _separate, _join, 15.0, BOTH, _SIMULATED),
-    Trouble(
-        *("aggregator-apart", _ON_AGGREGATORS, _separate, _join, 20.0),
-        *(frozenset({CLUSTER_INFO}), _SIMULATED),
+    _virtual(
+        *("aggregator-paused-long", _ON_AGGREGATORS, _stop_aggregator, _continue_aggregator),
+        *(1.0, _CLUSTER),
+        length=_OUTLASTS_LEASE,
     ),
-    Trouble(
-        *("driver-crashes", _ON_NODES, _crash_driver, _nothing, 0.0, frozenset(), _SIMULATED),
-        lasts=False,
+    _virtual("driver-crashes", _ON_NODES, _crash_driver, _nothing, 0.0, _NONE, lasts=False),
+    _virtual("driver-garbled", _ON_NODES, _garble_driver, _nothing, 0.0, _NONE, lasts=False),
+    _virtual("library-replaced", _ON_NODES, _replace_library, _nothing, 0.0, _NONE, lasts=False),
+    _virtual("events-lost", _ON_NODES, _lose_events, _keep_events, 0.0, _NONE, needs_audit=True),
+    _virtual("events-overrun", _ON_NODES, _lose_events, _report_dropped, 0.0, _NONE),
+    _virtual(
+        *("task-hangs", _ON_NODES, _hang_task, _release_task, 6.0, BOTH),
+        length=_STALLS,
+        loses=True,
+        silences=True,
     ),
-    Trouble(
-        *("driver-garbled", _ON_NODES, _garble_driver, _nothing, 0.0, frozenset(), _SIMULATED),
-        lasts=False,
+    _virtual(
+        *("agent-killed-at-write", _ON_NODES, _kill_at_write, _start_after_write, 3.0, BOTH),
+        loses=True,
     ),
-    Trouble(
-        *("library-replaced", _ON_NODES, _replace_library, _nothing, 0.0),
-        *(frozenset(), _SIMULATED),
-        lasts=False,
+    _virtual("disk-full", _ON_NODES, _fill_disk, _empty_disk, 0.0, _NONE),
+    _virtual(
+        *("clock-ahead", (*NODES, *AGGREGATORS), _set_clock(_HOUR_MS), _set_clock(0), 17.0, _NONE),
+        retimes=True,
     ),
-    Trouble("disk-full", _ON_NODES, _fill_disk, _empty_disk, 0.0, frozenset(), _SIMULATED),
-    Trouble(
-        *("clock-ahead", (*NODES, *AGGREGATORS), _set_clock(_HOUR_MS), _set_clock(0), 0.0),
-        *(frozenset(), _SIMULATED),
-    ),
-    Trouble(
-        *("clock-behind", (*NODES, *AGGREGATORS), _set_clock(-_HOUR_MS), _set_clock(0), 0.0),
-        *(frozenset(), _SIMULATED),
+    _virtual(
+        *(
+            "clock-behind",
+            (*NODES, *AGGREGATORS),
+            _set_clock(-_HOUR_MS),
+            _set_clock(0),
+            17.0,
+            _NONE,
+        ),
+        retimes=True,
     ),
 )
 
@@ -254,28 +332,56 @@ TROUBLES = {
     trouble.name: trouble
     for trouble in (
         # An agent needs up to 4 s to start and to hear of every chip on a busy machine.
-        Trouble("agent-killed", _ON_NODES, _kill_agent, _start_agent, 8.0, BOTH),
-        Trouble(*("agent-restarted", _ON_NODES, _restart_agent, _nothing, 10.0, BOTH), lasts=False),
-        Trouble("agent-paused", _ON_NODES, _stop_agent, _continue_agent, 8.0, BOTH),
+        Trouble(
+            *("agent-killed", _ON_NODES, _kill_agent, _start_agent, 8.0, BOTH),
+            loses=True,
+            virtual_seconds=2.0,
+        ),
+        Trouble(
+            *("agent-restarted", _ON_NODES, _restart_agent, _nothing, 10.0, BOTH),
+            lasts=False,
+            loses=True,
+            virtual_seconds=2.0,
+        ),
+        Trouble(
+            *("agent-paused", _ON_NODES, _stop_agent, _continue_agent, 8.0, BOTH),
+            loses=True,
+            virtual_seconds=2.0,
+        ),
         Trouble(
             *("aggregator-killed", _ON_AGGREGATORS, _kill_aggregator, _start_aggregator, 20.0),
             frozenset({CLUSTER_INFO}),
+            virtual_seconds=2.0,
         ),
         Trouble(
             *("aggregator-paused", _ON_AGGREGATORS, _stop_aggregator, _continue_aggregator, 20.0),
             frozenset({CLUSTER_INFO}),
+            virtual_seconds=1.0,
         ),
         Trouble(
             *("aggregators-restarted", _ON_STORE, _restart_aggregators, _nothing, 20.0),
             frozenset({CLUSTER_INFO}),
             lasts=False,
+            virtual_seconds=2.0,
         ),
         # Without the list events still count, but their order is confirmed late.
-        Trouble("codes-hang", _ON_NODES, _hang_codes, _release_codes, 12.0, BOTH),
-        Trouble("codes-fail", _ON_NODES, _fail_codes, _release_codes, 8.0, BOTH),
-        Trouble("codes-slow", _ON_NODES, _slow_codes, _release_codes, 8.0, BOTH),
+        Trouble(
+            *("codes-hang", _ON_NODES, _hang_codes, _release_codes, 12.0, BOTH),
+            virtual_seconds=3.0,
+        ),
+        Trouble(
+            *("codes-fail", _ON_NODES, _fail_codes, _release_codes, 8.0, BOTH),
+            virtual_seconds=3.0,
+        ),
+        Trouble(
+            *("codes-slow", _ON_NODES, _slow_codes, _release_codes, 8.0, BOTH),
+            virtual_seconds=3.0,
+        ),
         Trouble("health-fails", _ON_NODES, _fail_health, _release_health, 0.0),
-        Trouble("event-lost", _ON_NODES, _lose_event, _nothing, 0.0),
+        Trouble(
+            *("event-lost", _ON_NODES, _lose_event, _nothing, 0.0, frozenset()),
+            platforms=frozenset({"directory", "kubernetes"}),
+        ),
         Trouble(*("foreign-write", _ON_NODES, _write_foreign, _nothing, 8.0, BOTH), lasts=False),
         Trouble(
             *("document-deleted", _ON_NODES, _delete_document, _nothing, 8.0, BOTH), lasts=False
@@ -286,15 +392,45 @@ TROUBLES = {
             lasts=False,
         ),
         *_SIMULATED_TROUBLES,
-        Trouble("store-away", _ON_STORE, _take_store, _give_store, 15.0, BOTH),
+        Trouble(
+            *("store-away", _ON_STORE, _take_store, _give_store, 15.0, BOTH),
+            loses=True,
+            virtual_seconds=3.0,
+        ),
     )
 }
 
 
-def troubles_of(platform: str) -> dict[str, tuple[str, ...]]:
-    """Return the subjects of each trouble of a platform, by name."""
+def troubles_of(platform: str, periods: str = "short") -> dict[str, tuple[str, ...]]:
+    """Return the subjects of each trouble of a platform, by name.
+
+    With the shipped periods an audit comes later than the judge waits.
+    """
     return {
         trouble.name: trouble.subjects
         for trouble in TROUBLES.values()
         if platform in trouble.platforms
+        and not (periods == "shipped" and (trouble.needs_audit or trouble.silences))
     }
+
+
+def read_plan(file: Path) -> Plan:
+    """Return a kept plan. Raises ``ValueError`` with the file and a remedy."""
+    try:
+        plan = msgspec.json.decode(file.read_bytes(), type=Plan)
+        for planned in plan.troubles:
+            if planned.subject not in TROUBLES[planned.name].subjects:
+                raise ValueError(f"{planned.name} has no subject {planned.subject}")
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError(
+            f"{file} is no plan of this version: {error}. Play its seed with --keep to make it anew"
+        ) from error
+    return plan
+
+
+def plan_of(platform: str, seed: int) -> Plan:
+    """Return the plan of this seed; of the simulated platform each tenth has shipped periods."""
+    is_shipped = platform == "simulated" and seed % 10 == 0
+    periods = "shipped" if is_shipped else "short"
+    lengths = {trouble.name: trouble.length for trouble in TROUBLES.values()}
+    return make_plan(platform, seed, troubles_of(platform, periods), lengths, periods)

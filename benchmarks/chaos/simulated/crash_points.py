@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from benchmarks.chaos.judge import Excuse, Verdict, judge
+from benchmarks.chaos.judge import BOUND_SECONDS, Excuse, Verdict
 from benchmarks.chaos.plan import (
     AGGREGATORS,
-    CODES,
     NODES,
     STORE,
     Plan,
@@ -33,8 +32,8 @@ from benchmarks.chaos.plan import (
     PlannedTrouble,
 )
 from benchmarks.chaos.simulated.site import SimulatedSite, run_site
-from benchmarks.chaos.troubles import BOTH, CLUSTER_INFO, TROUBLES
-from contract.codes.catalogue import shipped
+from benchmarks.chaos.stage import judged
+from benchmarks.chaos.troubles import BOTH, CLUSTER_INFO
 
 if TYPE_CHECKING:
     from benchmarks.chaos.simulated.virtual_time import VirtualTimeLoop
@@ -42,6 +41,8 @@ if TYPE_CHECKING:
 NODE, AGGREGATOR = NODES[0], AGGREGATORS[0]
 _SEPARATES, _SUB_HEALTH = "80E18402", "80818C06"
 _AWAY_SECONDS = 0.5
+_EXCUSED_SECONDS = 2.0
+"""From its start until a victim's documents must be right again."""
 _START_SECONDS = 3.0
 """From the start of all programs until a script begins: the first documents are there by then."""
 
@@ -66,9 +67,8 @@ def _script(
     faults: tuple[PlannedFault, ...] = (),
     aggregators: tuple[str, ...] = AGGREGATORS[:1],
 ) -> Script:
-    trouble = TROUBLES["agent-killed" if victim == NODE else "aggregator-killed"]
     # What was wrong at the end of the excuse must be right within the bound of the judge.
-    seconds = window[1] + _AWAY_SECONDS + trouble.bound_seconds + 2.0
+    seconds = window[1] + _AWAY_SECONDS + _EXCUSED_SECONDS + BOUND_SECONDS + 1.0
     plan = Plan("simulated", 1, seconds, faults, troubles)
     return Script(name, victim, *window, plan, aggregators)
 
@@ -134,9 +134,8 @@ class _Killer:
         victim.kill()
         self._loop.call_later(_AWAY_SECONDS, victim.start)
         is_agent = self._script.victim in NODES
-        trouble = TROUBLES["agent-killed" if is_agent else "aggregator-killed"]
         documents = BOTH if is_agent else frozenset({CLUSTER_INFO})
-        end = site.now + _AWAY_SECONDS + trouble.bound_seconds
+        end = site.now + _AWAY_SECONDS + _EXCUSED_SECONDS
         site.episode.excuses.append(Excuse("killed", site.now, end, frozenset({NODE}), documents))
 
 
@@ -162,8 +161,7 @@ def run(script: Script, at: int | None) -> tuple[int, list[Verdict]]:
     episode = site.episode
     if episode.crashes:
         raise RuntimeError(f"{script.name}, step {at}: a program ended") from episode.crashes[0]
-    levels = {code: shipped().chip_levels[code].value for code in CODES}
-    return steps, judge([*episode.faults.values()], episode.samples, episode.excuses, levels)
+    return steps, judged(script.plan, *episode.parts)
 
 
 def main() -> int:

@@ -60,7 +60,7 @@ class Hardware:
         self._loop = asyncio.get_running_loop()
         self._lists: dict[int, list[int]] = {chip: [] for chip in range(CHIPS)}
         self._serial = 0
-        self._must_lose = False
+        self._loses_events = False
         self._hanging: set[str] = set()
         self._failing: dict[str, int] = {}
         self._slow_seconds: dict[str, float] = {}
@@ -76,9 +76,16 @@ class Hardware:
         self._event(chip, parse_code(code), _RECOVERED)
         self._later(_UNLISTED_AFTER_SECONDS, self._unlist, chip, parse_code(code))
 
-    def lose_next_event(self) -> None:
-        """Send nothing of the next event; the list shows it."""
-        self._must_lose = True
+    def lose_events(self) -> None:
+        """Send no events; the list shows what happens."""
+        self._loses_events = True
+
+    def keep_events(self, *, dropped: bool) -> None:
+        """Send events again, and where they were ``dropped`` how many, as the driver child does."""
+        self._loses_events = False
+        if dropped:
+            for process in self.processes:
+                process.send({"dropped": 1})
 
     def hang(self, function: str) -> None:
         """Let calls of ``function`` never return."""
@@ -158,8 +165,7 @@ class Hardware:
 
     def _event(self, chip: int, code: int, assertion: int) -> None:
         self._serial += assertion == _OCCURRED
-        if self._must_lose:
-            self._must_lose = False
+        if self._loses_events:
             return
         now_ms = self._wall_clock()
         event = {

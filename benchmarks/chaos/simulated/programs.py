@@ -29,6 +29,7 @@ from benchmarks.chaos.simulated.virtual_time import PROGRAM, VirtualTimeLoop
 from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import FoundLibrary
 from dcmi_shim.worker.supervisor import DriverSettings
+from service.watchdog import Watchdog
 from stores.address import open_store
 
 if TYPE_CHECKING:
@@ -42,11 +43,22 @@ if TYPE_CHECKING:
 BEGAN_MS = 1_760_000_000_000
 """The wall time at the begin of an episode."""
 _COMMIT_SECONDS = 2**-9
+_SLOW_COMMIT_SECONDS = 2**-6
+"""Less than the 20 ms for which a publication waits (decision 2)."""
 _SYNC_SECONDS = 1.0
+_AWAY_SECONDS = 0.5
 _RETRY_SECONDS = 0.5
 
 
-IS_DISK_FULL: ContextVar[Callable[[], bool]] = ContextVar("is_disk_full")
+class Disk:
+    """The disk of a node: whether it is full, and how long a commit takes."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+        self.commit_seconds = _COMMIT_SECONDS
+
+
+DISK: ContextVar[Disk] = ContextVar("disk")
 
 
 class InlineJournal(Journal):
@@ -59,13 +71,13 @@ class InlineJournal(Journal):
     @override
     def append(self, entries: Any, at_ms: int) -> int:
         sequence = super().append(entries, at_ms)
-        self._work_soon(_COMMIT_SECONDS)
+        self._work_soon(DISK.get().commit_seconds)
         return sequence
 
     @override
     def rename(self) -> None:
         super().rename()
-        self._work_soon(_COMMIT_SECONDS)
+        self._work_soon(DISK.get().commit_seconds)
 
     @override
     async def close(self) -> bool:
@@ -82,7 +94,7 @@ class InlineJournal(Journal):
 
     @override
     def _write_waiting(self) -> bool:
-        if IS_DISK_FULL.get()():
+        if DISK.get().is_full:
             self._call(self._begin_trouble, "database or disk is full")
             self._close_file()
             return False
@@ -243,7 +255,8 @@ class SimulatedNode(Program):
         self._library.touch()
         self._options = options
         self.agent: Agent | None = None
-        self.disk_is_full = False
+        self.disk = Disk()
+        self._at_write: Callable[[str, str | None], None] | None = None
 
     def wall_ms(self) -> int:
         """Return the time of its host (epoch ms)."""
@@ -255,9 +268,39 @@ class SimulatedNode(Program):
         new.write_bytes(self._library.read_bytes() + b"+")
         new.replace(self._library)
 
+    def hang_task(self, name: str) -> None:
+        """Run no step of the task ``name`` until ``release_task``."""
+        self._loop.hang(self._program, name)
+
+    def release_task(self) -> None:
+        """Let the task go on."""
+        self._loop.release(self._program)
+
+    def kill_at_write(self, api: SimulatedApiServer) -> None:
+        """Kill it when its next write of the document has its effect; commits are slow."""
+        self.disk.commit_seconds = _SLOW_COMMIT_SECONDS
+
+        def written(client: str, name: str | None) -> None:
+            if client == self.name and name == self.document:
+                api.on_write.remove(written)
+                self._at_write = None
+                self.kill()
+
+        self._at_write = written
+        api.on_write.append(written)
+
+    def start_after_write(self, api: SimulatedApiServer) -> None:
+        """Start it again where it was killed."""
+        self.disk.commit_seconds = _COMMIT_SECONDS
+        if self._at_write is not None:
+            api.on_write.remove(self._at_write)
+            self._at_write = None
+        # The driver has a code in its list for a moment after it reported the end of the fault.
+        self._loop.call_later(_AWAY_SECONDS, self.start)
+
     @override
     async def _run(self) -> None:
-        IS_DISK_FULL.set(lambda: self.disk_is_full)
+        DISK.set(self.disk)
         configuration = AgentConfiguration(
             node_name=self.name, state_dir=self.state_dir, **self._options
         )
@@ -326,6 +369,8 @@ def replaced(platform: Platform, seed: int) -> Iterator[None]:
         "os.urandom": draw.randbytes,
         "asyncio.to_thread": _at_once,
         "agent.wiring.Journal": InlineJournal,
+        # Its clocks are bound when the product is imported.
+        "agent.wiring.Watchdog": lambda: Watchdog(loop.time, loop.time),
         # The product's name of a holder has its directory, and a killed program gets another one.
         "agent.wiring.this_holder": lambda _: f"host_{program().name}",
         "agent.daemon.on_stop": lambda stop: program().take_stop(stop),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from benchmarks.chaos.judge import Excuse, Fault, Sample
     from benchmarks.chaos.plan import Plan
+    from benchmarks.chaos.troubles import Trouble
     from tests.cluster.apiserver import Change
 
 START_SECONDS = 8.0
@@ -50,6 +51,7 @@ AGENT_OPTIONS: dict[str, Any] = {
     "storage": {"dpc_file": "", "dtfs_file": ""},
 }
 """The periods of the real platforms. What the machine suffers from belongs to no episode."""
+_PERIODS = "chip_faults", "driver", "heartbeat"
 
 
 class Episode:
@@ -63,6 +65,11 @@ class Episode:
         self.crashes: list[BaseException] = []
         """Errors that ended a program."""
 
+    @property
+    def parts(self) -> tuple[list[Fault], list[Sample], list[Excuse]]:
+        """What was true, what was shown and what is excused."""
+        return [*self.faults.values()], self.samples, self.excuses
+
 
 class SimulatedSite(Stage):
     """The programs of one episode, in ``directory``."""
@@ -73,12 +80,14 @@ class SimulatedSite(Stage):
         nodes: Sequence[str] = NODES,
         aggregators: Sequence[str] = AGGREGATORS,
         start_seconds: float = START_SECONDS,
+        periods: str = "short",
     ) -> None:
+        options = AGENT_OPTIONS
+        if periods == "shipped":
+            options = {name: value for name, value in options.items() if name not in _PERIODS}
         self.api = SimulatedApiServer(self._changed)
         self.store: SimulatedStore = SimulatedStore(self.api)
-        self.nodes = {
-            name: SimulatedNode(name, directory / name, self, AGENT_OPTIONS) for name in nodes
-        }
+        self.nodes = {name: SimulatedNode(name, directory / name, self, options) for name in nodes}
         self.aggregators = {
             name: SimulatedAggregator(name, directory / name, self, {}) for name in aggregators
         }
@@ -91,9 +100,9 @@ class SimulatedSite(Stage):
             self.api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
 
     @override
-    def bound(self, seconds: float) -> float:
+    def bound(self, trouble: Trouble) -> float | None:
         # A busy machine does not make virtual time longer.
-        return seconds
+        return trouble.virtual_seconds
 
     @property
     @override
@@ -141,7 +150,11 @@ class SimulatedSite(Stage):
 
 def play_in(directory: Path, plan: Plan) -> tuple[Episode, dict[str, Path]]:
     """Play a plan; return what came of it, and the state directory of each node."""
-    site = run_site(lambda: SimulatedSite(directory), lambda site: site.play(plan), plan.seed)
+    site = run_site(
+        lambda: SimulatedSite(directory, periods=plan.periods),
+        lambda site: site.play(plan),
+        plan.seed,
+    )
     return site.episode, {name: node.state_dir for name, node in site.nodes.items()}
 
 

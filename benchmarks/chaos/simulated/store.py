@@ -44,6 +44,8 @@ class SimulatedApiServer(ApiServer):
         """Time, client, object and method."""
         self.apart: set[str] = set()
         """Programs that cannot reach it."""
+        self.on_write: list[Callable[[str, str | None], None]] = []
+        """Called with the client and the name of the object after a write had its effect."""
         self._kept: dict[str, dict[tuple[str, str], Object]] = {}
 
     @override
@@ -64,6 +66,8 @@ class SimulatedApiServer(ApiServer):
         if self._version != before:
             at = asyncio.get_running_loop().time()
             self.writes.append((at, client.name, f"{place.resource}/{place.name}", method))
+            for callback in tuple(self.on_write):
+                callback(client.name, place.name)
         if only_metadata and status < 300:
             answer = only_metadata_of(answer)
         content = json.dumps(answer).encode()

@@ -37,6 +37,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._now = 0.0
         self._held: dict[str, list[asyncio.Handle]] = {}
+        self._hanging: dict[str, tuple[str, list[asyncio.Handle]]] = {}
+        """By program the task that hangs, and its steps that are held."""
         self.count_step: Callable[[str], None] | None = None
         """Called with the program before each of its callbacks."""
         super().__init__(_VirtualSelector(self))
@@ -60,6 +62,15 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """Run none of the callbacks of ``program`` until ``go_on``, as SIGSTOP does."""
         self._held.setdefault(program, [])
 
+    def hang(self, program: str, task: str) -> None:
+        """Run no step of the task of this name in ``program`` until ``release``."""
+        self._hanging[program] = task, []
+
+    def release(self, program: str) -> None:
+        """Run the step that was held."""
+        _, handles = self._hanging.pop(program, ("", []))
+        self._ready.extend(handle for handle in handles if not handle.cancelled())
+
     def go_on(self, program: str) -> None:
         """Run what was held, in the order in which it was due."""
         self._ready.extend(
@@ -69,7 +80,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def _process_events(self, event_list: list[Any]) -> None:
         # asyncio's loop has selected and will now run what is ready or due.
         super()._process_events(event_list)  # type: ignore[misc]
-        if self._held or self.count_step is not None:
+        if self._held or self._hanging or self.count_step is not None:
             self._ready_those_due()
             self._filter()
 
@@ -88,6 +99,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             held = self._held.get(program)
             if held is not None:
                 held.append(handle)
+                continue
+            hanging = self._hanging.get(program)
+            if hanging is not None and _task_of(handle) == hanging[0]:
+                hanging[1].append(handle)
                 continue
             if count is not None and program and not handle.cancelled():
                 # The step itself is a callback, so that it comes between those before and after.
@@ -121,3 +136,9 @@ def _program_of(handle: asyncio.Handle) -> str:
     context = handle._context  # type: ignore[attr-defined]
     program: str = context.get(PROGRAM, "")
     return program
+
+
+def _task_of(handle: asyncio.Handle) -> str:
+    """Return the name of the task whose step ``handle`` is; empty for another callback."""
+    owner = getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined]
+    return owner.get_name() if isinstance(owner, asyncio.Task) else ""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.chaos.judge import Excuse, Fault, Sample, Wrong, excused_share, judge
+from benchmarks.chaos.judge import Excuse, Fault, Sample, Silence, Wrong, excused_share, judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,8 +35,9 @@ def wrongs(
     return [verdict.wrong for verdict in judge(faults, samples, excuses, {CODE: LEVEL})]
 
 
-def excuse(begin: float, end: float) -> Excuse:
-    return Excuse("agent-killed", begin, end, NODES, frozenset({"device"}))
+def excuse(begin: float, end: float, *, forgets: bool = False, loses: bool = False) -> Excuse:
+    documents = frozenset({"device"})
+    return Excuse("agent-killed", begin, end, NODES, documents, forgets=forgets, loses=loses)
 
 
 def test_what_is_shown_within_the_bound_is_right() -> None:
@@ -70,14 +71,62 @@ def test_a_chip_that_never_failed_is_wrong() -> None:
 def test_a_lost_node_whose_agent_runs_is_wrong() -> None:
     lost = Sample("device", 30.0, NODES, {}, NODES)
     assert wrongs([*shown((10, 20)), lost]) == [Wrong.LOST]
-    assert wrongs([*shown((10, 20)), lost], excuse(29, 31)) == []
+    assert wrongs([*shown((10, 20)), lost], excuse(29, 31)) == [Wrong.LOST]
+    assert wrongs([*shown((10, 20)), lost], excuse(29, 31, loses=True)) == []
+
+
+def test_a_node_that_is_not_lost_and_whose_agent_makes_no_progress_is_wrong() -> None:
+    silence = Silence("task-hangs", "node-1", 5.0, 40.0)
+
+    def judged(*lost: tuple[float, frozenset[str]], until: float = 40.0) -> list[Wrong]:
+        samples = [Sample("cluster", at, NODES, {}, names) for at, names in lost]
+        silences = [Silence("task-hangs", "node-1", silence.begin, until)]
+        excuses = [excuse(0, 60, loses=True)]
+        return [verdict.wrong for verdict in judge([], samples, excuses, {}, silences)]
+
+    no_node: frozenset[str] = frozenset()
+    assert judged((20.0, no_node), (35.0, NODES)) == []
+    assert judged((20.0, no_node), (35.0, no_node)) == [Wrong.NOT_LOST]
+    assert judged((35.0, no_node), until=34.0) == []
+    unread = Sample("device", 35.0, NODES, {})
+    assert judge([], [unread], [], {}, [silence]) == [], "the document states nothing of it"
+
+
+def timed(*times: tuple[float, int]) -> list[Sample]:
+    """Return samples that show the fault with these times of its begin."""
+    return [Sample("device", at, NODES, {KEY: LEVEL}, None, {KEY: time}) for at, time in times]
+
+
+def test_the_time_of_a_fault_that_holds_stays() -> None:
+    assert wrongs(timed((10.5, 1000), (12, 1000), (19, 1000))) == []
+    assert wrongs(timed((10.5, 1000), (12, 1500), (19, 1500))) == [Wrong.TIME]
+    again = Fault(*KEY, 22.0, 40.0)
+    gone = Sample("device", 21.0, NODES, {})
+    both = FAULT, again
+    assert wrongs([*timed((11, 1000)), gone, *timed((23, 1500))], faults=both) == []
+    assert wrongs(timed((11, 1000), (22, 1000), (23, 1500)), faults=both) == []
+    clock = Excuse("clock-ahead", 11, 13, NODES, frozenset(), retimes=True)
+    assert wrongs(timed((10.5, 1000), (12, 1500), (19, 1500)), clock) == []
+
+
+@pytest.mark.parametrize("spans", [[(13, 20)], [(16.5, 20)]])
+def test_under_an_excuse_a_document_may_be_late(spans: list[tuple[float, float]]) -> None:
+    assert wrongs(shown(*spans), excuse(9, 17)) == []
 
 
 @pytest.mark.parametrize(
-    "spans", [[(13, 20)], [(10, 12), (14, 20)], [(10, 20.5), (13, 14)], [(10, 15), (16, 20)]]
+    ("spans", "wrong"),
+    [
+        ([(10, 12), (14, 20)], Wrong.MISSING),
+        ([(10, 15), (16, 20)], Wrong.MISSING),
+        ([(10, 20.5), (22, 23)], Wrong.RETURNED),
+    ],
 )
-def test_what_an_excuse_covers_is_right(spans: list[tuple[float, float]]) -> None:
-    assert wrongs(shown(*spans), excuse(9, 17)) == []
+def test_what_was_shown_goes_only_under_an_excuse_that_forgets(
+    spans: list[tuple[float, float]], wrong: Wrong
+) -> None:
+    assert wrongs(shown(*spans), excuse(9, 24)) == [wrong]
+    assert wrongs(shown(*spans), excuse(9, 24, forgets=True)) == []
 
 
 def test_an_excuse_moves_the_bound_and_is_of_its_nodes_and_documents() -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
-from benchmarks.chaos.plan import Plan, make_plan
-from benchmarks.chaos.troubles import TROUBLES, troubles_of
+from benchmarks.chaos.plan import Plan
+from benchmarks.chaos.troubles import TROUBLES, plan_of, troubles_of
 
 SUBJECTS = troubles_of("directory")
-PLANS = [make_plan("directory", seed, SUBJECTS) for seed in range(400)]
+PLANS = [plan_of("directory", seed) for seed in range(400)]
 
 
 def test_the_same_seed_is_the_same_plan_and_can_be_kept() -> None:
-    assert [make_plan("directory", seed, SUBJECTS) for seed in range(400)] == PLANS
+    assert [plan_of("directory", seed) for seed in range(400)] == PLANS
     assert len(set(map(repr, PLANS))) == len(PLANS)
     for plan in PLANS[:20]:
         assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan
@@ -36,3 +36,16 @@ def test_faults_and_troubles_are_within_the_episode_and_collide_nowhere() -> Non
 
 def test_two_troubles_overlap_in_about_half_of_the_plans() -> None:
     assert 0.4 <= sum(plan.overlap for plan in PLANS) / len(PLANS) <= 0.7
+
+
+def test_each_tenth_simulated_plan_has_shipped_periods_and_no_trouble_that_needs_an_audit() -> None:
+    plans = [plan_of("simulated", seed) for seed in range(400)]
+    assert [plan.periods for plan in plans[:20]] == ["shipped", *9 * ["short"]] * 2
+    for plan in plans:
+        for planned in plan.troubles:
+            trouble = TROUBLES[planned.name]
+            assert plan.periods == "short" or not (trouble.needs_audit or trouble.silences)
+            assert planned.until - planned.at >= trouble.length[0] - 0.02 or not trouble.lasts
+    names = {trouble.name for plan in plans for trouble in plan.troubles}
+    assert names == set(troubles_of("simulated"))
+    assert len(names) >= 30

@@ -1,4 +1,4 @@
-"""The judge calls each mutant wrong in an episode, and the right product in none."""
+"""Kept scripts: the right product plays each without a verdict, and its mutant is called wrong."""
 
 from __future__ import annotations
 
@@ -7,40 +7,64 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks.chaos.judge import judge
-from benchmarks.chaos.plan import AGGREGATORS, CODES, Plan, PlannedFault, PlannedTrouble
 from benchmarks.chaos.simulated.mutants import MUTANTS
 from benchmarks.chaos.simulated.site import play_in
-from contract.codes.catalogue import shipped
+from benchmarks.chaos.stage import judged
+from benchmarks.chaos.troubles import read_plan
+from tests.parts.tree import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-PLAN = Plan(
-    *("simulated", 3, 22.0),
-    faults=(
-        PlannedFault("node-1", 3, "80E18402", 1.0, 9.0),
-        # Its event is lost.
-        PlannedFault("node-1", 4, "80818C06", 3.0),
-        PlannedFault("node-2", 5, "80E18402", 1.0),
-    ),
-    troubles=(
-        PlannedTrouble("event-lost", "node-1", 2.9, 3.1),
-        PlannedTrouble("document-deleted", "node-2", 2.0, 2.1),
-        *(PlannedTrouble("clock-ahead", name, 11.0, 20.0) for name in AGGREGATORS),
-    ),
-)
-LEVELS = {code: shipped().chip_levels[code].value for code in CODES}
+SCRIPTS = sorted((ROOT / "tests/chaos").glob("*.json"))
+MAX_SCRIPTS = 40
 
 
-@pytest.mark.parametrize("name", ["", *MUTANTS])
-def test_a_mutant_alone_is_wrong(tmp_path: Path, name: str) -> None:
-    mutant: Callable[[], AbstractContextManager[Any]] = MUTANTS.get(name, nullcontext)
-    with mutant():
-        episode, _ = play_in(tmp_path, PLAN)
-    faults = [*episode.faults.values()]
-    verdicts = judge(faults, episode.samples, episode.excuses, LEVELS)
-    assert bool(verdicts) == bool(name), [str(item) for item in verdicts]
+def plays_right(directory: Path, script: Path, mutant: str) -> bool:
+    product: Callable[[], AbstractContextManager[Any]] = MUTANTS.get(mutant, nullcontext)
+    plan = read_plan(script)
+    with product():
+        episode, _ = play_in(directory, plan)
     assert episode.crashes == []
+    return judged(plan, *episode.parts) == []
+
+
+def mutant_of(script: Path) -> str:
+    """Return the mutant that gave a script its name; empty for one that a seed gave."""
+    return next((name for name in MUTANTS if name.replace(" ", "-") == script.stem), "")
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_the_right_product_plays_a_kept_script_right(tmp_path: Path, script: Path) -> None:
+    assert plays_right(tmp_path, script, "")
+
+
+@pytest.mark.parametrize(
+    "script", [script for script in SCRIPTS if mutant_of(script)], ids=lambda script: script.stem
+)
+def test_the_mutant_of_a_kept_script_is_wrong(tmp_path: Path, script: Path) -> None:
+    assert not plays_right(tmp_path, script, mutant_of(script))
+
+
+def test_each_mutant_has_a_script_and_there_are_not_too_many() -> None:
+    assert {mutant_of(script) for script in SCRIPTS} >= set(MUTANTS)
+    assert len(SCRIPTS) <= MAX_SCRIPTS
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{}", "missing required field"),
+        ('{"platform": "simulated", "seed": 1, "seconds": 9, "faults": [], "troubles": [%s]}', ""),
+    ],
+)
+def test_a_script_of_another_version_names_its_file_and_a_remedy(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    file = tmp_path / "old.json"
+    trouble = '{"name": "gremlins", "subject": "node-1", "at": 1, "until": 2}'
+    file.write_text(text.replace("%s", trouble))
+    with pytest.raises(ValueError, match=f"old.json is no plan .*{problem or 'gremlins'}.*--keep"):
+        read_plan(file)

@@ -7,9 +7,9 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.chaos.judge import judge
 from benchmarks.chaos.plan import CODES, Plan, PlannedFault, PlannedTrouble
 from benchmarks.chaos.simulated.site import play_in
+from benchmarks.chaos.stage import judged
 from contract.codes.catalogue import shipped
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ PLAN = Plan(
 
 
 def wrongs(episode: Episode) -> list[str]:
-    faults = [*episode.faults.values()]
-    return [str(item) for item in judge(faults, episode.samples, episode.excuses, LEVELS)]
+    return [str(item) for item in judged(PLAN, *episode.parts)]
 
 
 def rows(directory: Path) -> Iterator[tuple[str, str, list[Any]]]:
