@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import shutil
 import socket
 import ssl
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -182,6 +184,30 @@ async def test_an_unfinished_handshake_ends(
                 await writer.wait_closed()
         metrics = (await site.get_from_socket("/metrics"))[1].decode()
         assert 'npu_vigil_http_closed_connections_total{reason="handshake"} 4.0' in metrics
+
+
+async def test_a_handshake_that_fails_after_its_client_left_is_not_logged(
+    tmp_path: Path, pki: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    is_computing, may_fail = threading.Event(), threading.Event()
+
+    def failing(tls: ssl.SSLObject) -> bool:
+        is_computing.set()
+        may_fail.wait()
+        raise ssl.SSLError("the client refused the certificate")
+
+    monkeypatch.setattr(tls_connection, "_is_finished", failing)
+    async with tls_site(tmp_path, private_copy(pki, tmp_path)) as site:
+        _, writer = await asyncio.open_connection("127.0.0.1", site.port)
+        writer.write(_client_hello())
+        await asyncio.to_thread(is_computing.wait)
+        # A reset is seen at once.
+        writer.transport.abort()
+        await asyncio.sleep(0.1)
+        may_fail.set()
+        await asyncio.sleep(0.1)
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 async def test_what_is_not_a_handshake_ends_the_connection(tmp_path: Path, pki: Path) -> None:
