@@ -45,7 +45,7 @@ from dcmi_shim.library.discovery import (
 from dcmi_shim.library.vendor import DCMI
 from dcmi_shim.worker.supervisor import DriverSettings
 from service.http.connections import ListenerLimits
-from service.http.settings import pages_tls
+from service.http.settings import pages_tls, pages_users
 from service.log.setup import flush_log, set_up_logging
 from service.open_file_limit import raise_soft_limit
 from service.pages.daemon_pages import serving
@@ -214,6 +214,7 @@ class Agent:
                 limits=ListenerLimits(context.configuration.pages.max_connections),
                 host_names=context.configuration.pages.host_names,
                 tls=pages_tls(context.configuration.pages),
+                users=pages_users(context.configuration.pages),
             ):
                 return await self._root_tasks(stop)
         finally:

@@ -17,7 +17,7 @@ from service.clock import system_clock
 from service.election.identity import Identity
 from service.election.leadership import leadership
 from service.http.connections import ListenerLimits
-from service.http.settings import pages_tls
+from service.http.settings import pages_tls, pages_users
 from service.log.setup import flush_log, set_up_logging
 from service.open_file_limit import raise_soft_limit
 from service.pages.daemon_pages import serving
@@ -103,6 +103,7 @@ async def _run(
             limits=ListenerLimits(configuration.pages.max_connections),
             host_names=configuration.pages.host_names,
             tls=pages_tls(configuration.pages),
+            users=pages_users(configuration.pages),
         ):
             await until_stopped(aggregator.run())
             _log.info("received a signal, stopping")

@@ -1,20 +1,26 @@
-"""The PEM files of a TLS server: how gRPC and the pages check them and take up replaced ones."""
+"""Files of a server: how gRPC and the pages check them and take up replaced ones."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+import stat
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeAlias, TypeVar
 
 from contract.errors import ConfigurationError, Problem
+from pacing.abandonable_thread import AbandonableThread
 from service.log.ongoing_failure import OngoingFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-_FileStamp: TypeAlias = tuple[int, int, int] | None
+_FileStamp: TypeAlias = tuple[int, int, int, int] | None
 Content = TypeVar("Content")
+
+_PERIOD_SECONDS = 5.0
+_DEADLINE_SECONDS = 10.0
 
 
 class ReloadedFiles(Generic[Content]):
@@ -71,6 +77,21 @@ class ReloadedFiles(Generic[Content]):
         else:
             self.problem.end()
 
+    async def keep_current(self, on_replaced: Callable[[], None] = lambda: None) -> NoReturn:
+        """Look at the files for ever; call ``on_replaced`` after good ones replaced others."""
+        thread: AbandonableThread[bool] | None = None
+        while True:
+            await asyncio.sleep(_PERIOD_SECONDS)
+            # A disk that hangs keeps one thread, and the last good content.
+            if thread is not None and thread.is_stuck:
+                continue
+            thread = AbandonableThread(self.refresh, self._subject)
+            try:
+                if await thread.result(_DEADLINE_SECONDS):
+                    on_replaced()
+            except TimeoutError:
+                self.problem.begin(f"they cannot be read within {_DEADLINE_SECONDS:g} s")
+
     def _stamps(self) -> tuple[_FileStamp, ...]:
         return tuple(map(_stamp, self._paths))
 
@@ -78,10 +99,11 @@ class ReloadedFiles(Generic[Content]):
 def _stamp(path: Path) -> _FileStamp:
     """Return what differs once a file was replaced; ``None`` where it cannot be looked at."""
     try:
-        stat = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return stat.st_ino, stat.st_mtime_ns, stat.st_size
+    # The mode: a file is refused, or accepted again, by its rights.
+    return status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode
 
 
 def read_files(paths: Mapping[str, Path]) -> tuple[list[bytes], list[Problem]]:
@@ -96,6 +118,17 @@ def read_files(paths: Mapping[str, Path]) -> tuple[list[bytes], list[Problem]]:
         except OSError as error:
             problems.append(Problem(where, f"{path} cannot be read: {error.strerror}"))
     return contents, problems
+
+
+def rights_problems(where: str, path: Path) -> list[Problem]:
+    """Return a problem where every user has a right to the file, else nothing.
+
+    ``where`` is the setting that names the file, which has a secret. Raises ``OSError``.
+    """
+    if not path.stat().st_mode & stat.S_IRWXO:
+        return []
+    text = f"{path} is open to every user; remove these rights: chmod o= {path}"
+    return [Problem(where, text)]
 
 
 def load_server_files(

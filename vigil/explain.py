@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vigil.exit_status import ExitStatus, print_refusal
+from vigil.options import takes_login
 from vigil.sources import options
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ _INDENT = " " * 12
 _NODE = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
 
 
+@takes_login
 def explain(
     name: Annotated[
         str,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vigil.options import takes_login
 from vigil.sources import options
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ class Order(StrEnum):
     NEWEST = "newest"
 
 
+@takes_login
 def faults(
     node: Annotated[
         str | None, typer.Option(metavar="NAME", help="Of this node only.", show_default=False)

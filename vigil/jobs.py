@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vigil.options import takes_login
 from vigil.sources import options
 
 if TYPE_CHECKING:
     from vigil.sources.source import AnswerSource
 
 
+@takes_login
 def jobs(
     server: options.Server = None,
     state_dir: options.StateDir = None,

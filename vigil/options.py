@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 NodeName = Annotated[
     str | None, typer.Option(help="Name of this node (also NODE_NAME).", show_default=False)
@@ -99,6 +101,66 @@ Confirmed: TypeAlias = Annotated[
 Json: TypeAlias = Annotated[
     bool, typer.Option("--json", envvar="VIGIL_JSON", help="Print one JSON document.")
 ]
+
+
+class LoginFiles(NamedTuple):
+    """Files of a login at a daemon over HTTPS, and of the authority of its certificate."""
+
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    password_file: Path | None = None
+    token_file: Path | None = None
+
+
+_LOGIN_HELP = {
+    "ca_file": "Authorities of the daemon's certificate (PEM); default those of the system.",
+    "certificate_file": "Own certificate (PEM) for a daemon that needs a login.",
+    "key_file": "Key of --certificate-file (PEM), if it is another file.",
+    "password_file": "File with a line USER:PASSWORD, for a daemon that needs a login.",
+    "token_file": "File with a token, for a proxy before a daemon that takes one.",
+}
+_login = LoginFiles()
+
+
+def login_files() -> LoginFiles:
+    """Return the files that this command was given."""
+    return _login
+
+
+def takes_login(verb: Callable[..., None]) -> Callable[..., None]:
+    """Return ``verb`` with the options of a login, which count for each daemon that it asks.
+
+    A command has one login. Else each verb would hand it through all layers down to the client.
+    """
+
+    @functools.wraps(verb)
+    def run(**arguments: Any) -> None:
+        global _login
+        _login = LoginFiles(**{name: arguments.pop(name) for name in LoginFiles._fields})
+        verb(**arguments)
+
+    added = {
+        name: Annotated[
+            Path | None,
+            typer.Option(
+                metavar="FILE", envvar=f"VIGIL_{name.upper()}", help=text, show_default=False
+            ),
+        ]
+        for name, text in _LOGIN_HELP.items()
+    }
+    own = inspect.signature(verb, eval_str=True)
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in added.items()
+    ]
+    # Typer reads both.
+    run.__signature__ = own.replace(  # type: ignore[attr-defined]
+        parameters=[*own.parameters.values(), *parameters]
+    )
+    run.__annotations__ = {**verb.__annotations__, **added}
+    return run
+
 
 _SETTINGS = (
     *("node_name", "store", "kubeconfig", "driver_root", "trust_driver", "state_dir"),

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vigil.options import takes_login
 from vigil.sources import options
 
 if TYPE_CHECKING:
     from vigil.sources.source import AnswerSource
 
 
+@takes_login
 def status(
     node: Annotated[
         str | None, typer.Argument(metavar="[NODE]", help="Of this node.", show_default=False)

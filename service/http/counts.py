@@ -56,6 +56,15 @@ class RequestResult(Enum):
     """A page could not be made."""
 
 
+class LoginResult(Enum):
+    """What came of a user and a password."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    BUSY = "busy"
+    """Too many others waited to be compared."""
+
+
 class Counts(Collector):
     """Counts of all listeners of a daemon. ``steady_seconds`` is a clock that is never set."""
 
@@ -68,6 +77,7 @@ class Counts(Collector):
         self.accept_failures = 0
         self.requests: Counter[RequestResult] = Counter()
         self.closed: Counter[ConnectionEnd] = Counter()
+        self.logins: Counter[LoginResult] = Counter()
 
     def wants_traceback(self) -> bool:
         """Return whether an error may be logged with its traceback: once a minute."""
@@ -107,6 +117,14 @@ class Counts(Collector):
                 if self.closed[reason]
             ),
         )
+        # Without a login configured there is no such family.
+        if self.logins:
+            yield counter(
+                "npu_vigil_http_logins",
+                "HTTP requests with a user and a password, by result.",
+                ["result"],
+                (([result.value], count) for result, count in self.logins.items()),
+            )
 
 
 class ExpositionFormat(Enum):

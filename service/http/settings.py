@@ -13,25 +13,29 @@ if TYPE_CHECKING:
     from typing import Self
 
     from service.http.tls_context import PagesTls
+    from service.http.users import UsersFile
 
 
 class PagesTlsSection(Section):
-    """TLS on the address of ``--listen``; files are PEM."""
+    """TLS and login on the address of ``--listen``; certificates and keys are PEM."""
 
     certificate_file: Path | None = None
     key_file: Path | None = None
     client_ca_file: Path | None = None
     """With it, pages other than ``/healthz`` and ``/readyz`` demand a client certificate."""
+    users_file: Path | None = None
+    """With it, a user with a password may read them as well; lines of ``htpasswd -B``."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if (self.certificate_file is None) != (self.key_file is None):
             missing = "key_file" if self.key_file is None else "certificate_file"
             raise ValueError(f"{missing} is missing: TLS needs a certificate and its key")
-        if self.client_ca_file is not None and self.certificate_file is None:
-            raise ValueError(
-                "certificate_file and key_file are missing: client_ca_file needs TLS on the pages"
-            )
+        for name in ("client_ca_file", "users_file"):
+            if getattr(self, name) is not None and self.certificate_file is None:
+                raise ValueError(
+                    f"certificate_file and key_file are missing: {name} needs TLS on the pages"
+                )
         return self
 
 
@@ -46,3 +50,16 @@ def pages_tls(section: PagesTlsSection) -> PagesTls | None:
     from service.http.tls_context import PagesTls
 
     return PagesTls(section.certificate_file, section.key_file, section.client_ca_file)
+
+
+def pages_users(section: PagesTlsSection) -> UsersFile | None:
+    """Return the users of the pages; ``None`` where no file has any.
+
+    Raises ``ConfigurationError`` for a file that cannot be used.
+    """
+    if section.users_file is None:
+        return None
+    # Imported late, as above.
+    from service.http.users import UsersFile
+
+    return UsersFile(section.users_file)

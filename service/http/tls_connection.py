@@ -175,9 +175,10 @@ class TlsConnection(asyncio.Protocol):
         if self._holds_turn:
             self._holds_turn = False
             self._handshakes.rate.done()
+        # Read in each case: asyncio logs an error that was never read.
+        error = None if step.cancelled() else step.exception()
         if step.cancelled() or self.raw is None or self.raw.is_closing():
             return
-        error = step.exception()
         # The alert of a handshake that failed is in it as well.
         self.raw.write(self._outgoing.read())
         if error is not None or self._steps >= _MAX_STEPS:

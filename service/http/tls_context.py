@@ -5,26 +5,21 @@ New content that cannot be used leaves the last good content in force, and is lo
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import ssl
-import stat
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from contract.errors import ConfigurationError, Problem
-from pacing.abandonable_thread import AbandonableThread
-from service.tls_files import ReloadedFiles, load_server_files, read_files
+from contract.errors import ConfigurationError
+from service.tls_files import ReloadedFiles, load_server_files, read_files, rights_problems
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _log = logging.getLogger(__name__)
 
-_PERIOD_SECONDS = 5.0
-_DEADLINE_SECONDS = 10.0
 # OpenSSL keeps the session of each TLS 1.2 client in its context, and Python cannot switch that
 # off. A new context forgets them.
 _MAX_CONNECTIONS_OF_CONTEXT = 1000
@@ -47,20 +42,6 @@ class PagesTls(ReloadedFiles[ssl.SSLContext]):
         self._connections += 1
         return self.content
 
-    async def keep_current(self) -> NoReturn:
-        """Look at the files for ever."""
-        thread: AbandonableThread[bool] | None = None
-        while True:
-            await asyncio.sleep(_PERIOD_SECONDS)
-            # A disk that hangs keeps one thread, and the context.
-            if thread is not None and thread.is_stuck:
-                continue
-            thread = AbandonableThread(self.refresh, "certificates of the pages")
-            try:
-                await thread.result(_DEADLINE_SECONDS)
-            except TimeoutError:
-                self.problem.record_failure(f"they cannot be read within {_DEADLINE_SECONDS:g} s")
-
     @override
     def refresh(self) -> bool:
         is_replaced = super().refresh()
@@ -78,9 +59,7 @@ def _load(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContex
     if client_ca is not None:
         paths["pages.client_ca_file"] = client_ca
     _, problems = read_files(paths)
-    if not problems and key.stat().st_mode & stat.S_IRWXO:
-        text = f"{key} is open to every user; remove these rights: chmod o= {key}"
-        problems.append(Problem("pages.key_file", text))
+    problems = problems or rights_problems("pages.key_file", key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # A renegotiation would be a handshake that no limit counts.

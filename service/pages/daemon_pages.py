@@ -19,6 +19,7 @@ from service.http.address import ListenAddress, is_of_this_host
 from service.http.connection import SENT_WITH_ALL, free_place
 from service.http.connections import SOCKET_LIMITS, ListenerLimits
 from service.http.counts import Counts, Exposition, ExpositionFormat
+from service.http.login import Login
 from service.http.server import BACKLOG, HttpServer
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from service.http.counts import Render
     from service.http.tls_context import PagesTls
+    from service.http.users import UsersFile
 
 log = logging.getLogger("service.pages")
 
@@ -36,8 +38,6 @@ LISTEN_NAME = "listen"
 """The file in the state directory with the address where the daemon listens."""
 
 _SHUTDOWN_SECONDS = 0.5
-# Probes of a kubelet have no certificate.
-_OPEN_PAGES = {"/healthz": "healthy", "/readyz": "ready"}
 _COUNTS: web.AppKey[Counts] = web.AppKey("counts", Counts)
 HOST_NAMES: web.AppKey[frozenset[str]] = web.AppKey("host names", frozenset)
 """Names in lower case that requests may use for this daemon, besides localhost and addresses."""
@@ -119,6 +119,7 @@ async def serving(
     limits: ListenerLimits = ListenerLimits(),  # noqa: B008
     host_names: Collection[str] = (),
     tls: PagesTls | None = None,
+    users: UsersFile | None = None,
 ) -> AsyncIterator[None]:
     """Serve ``pages`` until the end of the block, on ``listen`` (``HOST:PORT``, port 0 for any).
 
@@ -126,15 +127,17 @@ async def serving(
     metric, and is tried again every 5 s. ``socket_name`` is a socket in ``state_dir`` for users who
     may write there; without it the daemon works, and a warning is logged. ``host_names`` are names
     that requests over loopback may use, besides ``localhost`` and addresses. With ``tls`` the
-    address is served over TLS; the socket never is.
+    address is served over TLS; the socket never is. ``users`` may read what needs a login.
     """
     counts = pages[_COUNTS]
     pages.on_response_prepare.append(_sends)
     names = frozenset(name.lower() for name in host_names)
     pages[HOST_NAMES] = names
     pages.middlewares.insert(0, _only_for(names))
-    if tls is not None and tls.demands_certificate:
-        pages.middlewares.insert(0, _with_certificate)
+    login = None
+    if users is not None or (tls is not None and tls.demands_certificate):
+        login = Login(tls, users, counts)
+        pages.middlewares.insert(0, login.check)
     runner = web.AppRunner(
         pages, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS, handler_cancellation=True
     )
@@ -152,6 +155,9 @@ async def serving(
             if tls is not None:
                 current = tls.keep_current()
                 tasks.append(asyncio.create_task(current, name="certificates of the pages"))
+            if users is not None and login is not None:
+                current = login.keep_current(users)
+                tasks.append(asyncio.create_task(current, name="users of the pages"))
         yield
     finally:
         for task in tasks:
@@ -160,6 +166,8 @@ async def serving(
             await asyncio.wait(tasks)
         server.close()
         await runner.cleanup()
+        if login is not None:
+            login.close()
 
 
 async def _sends(request: web.Request, response: web.StreamResponse) -> None:
@@ -185,22 +193,6 @@ def _only_for(names: Collection[str]) -> Middleware:
         return json_response({"error": reason}, 421)
 
     return check
-
-
-@web.middleware
-async def _with_certificate(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer clients with a certificate; others learn only whether the daemon is well."""
-    # Who may use the socket in the state directory has the rights of the daemon. Its name is a
-    # path, and that of a lost connection is not known.
-    is_local = isinstance(request.get_extra_info("sockname"), str)
-    if is_local or request.get_extra_info("peercert"):
-        return await handler(request)
-    member = _OPEN_PAGES.get(request.path)
-    if member is None:
-        reason = "this page needs a client certificate of an authority in pages.client_ca_file"
-        return json_response({"error": reason}, 401)
-    status = (await handler(request)).status
-    return json_response({member: status == 200}, status)
 
 
 def _serve_socket(server: HttpServer, path: Path) -> None:

@@ -12,6 +12,7 @@ from unittest.mock import MagicMock
 
 from aggregator.api.fleet import FleetPages
 from contract.pages.changes import FaultChange
+from service.http.settings import PagesTlsSection, pages_tls, pages_users
 from service.pages import event_stream
 from service.pages.browser_page import BrowserPage
 from service.pages.daemon_pages import application, json_response, serving
@@ -70,8 +71,13 @@ class PageSite:
         self.stream.send("change", change, (node,))
 
     @contextlib.asynccontextmanager
-    async def serving(self, directory: Path, listen: str = "127.0.0.1:0") -> AsyncIterator[None]:
-        """Serve within the block."""
+    async def serving(
+        self,
+        directory: Path,
+        listen: str = "127.0.0.1:0",
+        login: PagesTlsSection = PagesTlsSection(),  # noqa: B008
+    ) -> AsyncIterator[None]:
+        """Serve within the block, with the TLS and the users of ``login``."""
         pages = application(dict, tuple, lambda _: b"up 1\n", {})
         page = BrowserPage("aggregator", VERSION, self.stream.epoch, self.agent_url)
         serve(pages, "Site", VERSION, (), page)
@@ -89,7 +95,8 @@ class PageSite:
         pages.router.add_get("/api/v1/fleet", rows)
         pages.router.add_get(event_stream.PATH, self.stream.serve)
         pages.router.add_get("/api/v1/{path:.*}", answer)
-        async with serving(pages, listen, directory):
+        tls, users = pages_tls(login), pages_users(login)
+        async with serving(pages, listen, directory, tls=tls, users=users):
             self.url = (directory / "listen").read_text().strip()
             yield
 

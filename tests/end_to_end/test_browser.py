@@ -8,15 +8,26 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import expect
+from playwright.async_api import Error, expect
 
+from service.http.settings import PagesTlsSection
 from stores.address import open_store
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import T0, faulty, healthy, report
-from tests.end_to_end.page_site import CODE, WAIT_MS, WITHOUT_WORKER, cells, names_in_map
+from tests.end_to_end.page_site import (
+    CODE,
+    WAIT_MS,
+    WITHOUT_WORKER,
+    PageSite,
+    cells,
+    names_in_map,
+    nodes_named,
+)
 from tests.end_to_end.proxy import STREAM, Proxy
+from tests.parts.certificates import make_authority, make_server
 from tests.parts.deadlines import patience, until
 from tests.parts.verbs import run_vigil
+from tests.service.http.tls_site import user_line, write_users
 from tests.tiers import needs
 
 if TYPE_CHECKING:
@@ -509,3 +520,40 @@ async def test_an_agent_answers_what_only_it_knows_two_clicks_away(
         await agent.get_by_role("link", name=CODE).click()
         timeline = agent.get_by_role("region", name="Timeline").get_by_role("row")
         await expect(timeline.filter(has_text=CODE).first).to_be_visible()
+
+
+async def test_the_login_of_the_browser_opens_the_page_and_its_stream(
+    chromium: Chromium, tmp_path: Path
+) -> None:
+    make_authority(tmp_path)
+    make_server(tmp_path)
+    (tmp_path / "server.key").chmod(0o600)
+    users = write_users(tmp_path / "users", user_line("ops", "secret"))
+    login = PagesTlsSection(
+        certificate_file=tmp_path / "server.crt",
+        key_file=tmp_path / "server.key",
+        users_file=users,
+    )
+    site = PageSite(nodes_named("n1", "n2"))
+    # Playwright answers the dialogue; the authority is one that the browser does not have.
+    options = {
+        "ignore_https_errors": True,
+        "http_credentials": {"username": "ops", "password": "secret"},
+    }
+    async with site.serving(tmp_path, login=login):
+        async with chromium.page(ignore_https_errors=True) as page:
+            # A browser without a window ends its dialogue at once.
+            with pytest.raises(Error, match="ERR_INVALID_AUTH_CREDENTIALS"):
+                await page.goto(site.url)
+        async with chromium.page(**options) as page:
+            await page.goto(site.url)
+            await expect(cells(page)).to_have_count(2)
+
+            async def streams() -> bool:
+                return site.stream.clients == 1
+
+            await until(streams)
+            site.set_faults("n2", "RestartNPU")
+            # The page itself reads its rows once a minute, which is too late.
+            worst = page.get_by_role("option", name="n2, out of use, RestartNPU")
+            await expect(worst).to_be_visible()

@@ -37,6 +37,17 @@ def make_client(directory: Path, user: str, group: str, days: int = _DAYS) -> No
     _request(directory, user, f"/O={group}/CN={user}", _CLIENT, _signed(directory), days)
 
 
+def let_expire(directory: Path, name: str) -> None:
+    """Sign ``<name>.crt`` anew so that it has ended yesterday."""
+    certificate, key = directory / f"{name}.crt", directory / f"{name}.key"
+    request = directory / f"{name}.csr"
+    x509 = [str(program("openssl")), "x509", "-copy_extensions", "copyall"]
+    made = ["-x509toreq", "-in", str(certificate), "-signkey", str(key), "-out", str(request)]
+    signed = ["-req", "-in", str(request), *_signed(directory), "-set_serial", "2", "-days", "-1"]
+    for arguments in (made, [*signed, "-out", str(certificate)]):
+        subprocess.run([*x509, *arguments], check=True, capture_output=True)
+
+
 def _signed(directory: Path) -> tuple[str, ...]:
     return ("-CA", str(directory / "ca.crt"), "-CAkey", str(directory / "ca.key"))
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from vigil.exit_status import ExitStatus
+from vigil.options import takes_login
 
 
 class Profiles(StrEnum):
@@ -19,6 +20,7 @@ class Profiles(StrEnum):
     BOTH = "both"
 
 
+@takes_login
 def advise(
     dump: Annotated[
         list[str] | None,

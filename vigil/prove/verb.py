@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from vigil.options import takes_login
 from vigil.sources import options  # noqa: TC001  (typer reads it)
 
 
+@takes_login
 def prove(
     state_dir: Annotated[
         list[Path] | None,

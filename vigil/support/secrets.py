@@ -43,6 +43,8 @@ _FORMS = (
     ),
     # The same in base64, as a kubeconfig has it.
     (re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/=_-]*"), REMOVED),
+    # A bcrypt hash, as a users file of the pages has it.
+    (re.compile(r"\$2[abxy]\$[0-9]{2}\$[./A-Za-z0-9]{16,53}"), REMOVED),
     # A JSON Web Token.
     (re.compile(r"eyJ[A-Za-z0-9_-]{16,}[A-Za-z0-9_.=-]*"), REMOVED),
     (

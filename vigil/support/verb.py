@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from vigil.options import Config  # noqa: TC001  (typer reads it)
+from vigil.options import Config, takes_login
 from vigil.sources import options  # noqa: TC001  (typer reads it)
 
 
+@takes_login
 def support(
     output: Annotated[
         Path | None,

@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
+from vigil.options import takes_login
 from vigil.sources import options
 
 
+@takes_login
 def timeline(
     name: Annotated[
         str | None,

@@ -4,138 +4,54 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import shutil
 import socket
 import ssl
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from contract.errors import ConfigurationError
 from service.http import tls_connection
-from service.http.connections import ListenerLimits
 from service.http.settings import PagesTlsSection, pages_tls
-from service.pages.daemon_pages import application, serving
 from tests.parts.certificates import make_authority, make_client, make_server
 from tests.parts.deadlines import patience, until
-from tests.parts.exposition import OneGauge
+from tests.service.http.tls_site import (
+    ANSWER_SECONDS,
+    LARGE,
+    client_context,
+    private_copy,
+    read_answer,
+    tls_section,
+    tls_site,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
     from pathlib import Path
-
-    from service.http.tls_context import PagesTls
 
 # The certificates are made by ``openssl``.
 pytestmark = pytest.mark.server
 
-_LARGE = "x" * (1 << 20)
-_SOCKET = "pages.sock"
-_ANSWER_SECONDS = 30.0
-
-
-@pytest.fixture(scope="session")
-def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("pki")
-    make_authority(place)
-    make_server(place)
-    make_client(place, "reader", "readers")
-    return place
-
-
-def _private_copy(pki: Path, place: Path) -> Path:
-    copy = place / "tls"
-    shutil.copytree(pki, copy)
-    (copy / "server.key").chmod(0o600)
-    return copy
-
-
-def _section(place: Path, *, with_ca: bool = False) -> PagesTlsSection:
-    return PagesTlsSection(
-        certificate_file=place / "server.crt",
-        key_file=place / "server.key",
-        client_ca_file=place / "ca.crt" if with_ca else None,
-    )
-
-
-def _context(place: Path, user: str | None = None) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=place / "ca.crt")
-    if user is not None:
-        context.load_cert_chain(place / f"{user}.crt", place / f"{user}.key")
-    return context
-
-
-class Site:
-    """Pages that are served over TLS."""
-
-    def __init__(self, place: Path, tls: PagesTls) -> None:
-        self.place = place
-        self.tls = tls
-
-    @property
-    def port(self) -> int:
-        scheme, _, address = (self.place / "listen").read_text().strip().partition("://")
-        assert scheme == "https"
-        return int(address.rpartition(":")[2])
-
-    async def get(self, path: str, context: ssl.SSLContext | None) -> tuple[int, bytes]:
-        """Return the status and the body of a page."""
-        async with asyncio.timeout(patience(_ANSWER_SECONDS)):
-            opened = await asyncio.open_connection("127.0.0.1", self.port, ssl=context)
-            return await _answer(path, *opened)
-
-    async def get_from_socket(self, path: str) -> tuple[int, bytes]:
-        """Return the status and the body of a page on the socket."""
-        return await _answer(path, *await asyncio.open_unix_connection(self.place / _SOCKET))
-
-
-async def _answer(
-    path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> tuple[int, bytes]:
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
-    try:
-        head, _, body = (await reader.read(-1)).partition(b"\r\n\r\n")
-    finally:
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
-    return int(head.split()[1]), body
-
-
-@contextlib.asynccontextmanager
-async def _site(
-    place: Path,
-    files: Path,
-    *,
-    with_ca: bool = False,
-    limits: ListenerLimits = ListenerLimits(),  # noqa: B008
-) -> AsyncIterator[Site]:
-    tls = pages_tls(_section(files, with_ca=with_ca))
-    assert tls is not None
-    pages = application(
-        dict,
-        lambda: ["the store is away"],
-        lambda encode: encode(OneGauge()),
-        {"/hello": lambda: "hello", "/large": lambda: _LARGE},
-    )
-    async with serving(pages, "127.0.0.1:0", place, socket_name=_SOCKET, limits=limits, tls=tls):
-        yield Site(place, tls)
-
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 async def test_pages_are_read_over_tls(tmp_path: Path, pki: Path, version: ssl.TLSVersion) -> None:
-    context = _context(pki)
+    context = client_context(pki)
     context.minimum_version = context.maximum_version = version
-    async with _site(tmp_path, _private_copy(pki, tmp_path)) as site:
+    async with tls_site(tmp_path, private_copy(pki, tmp_path)) as site:
         assert await site.get("/hello", context) == (200, b'"hello"\n')
         status, large = await site.get("/large", context)
-        assert (status, len(large)) == (200, len(_LARGE) + 3)
+        assert (status, len(large)) == (200, len(LARGE) + 3)
 
 
 async def test_one_connection_answers_several_requests(tmp_path: Path, pki: Path) -> None:
-    async with _site(tmp_path, _private_copy(pki, tmp_path)) as site:
-        reader, writer = await asyncio.open_connection("127.0.0.1", site.port, ssl=_context(pki))
+    async with tls_site(tmp_path, private_copy(pki, tmp_path)) as site:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", site.port, ssl=client_context(pki)
+        )
         for _ in range(3):
             writer.write(b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n")
             head = await reader.readuntil(b"\r\n\r\n")
@@ -146,31 +62,31 @@ async def test_one_connection_answers_several_requests(tmp_path: Path, pki: Path
 
 
 async def test_tls_1_1_is_refused_and_no_session_is_resumed(tmp_path: Path, pki: Path) -> None:
-    old = _context(pki)
+    old = client_context(pki)
     old.set_ciphers("DEFAULT:@SECLEVEL=0")
     with pytest.warns(DeprecationWarning, match="TLSVersion"):
         old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
-    async with _site(tmp_path, _private_copy(pki, tmp_path)) as site:
+    async with tls_site(tmp_path, private_copy(pki, tmp_path)) as site:
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await site.get("/hello", old)
-        context = _context(pki)
+        context = client_context(pki)
         reader, writer = await asyncio.open_connection("127.0.0.1", site.port, ssl=context)
         tls = writer.get_extra_info("ssl_object")
-        assert (await _answer("/hello", reader, writer))[0] == 200
+        assert (await read_answer("/hello", reader, writer))[0] == 200
         session = tls.session
         assert session is None or not session.has_ticket
 
 
 async def test_a_client_without_tls_reads_why_it_is_refused(tmp_path: Path, pki: Path) -> None:
-    async with _site(tmp_path, _private_copy(pki, tmp_path)) as site:
+    async with tls_site(tmp_path, private_copy(pki, tmp_path)) as site:
         assert await site.get("/hello", None) == (400, b"this address takes HTTPS only\n")
 
 
 async def test_pages_need_a_client_certificate_and_probes_need_none(
     tmp_path: Path, pki: Path
 ) -> None:
-    async with _site(tmp_path, _private_copy(pki, tmp_path), with_ca=True) as site:
-        stranger, reader = _context(pki), _context(pki, "reader")
+    async with tls_site(tmp_path, private_copy(pki, tmp_path), with_ca=True) as site:
+        stranger, reader = client_context(pki), client_context(pki, "reader")
         for path in ("/hello", "/metrics", "/nothing"):
             status, body = await site.get(path, stranger)
             assert (status, b"pages.client_ca_file" in body) == (401, True)
@@ -187,19 +103,19 @@ async def test_a_certificate_of_another_authority_is_refused(tmp_path: Path, pki
     other.mkdir()
     make_authority(other)
     make_client(other, "reader", "readers")
-    context = _context(pki)
+    context = client_context(pki)
     context.load_cert_chain(other / "reader.crt", other / "reader.key")
-    async with _site(tmp_path, _private_copy(pki, tmp_path), with_ca=True) as site:
+    async with tls_site(tmp_path, private_copy(pki, tmp_path), with_ca=True) as site:
         with pytest.raises((ssl.SSLError, ConnectionError, IndexError)):
             await site.get("/healthz", context)
-        assert await site.get("/hello", _context(pki, "reader")) == (200, b'"hello"\n')
+        assert await site.get("/hello", client_context(pki, "reader")) == (200, b'"hello"\n')
 
 
 async def test_replaced_files_count_from_the_next_connection_on(
     tmp_path: Path, pki: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    files = _private_copy(pki, tmp_path)
-    async with _site(tmp_path, files) as site:
+    files = private_copy(pki, tmp_path)
+    async with tls_site(tmp_path, files) as site:
         other = tmp_path / "other"
         other.mkdir()
         make_authority(other)
@@ -208,15 +124,15 @@ async def test_replaced_files_count_from_the_next_connection_on(
         (other / "server.crt").replace(files / "server.crt")
         site.tls.refresh()
         assert "new certificates of the pages are not used" in caplog.text
-        assert await site.get("/hello", _context(pki)) == (200, b'"hello"\n')
+        assert await site.get("/hello", client_context(pki)) == (200, b'"hello"\n')
         (other / "server.key").chmod(0o440)
         (other / "server.key").replace(files / "server.key")
         with caplog.at_level(logging.INFO):
             site.tls.refresh()
         assert "the certificates of the pages were replaced" in caplog.text
-        assert await site.get("/hello", _context(other)) == (200, b'"hello"\n')
+        assert await site.get("/hello", client_context(other)) == (200, b'"hello"\n')
         with pytest.raises(ssl.SSLCertVerificationError):
-            await site.get("/hello", _context(pki))
+            await site.get("/hello", client_context(pki))
 
 
 def _client_hello() -> bytes:
@@ -233,7 +149,7 @@ async def test_a_client_is_answered_among_handshakes_that_never_end(
     tmp_path: Path, pki: Path
 ) -> None:
     hello = _client_hello()
-    async with _site(tmp_path, _private_copy(pki, tmp_path)) as site:
+    async with tls_site(tmp_path, private_copy(pki, tmp_path)) as site:
         opened = []
         # Each address has its turn, so one address with many handshakes delays no other.
         for number in range(40):
@@ -244,7 +160,7 @@ async def test_a_client_is_answered_among_handshakes_that_never_end(
             opened.append(attacker)
         try:
             began = asyncio.get_running_loop().time()
-            assert (await site.get("/hello", _context(pki)))[0] == 200
+            assert (await site.get("/hello", client_context(pki)))[0] == 200
             # Without turns it would be behind 40 handshakes, which take 2 s.
             assert asyncio.get_running_loop().time() - began < patience(1.0)
         finally:
@@ -256,11 +172,11 @@ async def test_an_unfinished_handshake_ends(
     tmp_path: Path, pki: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tls_connection, "_HANDSHAKE_SECONDS", 0.3)
-    async with _site(tmp_path, _private_copy(pki, tmp_path)) as site:
+    async with tls_site(tmp_path, private_copy(pki, tmp_path)) as site:
         for sent in (b"", b"\x16", _client_hello()[:-1], _client_hello()):
             reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
             writer.write(sent)
-            async with asyncio.timeout(patience(_ANSWER_SECONDS)):
+            async with asyncio.timeout(patience(ANSWER_SECONDS)):
                 with contextlib.suppress(ConnectionError):
                     await reader.read(-1)
             writer.close()
@@ -270,12 +186,36 @@ async def test_an_unfinished_handshake_ends(
         assert 'npu_vigil_http_closed_connections_total{reason="handshake"} 4.0' in metrics
 
 
+async def test_a_handshake_that_fails_after_its_client_left_is_not_logged(
+    tmp_path: Path, pki: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    is_computing, may_fail = threading.Event(), threading.Event()
+
+    def failing(tls: ssl.SSLObject) -> bool:
+        is_computing.set()
+        may_fail.wait()
+        raise ssl.SSLError("the client refused the certificate")
+
+    monkeypatch.setattr(tls_connection, "_is_finished", failing)
+    async with tls_site(tmp_path, private_copy(pki, tmp_path)) as site:
+        _, writer = await asyncio.open_connection("127.0.0.1", site.port)
+        writer.write(_client_hello())
+        await asyncio.to_thread(is_computing.wait)
+        # A reset is seen at once.
+        writer.transport.abort()
+        await asyncio.sleep(0.1)
+        may_fail.set()
+        await asyncio.sleep(0.1)
+    gc.collect()
+    assert "never retrieved" not in caplog.text
+
+
 async def test_what_is_not_a_handshake_ends_the_connection(tmp_path: Path, pki: Path) -> None:
-    async with _site(tmp_path, _private_copy(pki, tmp_path)) as site:
+    async with tls_site(tmp_path, private_copy(pki, tmp_path)) as site:
         for sent in (b"\x16\x03\x01\x00\x05hello", b"\x16" + bytes(70_000)):
             reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
             writer.write(sent)
-            async with asyncio.timeout(patience(_ANSWER_SECONDS)):
+            async with asyncio.timeout(patience(ANSWER_SECONDS)):
                 with contextlib.suppress(ConnectionError):
                     await reader.read(-1)
             writer.close()
@@ -287,7 +227,7 @@ async def test_what_is_not_a_handshake_ends_the_connection(tmp_path: Path, pki: 
             return b"npu_vigil_http_connections 1.0" in metrics
 
         await until(none_is_left)
-        assert await site.get("/hello", _context(pki)) == (200, b'"hello"\n')
+        assert await site.get("/hello", client_context(pki)) == (200, b'"hello"\n')
 
 
 def _without_key(place: Path) -> None:
@@ -324,11 +264,11 @@ def _empty_authority(place: Path) -> None:
 def test_a_file_that_cannot_be_used_is_named(
     tmp_path: Path, pki: Path, spoil: Callable[[Path], None], text: str
 ) -> None:
-    files = _private_copy(pki, tmp_path)
-    pages_tls(_section(files, with_ca=True))
+    files = private_copy(pki, tmp_path)
+    pages_tls(tls_section(files, with_ca=True))
     spoil(files)
     with pytest.raises(ConfigurationError, match=text):
-        pages_tls(_section(files, with_ca=True))
+        pages_tls(tls_section(files, with_ca=True))
 
 
 @pytest.mark.parametrize(

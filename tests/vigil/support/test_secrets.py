@@ -66,6 +66,7 @@ def test_a_known_secret_is_removed_in_each_coding(coded: str) -> None:
         "-----BEGIN PRIVATE KEY-----\nhush-hush, and the end was cut",
         "12:00 vigil: hush-hush\n12:00 vigil: -----END PRIVATE KEY-----",
         "LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0thush-hush==",
+        "ops:$2y$10$hushhushhushhushhushhu./hushhush",
         "cookie: hush-hush",
         "client_secret=hush-hush&x=1",
     ],

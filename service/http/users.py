@@ -1,0 +1,265 @@
+"""The users of the pages: a file as ``htpasswd -B`` writes it, and how passwords are compared.
+
+A comparison takes a quarter of a second of the processor at the highest cost. So one thread does
+one at a time, addresses in turn, and a right password is remembered for five minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import os
+import re
+import secrets
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import bcrypt
+
+from contract.errors import ConfigurationError, Problem
+from service.http.connections import RateLimits, RequestRate
+from service.http.counts import LoginResult
+from service.tls_files import ReloadedFiles, read_files, rights_problems
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_log = logging.getLogger(__name__)
+
+_SETTING = "pages.users_file"
+_MAX_FILE_BYTES = 8 << 20
+# The limit of ``htpasswd``.
+_MAX_NAME_BYTES = 255
+_MAX_SHOWN_PROBLEMS = 5
+# bcrypt reads no more bytes of a password.
+_MAX_PASSWORD_BYTES = 72
+_MAX_COST = 12
+_MIN_COST = 4
+# The last character of a salt holds two bits, so only four characters are possible there.
+_HASH = re.compile(rb"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}")
+_NOT_IN_NAMES = re.compile(rb"[\x00-\x1f\x7f]")
+# A cost, then a salt and a digest that no password is known for.
+_COST_BYTES = len(b"$2y$10$")
+_UNKNOWN = b"." * 53
+
+_MAX_WAITING = 8
+_REMEMBERED_SECONDS = 300.0
+# The thread of the loop comes first on a machine with few processors.
+_NICENESS = 19
+# Comparisons are limited by the thread alone; this only orders the addresses.
+_LIMITS = RateLimits(per_second=1000.0, burst=1, at_once=1)
+
+
+class UsersFile(ReloadedFiles[Mapping[bytes, bytes]]):
+    """The last good content of the users file: the hash of each user."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file. Raises ``ConfigurationError`` with what is wrong, by line."""
+        super().__init__((path,), partial(_load, path), _log, "users of the pages")
+
+
+def _load(path: Path) -> Mapping[bytes, bytes]:
+    contents, problems = read_files({_SETTING: path})
+    problems = problems or rights_problems(_SETTING, path)
+    if not problems and len(contents[0]) > _MAX_FILE_BYTES:
+        problems = [Problem(_SETTING, f"{path} has more than {_MAX_FILE_BYTES >> 20} MiB")]
+    users: dict[bytes, bytes] = {}
+    if not problems:
+        users, wrong = parsed(contents[0])
+        # The text of a line is never repeated: it may be a password.
+        problems = [
+            Problem(_SETTING, f"{path}, line {number}: {text}")
+            for number, text in wrong[:_MAX_SHOWN_PROBLEMS]
+        ]
+        if len(wrong) > _MAX_SHOWN_PROBLEMS:
+            rest = len(wrong) - _MAX_SHOWN_PROBLEMS
+            problems.append(Problem(_SETTING, f"{path}: {rest} more lines are wrong"))
+    if problems:
+        raise ConfigurationError("configuration", problems)
+    return users
+
+
+def parsed(content: bytes) -> tuple[dict[bytes, bytes], list[tuple[int, str]]]:
+    """Return the hash of each user, and the numbers of wrong lines with what is wrong.
+
+    Empty lines and those that begin with ``#`` are comments, as in Apache's files.
+    """
+    users: dict[bytes, bytes] = {}
+    problems = []
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        text = line.removesuffix(b"\r")
+        if not text.strip() or text.startswith(b"#"):
+            continue
+        name, _, digest = text.partition(b":")
+        problem = _name_problem(name, users) or _hash_problem(digest)
+        if problem is None:
+            users[name] = digest
+        else:
+            problems.append((number, problem))
+    return users, problems
+
+
+def _name_problem(name: bytes, users: Mapping[bytes, bytes]) -> str | None:
+    if not name or len(name) > _MAX_NAME_BYTES or _NOT_IN_NAMES.search(name):
+        return f"it does not begin with a name of 1 to {_MAX_NAME_BYTES} bytes and a colon"
+    return "an earlier line has the same user" if name in users else None
+
+
+def _hash_problem(digest: bytes) -> str | None:
+    form = _HASH.fullmatch(digest)
+    if form is None:
+        return "behind the name is no bcrypt hash; write the line with htpasswd -B"
+    cost = int(form[1])
+    if not _MIN_COST <= cost <= _MAX_COST:
+        return f"the cost is {cost}; use {_MIN_COST} to {_MAX_COST}, as in htpasswd -B -C 10"
+    return None
+
+
+class _Remembered(NamedTuple):
+    stored: bytes
+    digest: bytes
+    until: float
+
+
+class PasswordChecks:
+    """Compares passwords with the hashes of ``users``, one at a time, beside the loop.
+
+    At most ``_MAX_WAITING`` wait. A new one takes the place of the newest one of the address with
+    the most; where no address has more than its own, it is refused.
+    """
+
+    def __init__(self, users: UsersFile) -> None:
+        self._users = users
+        self._loop = asyncio.get_running_loop()
+        self._rate = RequestRate(_LIMITS)
+        self._waiting: dict[_Comparison, None] = {}
+        """In the order in which they came."""
+        self._executor = ThreadPoolExecutor(1, "passwords", _yield_to_others)
+        # A hash without it shows nothing of a password, and it ends with the process.
+        self._key = secrets.token_bytes(32)
+        self._remembered: dict[bytes, _Remembered] = {}
+
+    def remembers(self, name: bytes, password: bytes, stored: bytes | None) -> bool:
+        """Return whether ``password`` was right lately; ``stored`` is the hash of the user now."""
+        kept = self._remembered.get(name)
+        return (
+            kept is not None
+            and kept.stored == stored
+            and self._loop.time() < kept.until
+            and hmac.compare_digest(kept.digest, self._digest(password))
+        )
+
+    async def compare(
+        self, name: bytes, password: bytes, stored: bytes | None, address: str
+    ) -> LoginResult:
+        """Return whether ``stored`` is a hash of ``password``.
+
+        ``None`` stands for an unknown user, which takes as long.
+        """
+        hashed = self._of_unknown(name) if stored is None else stored
+        comparison = _Comparison(self, address, password, hashed)
+        if not self._enqueue(comparison):
+            return LoginResult.BUSY
+        try:
+            result = await comparison.result
+        finally:
+            if comparison in self._waiting:
+                self._leave(comparison)
+        if result is LoginResult.RIGHT:
+            # The line may have been replaced meanwhile.
+            if stored is None or stored != self._users.content.get(name):
+                return LoginResult.WRONG
+            until = self._loop.time() + _REMEMBERED_SECONDS
+            self._remembered[name] = _Remembered(stored, self._digest(password), until)
+        return result
+
+    def forget_replaced(self) -> None:
+        """Forget passwords whose lines were changed or removed."""
+        users = self._users.content
+        self._remembered = {
+            name: kept for name, kept in self._remembered.items() if users.get(name) == kept.stored
+        }
+
+    def close(self) -> None:
+        """Compare nothing more."""
+        self._rate.close()
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def begin(self, comparison: _Comparison) -> None:
+        """Compare a password in the thread."""
+        del self._waiting[comparison]
+        job = self._loop.run_in_executor(
+            self._executor, _is_password, comparison.password, comparison.hashed
+        )
+        # Not where the result is awaited: the thread goes on when a client has left.
+        job.add_done_callback(partial(self._computed, comparison))
+
+    def _computed(self, comparison: _Comparison, job: asyncio.Future[bool]) -> None:
+        self._rate.done()
+        if job.cancelled() or comparison.result.done():
+            return
+        error = job.exception()
+        if error is not None:
+            comparison.result.set_exception(error)
+        else:
+            comparison.result.set_result(LoginResult.RIGHT if job.result() else LoginResult.WRONG)
+
+    def _enqueue(self, comparison: _Comparison) -> bool:
+        """Let a comparison wait for its turn; return whether it may."""
+        if len(self._waiting) >= _MAX_WAITING:
+            counts = Counter(waiting.address for waiting in self._waiting)
+            address, most = counts.most_common(1)[0]
+            if most <= counts[comparison.address]:
+                return False
+            newest = next(c for c in reversed(self._waiting) if c.address == address)
+            self._leave(newest)
+            newest.result.set_result(LoginResult.BUSY)
+        self._waiting[comparison] = None
+        self._rate.enqueue(comparison)
+        return True
+
+    def _leave(self, comparison: _Comparison) -> None:
+        del self._waiting[comparison]
+        self._rate.leave(comparison)
+
+    def _digest(self, text: bytes) -> bytes:
+        return hashlib.blake2b(text, key=self._key, digest_size=32).digest()
+
+    def _of_unknown(self, name: bytes) -> bytes:
+        """Return a hash of no password; its cost is that of some user, always the same."""
+        hashes = tuple(self._users.content.values()) or (b"$2y$%02d$" % _MIN_COST,)
+        index = int.from_bytes(self._digest(name)[:8]) % len(hashes)
+        return hashes[index][:_COST_BYTES] + _UNKNOWN
+
+
+class _Comparison:
+    """A password that waits to be compared."""
+
+    def __init__(
+        self, checks: PasswordChecks, address: str, password: bytes, hashed: bytes
+    ) -> None:
+        self._checks = checks
+        self.address = address
+        self.password = password
+        self.hashed = hashed
+        self.result: asyncio.Future[LoginResult] = asyncio.get_running_loop().create_future()
+
+    def proceed(self) -> None:
+        self._checks.begin(self)
+
+
+def _yield_to_others() -> None:
+    # Linux has a nice value for each thread.
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+
+
+def _is_password(password: bytes, hashed: bytes) -> bool:
+    # bcrypt refuses or cuts off such passwords; another one takes as long to compare.
+    is_possible = len(password) <= _MAX_PASSWORD_BYTES and b"\0" not in password
+    return bcrypt.checkpw(password if is_possible else b"", hashed) and is_possible
