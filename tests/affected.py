@@ -78,6 +78,7 @@ TABLE: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     ("vigil/man/*", ("tests/vigil",)),
+    ("vigil/locale/*", ("vigil/language.py",)),
     ("docs/examples/*", ("tests/vigil/advise", "tests/test_documents.py")),
     (
         "docs/*",

@@ -7,6 +7,8 @@ what another one needs. ``simulate`` is made of the emulator's methods, and impo
 from __future__ import annotations
 
 import importlib
+import io
+import os
 import sys
 from typing import Annotated, Any, NoReturn, TypeAlias
 
@@ -25,6 +27,7 @@ from contract.errors import (
 from service.log.setup import last_words
 from service.log.standard_streams import open_missing
 from vigil.exit_status import ExitStatus
+from vigil.language import OPTION, Language, choose, chosen
 
 Command: TypeAlias = Any
 """Of the click that typer has in itself, or of the one that it depends on: by its release."""
@@ -59,6 +62,11 @@ _VERBS = {
 class LazyGroup(typer.core.TyperGroup):
     """Imports the module of a verb when it is called: to build the options of all takes 0.03 s."""
 
+    def main(self, *args: Any, **settings: Any) -> Any:
+        """Run the verb of the command line; texts of the program itself get their language."""
+        _translate(self)
+        return super().main(*args, **settings)
+
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         """Return the names of all verbs."""
         return list(_VERBS)
@@ -70,7 +78,15 @@ class LazyGroup(typer.core.TyperGroup):
             if verb not in self.commands:
                 # Kept: click asks several times for one verb, as for its help.
                 self.commands[verb] = _command(verb)
+                _translate(self.commands[verb])
         return super().get_command(ctx, cmd_name)
+
+
+def _translate(command: Command) -> None:
+    if chosen() is Language.CHINESE:
+        from vigil.help_text import translate_help
+
+        translate_help(command)
 
 
 def _command(verb: str) -> Command:
@@ -105,6 +121,13 @@ def options(
     as_json: Annotated[
         bool, typer.Option("--json", is_eager=True, help="With --version: print one JSON object.")
     ] = False,
+    # ``main`` has chosen it before the command was built; here it is only checked.
+    __: Annotated[
+        Language | None,
+        typer.Option(
+            OPTION, help="Language of what people read (also VIGIL_LANG).", show_default="en"
+        ),
+    ] = None,
 ) -> None:
     """Watch Ascend NPUs and report their faults to the cluster."""
     if as_json:
@@ -126,6 +149,11 @@ def main() -> NoReturn:
     """Run a verb. Exit status: 0 done, 1 not well, 2 wrong use, 3 an external dependency failed."""
     # Before anything is opened: a closed descriptor 2 would become the first file.
     open_missing()
+    if choose(sys.argv[1:], os.environ) is Language.CHINESE:
+        for stream in (sys.stdout, sys.stderr):
+            # A terminal without Chinese gets question marks and not a traceback.
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")
     try:
         app()
     except ConfigurationError as error:

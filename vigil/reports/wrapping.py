@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 import unicodedata
 from typing import TYPE_CHECKING
@@ -11,6 +12,12 @@ if TYPE_CHECKING:
 
 _SECOND_COLUMN = "\ufdd0"
 """Stands behind a character that takes two columns; Unicode gives it no meaning."""
+_PIECE = re.compile(
+    f"(?:[（「“《【]{_SECOND_COLUMN})*"
+    f"(?:[^{_SECOND_COLUMN}]{_SECOND_COLUMN}|(?:[^{_SECOND_COLUMN}](?!{_SECOND_COLUMN}))+)"
+    f"(?:[，。；：、！？）」”》】]{_SECOND_COLUMN})*"
+)
+"""What stays in one line: a character of two columns or a word, with its punctuation."""
 
 
 def wrapped(text: str, columns: int, indent: str = "", following: str | None = None) -> list[str]:
@@ -34,7 +41,14 @@ def wrapped(text: str, columns: int, indent: str = "", following: str | None = N
 
 
 class _Wrapper(textwrap.TextWrapper):
-    """Begins a new line with a word that is longer than a line, such as a path, and breaks it."""
+    """Begins a new line with a word that is longer than a line, such as a path, and breaks it.
+
+    Between characters of two columns a line may end, because these texts have no spaces.
+    """
+
+    def _split(self, text: str) -> list[str]:
+        splitting: Any = super()
+        return [piece for chunk in splitting._split(text) for piece in _PIECE.findall(chunk)]
 
     def _handle_long_word(
         self, reversed_chunks: list[str], cur_line: list[str], cur_len: int, width: int

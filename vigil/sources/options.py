@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from vigil.language import OPTION, VARIABLE, Language
+from vigil.language import chosen as chosen_language
 from vigil.options import Json as Json
 
 if TYPE_CHECKING:
     from vigil.sources.sources import AnswerSources
-
-
-class Language(StrEnum):
-    """Language of the names of faults. Codes, levels and keys are never translated."""
-
-    ENGLISH = "en"
-    CHINESE = "zh"
 
 
 Server: TypeAlias = Annotated[
@@ -60,10 +54,10 @@ Store: TypeAlias = Annotated[
 Lang: TypeAlias = Annotated[
     Language | None,
     typer.Option(
-        "--lang",
-        envvar="VIGIL_LANG",
-        help="Language of the names of faults.",
-        show_default="from LANG",
+        OPTION,
+        envvar=VARIABLE,
+        help="Language of what people read. The names of faults follow LANG without it.",
+        show_default="en",
     ),
 ]
 Utc: TypeAlias = Annotated[bool, typer.Option("--utc", help="Show times in UTC.")]
@@ -89,11 +83,11 @@ def sources_of(
 
 
 def language_of(chosen: Language | None) -> Language:
-    """Return the language that was chosen, else that of the environment."""
+    """Return the language of the names of faults: the chosen one, else that of the locale."""
     import os
 
-    if chosen is not None:
-        return chosen
+    if language := chosen or chosen_language():
+        return language
     for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
         if os.environ.get(name):
             return Language.CHINESE if os.environ[name].startswith("zh") else Language.ENGLISH

@@ -1,0 +1,91 @@
+"""Keeps the entries of ``vigil/locale/zh_CN.po`` equal to the texts of the verbs.
+
+::
+
+    python -m tests.vigil.catalogue
+
+A new text gets an empty translation, which a person fills in. What no verb has is left out.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from typing import TYPE_CHECKING
+
+import typer.core
+import typer.main
+
+from tests.parts.tree import ROOT
+from vigil.help_text import replace_texts
+from vigil.language import CATALOGUE, message, read_catalogue, translated
+from vigil.main import app
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_HEADER = (
+    "Project-Id-Version: npu-vigil",
+    "Language: zh_CN",
+    "MIME-Version: 1.0",
+    "Content-Type: text/plain; charset=UTF-8",
+    "Content-Transfer-Encoding: 8bit",
+)
+_MARKS = {translated.__name__, message.__name__}
+
+
+def texts() -> dict[str, None]:
+    """Return the texts of all verbs, each once: their help, and what their code marks."""
+    collected: dict[str, None] = {}
+
+    def collect(text: str) -> str:
+        collected.setdefault(text)
+        return text
+
+    whole = typer.main.get_command(app)
+    assert isinstance(whole, typer.core.TyperGroup)
+    replace_texts(whole, collect)
+    context = typer.Context(whole)
+    for name in whole.list_commands(context):
+        replace_texts(whole.get_command(context, name), collect)
+    for file in sorted((ROOT / "vigil").rglob("*.py")):
+        for text in marked(file.read_text(encoding="utf-8")):
+            collect(text)
+    return collected
+
+
+def marked(source: str) -> Iterator[str]:
+    """Yield each text that a module marks for the catalogue.
+
+    Raises ``ValueError`` for an f-string: its text has values of one run.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
+            text = node.args[0]
+            if node.func.id not in _MARKS:
+                continue
+            if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                yield text.value
+            elif isinstance(text, ast.JoinedStr):
+                raise ValueError(f"line {node.lineno}: an f-string cannot be translated")
+
+
+def catalogue(translations: Mapping[str, str]) -> str:
+    """Return the text of the catalogue, with the ``translations`` that there are."""
+    lines = ['msgid ""', 'msgstr ""', *(_quoted(f"{line}\n") for line in _HEADER)]
+    for text in texts():
+        lines += ["", f"msgid {_quoted(text)}", f"msgstr {_quoted(translations.get(text, ''))}"]
+    return "\n".join(lines) + "\n"
+
+
+def current() -> dict[str, str]:
+    """Return the translations of the catalogue as it is."""
+    return read_catalogue(CATALOGUE.read_text(encoding="utf-8").splitlines())
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    CATALOGUE.write_text(catalogue(current()), encoding="utf-8")

@@ -1,0 +1,149 @@
+"""Verbs for people speak the language that was asked for; programs get the same in each."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import typer
+import typer.core
+import typer.main
+
+from tests.parts.verbs import columns_of, run_verb
+from tests.vigil import catalogue
+from tests.vigil.stand import Stand, vigil
+from tests.vigil.verbs import VERBS, aggregator
+from vigil.language import CATALOGUE, Language, choose, chosen, translated
+from vigil.main import app
+
+_TRANSLATED = 0.98
+_CHINESE = re.compile("[一-鿿]")
+_FIELD = re.compile(r"\{\w*\}|``?[^`]+``?|--[a-z][\w-]+|VIGIL_[A-Z_]+|https?://[\w{}:]+")
+
+
+def _commands() -> list[tuple[str, ...]]:
+    """Return each command of the tree, as it is called."""
+    whole = typer.main.get_command(app)
+    assert isinstance(whole, typer.core.TyperGroup)
+    context = typer.Context(whole)
+    collected: list[tuple[str, ...]] = [()]
+    waiting: list[tuple[tuple[str, ...], Any]]
+    waiting = [((name,), whole.get_command(context, name)) for name in whole.list_commands(context)]
+    while waiting:
+        called, command = waiting.pop()
+        collected.append(called)
+        below = getattr(command, "commands", {})
+        waiting += [((*called, name), each) for name, each in below.items()]
+    return sorted(collected)
+
+
+def test_the_catalogue_has_the_texts_of_the_verbs_and_no_other() -> None:
+    kept = CATALOGUE.read_text(encoding="utf-8")
+    assert kept == catalogue.catalogue(catalogue.current()), "run python -m tests.vigil.catalogue"
+
+
+def test_the_catalogue_is_translated() -> None:
+    texts, translations = catalogue.texts(), catalogue.current()
+    assert len(translations) >= _TRANSLATED * len(texts)
+    assert "fuzzy" not in CATALOGUE.read_text(encoding="utf-8")
+
+
+def test_a_translation_has_the_names_of_its_text() -> None:
+    different = {
+        text: translation
+        for text, translation in catalogue.current().items()
+        if sorted(_FIELD.findall(text)) != sorted(_FIELD.findall(translation))
+    }
+    assert different == {}
+
+
+def test_an_f_string_cannot_be_translated() -> None:
+    assert list(catalogue.marked('translated("{count} more", count=3)')) == ["{count} more"]
+    with pytest.raises(ValueError, match="line 1: an f-string"):
+        list(catalogue.marked('translated(f"{count} more")'))
+
+
+def test_help_of_each_command_is_chinese() -> None:
+    english = catalogue.current()
+    untranslated = []
+    for called in _commands():
+        status, output, errors = run_verb(
+            "--lang", "zh", *called, "--help", COLUMNS="80", PYTHONUTF8="1"
+        )
+        assert (status, errors) == (0, "")
+        text = output.decode()
+        # A list of choices is one word, which English help does not break either.
+        assert max(columns_of(line) for line in text.splitlines() if _CHINESE.search(line)) <= 80
+        whole = " ".join(text.split())
+        untranslated += [
+            (called, each)
+            for each, translation in english.items()
+            if each != translation and " " in each and each in whole
+        ]
+        # Three English words in a row are no name.
+        for line in text.splitlines():
+            if re.search(r"(?:\b[a-z]{2,} ){3}", line) and not _CHINESE.search(line):
+                untranslated.append((called, line))
+    assert untranslated == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment"),
+    [
+        (("--lang", "zh", "status", "--help"), {}),
+        (("--lang=zh", "status", "--help"), {}),
+        (("status", "--lang", "zh", "--help"), {}),
+        (("status", "--help", "--lang", "zh"), {}),
+        (("status", "--help"), {"VIGIL_LANG": "zh"}),
+    ],
+)
+def test_the_language_is_chosen_by_option_or_environment(
+    arguments: tuple[str, ...], environment: dict[str, str]
+) -> None:
+    assert "显示是否一切正常" in run_verb(*arguments, **environment)[1].decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment"),
+    [
+        (("--lang", "zh", "status", "--lang", "en"), {}),
+        (("--lang", "en", "status"), {"VIGIL_LANG": "zh"}),
+        (("status",), {"LANG": "zh_CN.UTF-8", "LC_ALL": "zh_CN.UTF-8"}),
+        (("status",), {"VIGIL_LANG": "fr"}),
+        (("isolate", "--", "--lang", "zh"), {}),
+    ],
+)
+def test_other_calls_are_english(arguments: tuple[str, ...], environment: dict[str, str]) -> None:
+    assert choose(arguments, environment) in (None, Language.ENGLISH)
+    assert translated("Show times in UTC.") == "Show times in UTC."
+
+
+def test_a_daemon_starts_with_an_unknown_language_and_a_wrong_option_is_refused() -> None:
+    assert run_verb("agent", "--help", VIGIL_LANG="fr")[0] == 0
+    status, _, errors = run_verb("--lang", "fr", "agent", "--help")
+    assert status == 2
+    assert "--lang" in errors
+
+
+def test_one_call_does_not_choose_for_the_next() -> None:
+    run_verb("--lang", "zh", "--help")
+    assert chosen() is Language.CHINESE
+    assert b"Usage:" in run_verb("--help")[1]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_json_is_the_same_in_both_languages(verb: str, stand: Stand) -> None:
+    stand.answers = aggregator()
+    english, chinese = (
+        vigil(stand, *VERBS[verb], "--lang", language, "--json") for language in ("en", "zh")
+    )
+    assert chinese == english
+
+
+def test_names_of_faults_follow_the_language_of_the_program(stand: Stand) -> None:
+    stand.answers = aggregator()
+    before = run_verb("--lang", "zh", "faults", "--server", stand.url)
+    after = run_verb("faults", "--lang", "zh", "--server", stand.url)
+    assert before == after
+    assert _CHINESE.search(before[1].decode())

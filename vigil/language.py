@@ -1,0 +1,97 @@
+"""The language of what verbs print for people, and its catalogue.
+
+The English text is the key of its translation: a whole sentence or heading, with named fields. A
+text without a translation stays English. JSON, logs and names are the same in each language.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+CATALOGUE = Path(__file__).with_name("locale") / "zh_CN.po"
+OPTION, VARIABLE = "--lang", "VIGIL_LANG"
+
+
+class Language(StrEnum):
+    """Language of texts and of the names of faults. Codes, levels and keys are not translated."""
+
+    ENGLISH = "en"
+    CHINESE = "zh"
+
+
+class _Chosen:
+    """What this process prints in: the language that was asked for, and its texts."""
+
+    language: Language | None = None
+    texts: Mapping[str, str] = {}
+
+
+def choose(arguments: Sequence[str], environment: Mapping[str, str]) -> Language | None:
+    """Set and return the language of this process; ``None``: none was asked for, so English.
+
+    The locale does not count: programs that read a verb's text would get another text from each
+    person who calls them. A wrong value is reported when the option is parsed.
+    """
+    _Chosen.language = _asked_for(arguments, environment)
+    _Chosen.texts = {}
+    if _Chosen.language is Language.CHINESE:
+        with CATALOGUE.open(encoding="utf-8") as lines:
+            _Chosen.texts = read_catalogue(lines)
+    return _Chosen.language
+
+
+def chosen() -> Language | None:
+    """Return the language that was asked for, by option or environment."""
+    return _Chosen.language
+
+
+def translated(text: str, /, **fields: object) -> str:
+    """Return ``text`` in the chosen language, with its ``{fields}`` filled in."""
+    template = _Chosen.texts.get(text, text)
+    return template.format(**fields) if fields else template
+
+
+def message(text: str) -> str:
+    """Return ``text``, which belongs to the catalogue and is translated where it is printed."""
+    return text
+
+
+def read_catalogue(lines: Iterable[str]) -> dict[str, str]:
+    """Return the translations of a gettext catalogue (``.po``) by their English text.
+
+    What has no translation yet is left out.
+    """
+    entries: list[dict[str, str]] = [{}]
+    keyword = ""
+    for line in lines:
+        word, quote, rest = line.strip().partition('"')
+        if not quote or word.startswith("#"):
+            continue
+        # A line without a keyword goes on with the text of the line before.
+        keyword = word.strip() or keyword
+        if keyword == "msgid" and word:
+            entries.append({})
+        # Its escapes are those of JSON.
+        entries[-1][keyword] = entries[-1].get(keyword, "") + json.loads(quote + rest)
+    return {
+        entry["msgid"]: entry["msgstr"]
+        for entry in entries
+        if entry.get("msgid") and entry.get("msgstr")
+    }
+
+
+def _asked_for(arguments: Sequence[str], environment: Mapping[str, str]) -> Language | None:
+    """Return the last ``--lang`` before or after the verb, else that of the environment."""
+    asked = environment.get(VARIABLE, "")
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    for argument, following in zip(options, [*options[1:], ""], strict=True):
+        name, equals, value = argument.partition("=")
+        if name == OPTION:
+            asked = value if equals else following
+    return Language(asked) if asked in list(Language) else None
