@@ -90,7 +90,7 @@ class ReloadedFiles(Generic[Content]):
                 if await thread.result(_DEADLINE_SECONDS):
                     on_replaced()
             except TimeoutError:
-                self.problem.begin(f"they cannot be read within {_DEADLINE_SECONDS:g} s")
+                self.problem.record_failure(f"they cannot be read within {_DEADLINE_SECONDS:g} s")
 
     def _stamps(self) -> tuple[_FileStamp, ...]:
         return tuple(map(_stamp, self._paths))

@@ -191,7 +191,7 @@ class PasswordChecks:
         self._rate.close()
         self._executor.shutdown(wait=False, cancel_futures=True)
 
-    def begin(self, comparison: _Comparison) -> None:
+    def start(self, comparison: _Comparison) -> None:
         """Compare a password in the thread."""
         del self._waiting[comparison]
         job = self._loop.run_in_executor(
@@ -251,7 +251,7 @@ class _Comparison:
         self.result: asyncio.Future[LoginResult] = asyncio.get_running_loop().create_future()
 
     def proceed(self) -> None:
-        self._checks.begin(self)
+        self._checks.start(self)
 
 
 def _yield_to_others() -> None:

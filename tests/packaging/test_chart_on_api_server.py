@@ -1,7 +1,7 @@
 """The chart on a real API server: installed, changed, rolled back, removed, in place of kustomize.
 
 No kubelet runs here, so no pod starts. A stand-in reports the phase of the pod of ``helm test``;
-``test_chart.py`` runs what this pod does, and ``make test-node`` runs it in a pod.
+``test_chart.py`` runs what this pod does.
 """
 
 from __future__ import annotations

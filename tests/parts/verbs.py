@@ -26,6 +26,7 @@ def run_verb(*arguments: str, text: str = "", **environment: str) -> tuple[int, 
 
     Nothing of the caller's environment that means something to verbs is left, and no kubeconfig.
     """
+    from vigil.language import choose
     from vigil.main import main
 
     clean = {
@@ -50,8 +51,9 @@ def run_verb(*arguments: str, text: str = "", **environment: str) -> tuple[int, 
         except SystemExit as end:
             status = end.code
         finally:
-            # Some verbs disable the log until their process ends.
+            # Some verbs disable the log until their process ends, and its language is chosen once.
             logging.disable(disabled)
+            choose((), {})
     assert isinstance(status, int)
     return status, output.buffer.getvalue(), errors.buffer.getvalue().decode()
 

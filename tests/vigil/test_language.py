@@ -14,7 +14,7 @@ from tests.parts.verbs import columns_of, run_verb
 from tests.vigil import catalogue
 from tests.vigil.stand import Stand, vigil
 from tests.vigil.verbs import VERBS, aggregator
-from vigil.language import CATALOGUE, Language, choose, chosen, translated
+from vigil.language import CATALOGUE, Language, choose, translated
 from vigil.main import app
 
 _TRANSLATED = 0.98
@@ -127,8 +127,7 @@ def test_a_daemon_starts_with_an_unknown_language_and_a_wrong_option_is_refused(
 
 
 def test_one_call_does_not_choose_for_the_next() -> None:
-    run_verb("--lang", "zh", "--help")
-    assert chosen() is Language.CHINESE
+    assert choose(("--lang", "zh"), {}) is Language.CHINESE
     assert b"Usage:" in run_verb("--help")[1]
 
 

@@ -18,7 +18,7 @@ from contract.errors import ConfigurationError
 from service.http import tls_connection
 from service.http.settings import PagesTlsSection, pages_tls
 from tests.parts.certificates import make_authority, make_client, make_server
-from tests.parts.deadlines import patience, until
+from tests.parts.deadlines import patience, stays, time_passes, until
 from tests.service.http.tls_site import (
     ANSWER_SECONDS,
     LARGE,
@@ -203,9 +203,9 @@ async def test_a_handshake_that_fails_after_its_client_left_is_not_logged(
         await asyncio.to_thread(is_computing.wait)
         # A reset is seen at once.
         writer.transport.abort()
-        await asyncio.sleep(0.1)
+        await time_passes(0.1)
         may_fail.set()
-        await asyncio.sleep(0.1)
+        await stays(0.1, because="the thread ends, and asyncio logs an error that nobody awaits")
     gc.collect()
     assert "never retrieved" not in caplog.text
 
