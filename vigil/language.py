@@ -90,7 +90,7 @@ def _asked_for(arguments: Sequence[str], environment: Mapping[str, str]) -> Lang
     """Return the last ``--lang`` before or after the verb, else that of the environment."""
     asked = environment.get(VARIABLE, "")
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    for argument, following in zip(options, [*options[1:], ""], strict=True):
+    for argument, following in zip(options, [*options[1:], ""], strict=False):
         name, equals, value = argument.partition("=")
         if name == OPTION:
             asked = value if equals else following

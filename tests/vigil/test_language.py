@@ -112,6 +112,7 @@ def test_the_language_is_chosen_by_option_or_environment(
         (("status",), {"LANG": "zh_CN.UTF-8", "LC_ALL": "zh_CN.UTF-8"}),
         (("status",), {"VIGIL_LANG": "fr"}),
         (("isolate", "--", "--lang", "zh"), {}),
+        ((), {}),
     ],
 )
 def test_other_calls_are_english(arguments: tuple[str, ...], environment: dict[str, str]) -> None:
