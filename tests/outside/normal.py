@@ -97,6 +97,8 @@ def _normal_value(value: Any, places: Mapping[str, str], key: str = "") -> Any:
             }
         case list() if key == "breaks":
             return "<list>"  # a disk that is busy while the recordings are made adds some
+        case list() if key == "entries":
+            return [_normal_value(item, places) for item in _without_gaps(value)]
         case list():
             return [_normal_value(item, places) for item in value]
         case str():
@@ -110,6 +112,19 @@ def _normal_value(value: Any, places: Mapping[str, str], key: str = "") -> Any:
         case _ if _MEASURED.fullmatch(key):
             return "<number>"
     return value
+
+
+def _without_gaps(entries: list[Any]) -> list[Any]:
+    """Return the rows of a journal without its gaps, each with the snapshot that follows.
+
+    A busy disk makes them: a commit that takes longer than 20 ms is one.
+    """
+    kinds = ["", *(entry.get("kind", "") for entry in entries)]
+    return [
+        entry
+        for before, kind, entry in zip(kinds, kinds[1:], entries, strict=False)
+        if kind != "gap" and (before, kind) != ("gap", "snapshot")
+    ]
 
 
 def _lines(value: Any, indent: str = "", head: str = "", tail: str = "") -> list[str]:

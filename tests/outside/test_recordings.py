@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -55,6 +56,13 @@ def test_numbers_of_json_that_grow_with_time_are_left_out() -> None:
     assert normal_json(text, {}) == (
         '{"chips": 8, "lag_seconds": {"a": "<number>", "b": "<number>"}, "at_ms": "<ms>"}\n[true]'
     )
+
+
+def test_gaps_of_a_journal_are_left_out_with_their_snapshots() -> None:
+    kinds = ("snapshot", "gap", "snapshot", "changes", "gap", "changes", "snapshot")
+    text = json.dumps({"entries": [{"kind": kind} for kind in kinds]})
+    entries = json.loads(normal_json(text, {}))["entries"]
+    assert [entry["kind"] for entry in entries] == ["snapshot", "changes", "changes", "snapshot"]
 
 
 def test_metrics_are_recorded_without_values_and_each_histogram_in_a_line() -> None:
