@@ -80,6 +80,7 @@ class ReloadedFiles(Generic[Content]):
     async def keep_current(self, on_replaced: Callable[[], None] = lambda: None) -> NoReturn:
         """Look at the files for ever; call ``on_replaced`` after good ones replaced others."""
         thread: AbandonableThread[bool] | None = None
+        content = self.content
         while True:
             await asyncio.sleep(_PERIOD_SECONDS)
             # A disk that hangs keeps one thread, and the last good content.
@@ -87,10 +88,13 @@ class ReloadedFiles(Generic[Content]):
                 continue
             thread = AbandonableThread(self.refresh, self._subject)
             try:
-                if await thread.result(_DEADLINE_SECONDS):
-                    on_replaced()
+                await thread.result(_DEADLINE_SECONDS)
             except TimeoutError:
                 self.problem.record_failure(f"they cannot be read within {_DEADLINE_SECONDS:g} s")
+            # Not what the thread returns: one that was late has replaced the content as well.
+            if self.content != content:
+                content = self.content
+                on_replaced()
 
     def _stamps(self) -> tuple[_FileStamp, ...]:
         return tuple(map(_stamp, self._paths))
@@ -123,9 +127,13 @@ def read_files(paths: Mapping[str, Path]) -> tuple[list[bytes], list[Problem]]:
 def rights_problems(where: str, path: Path) -> list[Problem]:
     """Return a problem where every user has a right to the file, else nothing.
 
-    ``where`` is the setting that names the file, which has a secret. Raises ``OSError``.
+    ``where`` is the setting that names the file, which has a secret.
     """
-    if not path.stat().st_mode & stat.S_IRWXO:
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        return [Problem(where, f"{path}: {error.strerror}")]
+    if not mode & stat.S_IRWXO:
         return []
     text = f"{path} is open to every user; remove these rights: chmod o= {path}"
     return [Problem(where, text)]
