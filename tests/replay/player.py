@@ -180,7 +180,10 @@ class Player(RecordingPlayer):
             self._configuration(),
             cast("Store", self.cluster),
             cast("Driver", self._driver),
-            cast("ExitDeadline", SimpleNamespace(begin=lambda: None, note_complete=lambda: None)),
+            cast(
+                "ExitDeadline",
+                SimpleNamespace(start_timer=lambda: None, note_complete=lambda: None),
+            ),
             self._wall_clock,
         )
         self._life = asyncio.create_task(self.agent.run(), name="agent")
