@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-import stat
 from typing import TYPE_CHECKING, Generic, NoReturn, TypeAlias, TypeVar
 
 from contract.errors import ConfigurationError, Problem
@@ -122,21 +121,6 @@ def read_files(paths: Mapping[str, Path]) -> tuple[list[bytes], list[Problem]]:
         except OSError as error:
             problems.append(Problem(where, f"{path} cannot be read: {error.strerror}"))
     return contents, problems
-
-
-def rights_problems(where: str, path: Path) -> list[Problem]:
-    """Return a problem where every user has a right to the file, else nothing.
-
-    ``where`` is the setting that names the file, which has a secret.
-    """
-    try:
-        mode = path.stat().st_mode
-    except OSError as error:
-        return [Problem(where, f"{path}: {error.strerror}")]
-    if not mode & stat.S_IRWXO:
-        return []
-    text = f"{path} is open to every user; remove these rights: chmod o= {path}"
-    return [Problem(where, text)]
 
 
 def load_server_files(

@@ -6,7 +6,6 @@ import base64
 import http.client
 import socket
 import ssl
-import stat
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
@@ -16,6 +15,7 @@ import msgspec
 from contract.errors import ConfigurationError, Problem, StoreUnavailable, quoted
 from contract.names import socket_path_problem
 from contract.validation_texts import decode_text
+from service.files.private import rights_problems
 from vigil.options import login_files
 
 if TYPE_CHECKING:
@@ -92,6 +92,8 @@ def _tls_context(files: LoginFiles) -> ssl.SSLContext:
         text = f"{files.certificate_file} is not a valid certificate with its key (PEM)"
         problem = Problem("--certificate-file", f"{text}, or --key-file: {_reason_of(error)}")
         raise ConfigurationError("command line", [problem]) from None
+    if files.key_file is not None:
+        _refuse_open_file("--key-file", files.key_file)
     return context
 
 
@@ -109,8 +111,8 @@ def _authorization(files: LoginFiles) -> str | None:
         return f"Bearer {token.decode('ascii', 'replace')}"
     if files.password_file is None:
         return None
-    _refuse_open_file("--password-file", files.password_file)
     login = _line("--password-file", files.password_file)
+    _refuse_open_file("--password-file", files.password_file)
     if b":" not in login:
         text = f"{files.password_file} does not begin with a line USER:PASSWORD"
         raise ConfigurationError("command line", [Problem("--password-file", text)])
@@ -132,14 +134,9 @@ def _line(option: str, path: Path) -> bytes:
 
 
 def _refuse_open_file(option: str, path: Path) -> None:
-    try:
-        is_open = path.stat().st_mode & stat.S_IRWXO
-    except OSError:
-        # Reading it states the reason.
-        return
-    if is_open:
-        text = f"{path} is open to every user; remove these rights: chmod o= {path}"
-        raise ConfigurationError("command line", [Problem(option, text)])
+    problems = rights_problems(option, path)
+    if problems:
+        raise ConfigurationError("command line", problems)
 
 
 class UnknownNode(ConfigurationError):

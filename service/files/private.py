@@ -1,4 +1,7 @@
-"""What belongs to one daemon alone: a directory 0700 and files 0600, whatever the umask."""
+"""What belongs to one daemon alone: a directory 0700 and files 0600, whatever the umask.
+
+Files with a secret that a person provides are looked at, and not changed.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import logging
 import os
 import stat
 from typing import TYPE_CHECKING
+
+from contract.errors import Problem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,6 +59,21 @@ def private_database(path: Path) -> None:
     private_file(path)
     for suffix in ("-wal", "-shm"):
         _close_file(path.with_name(path.name + suffix))
+
+
+def rights_problems(where: str, path: Path) -> list[Problem]:
+    """Return a problem where every user has a right to the file, else nothing.
+
+    ``where`` is the setting that names the file, which has a secret.
+    """
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        return [Problem(where, f"{path}: {error.strerror}")]
+    if not mode & stat.S_IRWXO:
+        return []
+    text = f"{path} is open to every user; remove these rights: chmod o= {path}"
+    return [Problem(where, text)]
 
 
 def _is_of_many(path: Path) -> bool:

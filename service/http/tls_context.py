@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from contract.errors import ConfigurationError
-from service.tls_files import ReloadedFiles, load_server_files, read_files, rights_problems
+from service.files.private import rights_problems
+from service.tls_files import ReloadedFiles, load_server_files, read_files
 
 if TYPE_CHECKING:
     from pathlib import Path

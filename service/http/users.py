@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import bcrypt
 
 from contract.errors import ConfigurationError, Problem
+from service.files.private import rights_problems
 from service.http.connections import RateLimits, RequestRate
 from service.http.counts import LoginResult
-from service.tls_files import ReloadedFiles, read_files, rights_problems
+from service.tls_files import ReloadedFiles, read_files
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -37,6 +37,13 @@ def make_client(directory: Path, user: str, group: str, days: int = _DAYS) -> No
     _request(directory, user, f"/O={group}/CN={user}", _CLIENT, _signed(directory), days)
 
 
+def make_pki(directory: Path) -> None:
+    """Write an authority, a server, and ``reader`` of the group ``readers`` as a client."""
+    make_authority(directory)
+    make_server(directory)
+    make_client(directory, "reader", "readers")
+
+
 def let_expire(directory: Path, name: str) -> None:
     """Sign ``<name>.crt`` anew so that it has ended yesterday."""
     certificate, key = directory / f"{name}.crt", directory / f"{name}.key"

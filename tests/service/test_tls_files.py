@@ -8,7 +8,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from service import tls_files
-from service.tls_files import ReloadedFiles, rights_problems
+from service.files.private import rights_problems
+from service.tls_files import ReloadedFiles
 from tests.parts.deadlines import patience, until
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.errors import StoreUnavailable
-from tests.parts.certificates import let_expire, make_authority, make_client, make_server
+from tests.parts.certificates import let_expire, make_pki
 from tests.parts.verbs import run_verb
 from tests.service.http.tls_site import private_copy, tls_site, user_line, write_users
 from vigil.daemon_client import DaemonClient
@@ -33,9 +33,7 @@ _ANSWER = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("pki")
-    make_authority(place)
-    make_server(place)
-    make_client(place, "reader", "readers")
+    make_pki(place)
     return place
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.parts.certificates import make_authority, make_client, make_server
+from tests.parts.certificates import make_pki
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,7 +15,5 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("pki")
-    make_authority(place)
-    make_server(place)
-    make_client(place, "reader", "readers")
+    make_pki(place)
     return place
