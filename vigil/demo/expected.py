@@ -21,7 +21,8 @@ class Expected:
 
     ``faults`` are by chip the sets of codes that it may have. ``parts`` and ``ports`` are levels of
     the server's parts and of switch faults, ``public`` those of public faults by chip (``None``:
-    all chips) and code; ``None`` where one is over.
+    all chips) and code; ``None`` where one is over. ``lost`` has each answer to whether
+    cluster-info may publish the node as lost.
     """
 
     def __init__(self, chips: range) -> None:
@@ -30,7 +31,7 @@ class Expected:
         self.parts: dict[str, str | None] = {}
         self.ports: dict[str, str | None] = {}
         self.public: dict[tuple[int | None, str], str | None] = {}
-        self.lost = False
+        self.lost: tuple[bool, ...] = (False,)
 
     def chip_soon(self, chip: int, codes: Levels) -> None:
         """Expect that ``chip`` may also have these codes from now on."""
@@ -45,13 +46,15 @@ class Expected:
         return [] if seen in wanted else list(_words(seen, wanted[-1], self._chips))
 
     def _views(self, *, in_cluster: bool) -> Iterator[DemoNodeView]:
-        server, switches = _health(self.parts), _health(self.ports)
-        if self.lost and in_cluster:
-            # A lost node is published by its host entry alone; its chips keep their entries.
-            server = replace(server, status="UnHealthy")
+        host, switches = _health(self.parts), _health(self.ports)
+        # A lost node is published by its host entry alone; its chips keep their entries.
+        servers = [
+            replace(host, status="UnHealthy") if lost and in_cluster else host for lost in self.lost
+        ]
         public = frozenset(code for (_, code), level in self.public.items() if level is not None)
         chips = tuple(self.faults)
-        for codes in itertools.product(*self.faults.values()):
+        of_chips = list(itertools.product(*self.faults.values()))
+        for server, codes in itertools.product(servers, of_chips):
             own = dict(zip(chips, codes, strict=True))
             yield DemoNodeView(
                 ChipsView.expected(self._chips, self._with_public(own)).merged()

@@ -174,10 +174,12 @@ class Player:
             of(role).ports[port] = level
         for (role, of_chip, code), level in step.public.items():
             of(role).public[of_chip, code] = level
+        if step.lost_soon is not None:
+            of(step.lost_soon).lost = (False, True)
         if step.lost is not None:
-            of(step.lost).lost = True
+            of(step.lost).lost = (True,)
         if step.back is not None:
-            of(step.back).lost = False
+            of(step.back).lost = (False,)
 
     async def _arrival(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from vigil.demo import actions
@@ -24,11 +24,11 @@ class DemoStep:
     role and name; ``None`` where one is well again. ``public`` are levels of public faults by role,
     chip (``None``: every one of the node) and code: in messages, and in cluster-info only with
     a level; ``None`` where one is over. ``lost`` is the node that must be published as lost,
-    ``back`` the one that must no longer be. ``blind`` is the chip that must be reported blind from
-    here on, ``sighted`` the one that must no longer be. ``policy`` is what every agent must report
-    of the operator's. ``holds_seconds`` is for how long of real time, since the step before began,
-    what was expected then must stay; ``takes_seconds`` how long what is expected now may take by
-    itself.
+    ``lost_soon`` one that may be, ``back`` the one that must no longer be. ``blind`` is the chip
+    that must be reported blind from here on, ``sighted`` the one that must no longer be.
+    ``policy`` is what every agent must report of the operator's. ``holds_seconds`` is for how long
+    of real time, since the step before began, what was expected then must stay; ``takes_seconds``
+    how long what is expected now may take by itself.
     """
 
     title: str
@@ -41,6 +41,7 @@ class DemoStep:
     ports: dict[tuple[int, str], str | None] = field(default_factory=dict)
     public: dict[tuple[int, int | None, str], str | None] = field(default_factory=dict)
     lost: int | None = None
+    lost_soon: int | None = None
     back: int | None = None
     blind: tuple[int, int] | None = None
     sighted: tuple[int, int] | None = None
@@ -128,9 +129,9 @@ _BACK = DemoStep(
 SHORT_SCENARIO: tuple[DemoStep, ...] = (
     _START,
     _ECC,
-    # Its silence lasts while the next steps are played.
+    # Its silence lasts while the next steps are played, and may end in the middle of them.
     _AGENT_KILLED,
-    _SERVER_FAULT,
+    replace(_SERVER_FAULT, lost_soon=2),
     _CALL_HANGS,
     _MEANWHILE,
     _SILENT,
