@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test collected together unit slow affected coverage mutants release bundle verify outdated test-release test-node test-volcano test-brokers test-alerts lint types style servers bench lock wire clean
+.PHONY: help demo test collected together unit slow affected coverage mutants release bundle verify outdated advisories test-release test-node test-volcano test-brokers test-alerts lint types style servers bench lock wire clean
 
 help:
 	@echo "make demo          the whole system on this machine, with emulated hardware"
@@ -43,6 +43,7 @@ help:
 	@echo "make bundle        ARCH=aarch64 PYTHON=3.11: one archive for servers without a network; KEY=FILE signs it"
 	@echo "make verify        compares dist/ with the signed manifest: VERSION=… SIGNERS=FILE"
 	@echo "make outdated      packages of the environment that have a newer release"
+	@echo "make advisories    known advisories about the locked packages; status 3: the index has none, or not for all"
 	@echo "make test-release  a release as a whole: installed without a network, and what earlier ones kept; 10 minutes"
 	@echo "make test-node     taints with the real scheduler, manifests on a real node (kubelet, containerd); needs root, 20 minutes"
 	@echo "make test-volcano  elastic training and labels with real controllers; 25 minutes, once 20 more"
@@ -145,6 +146,10 @@ verify: $(VENV)/installed-dev
 
 outdated: $(VENV)/installed-dev
 	$(BIN)/pip list --outdated --disable-pip-version-check
+
+# make itself ends with 2 where a command failed, and names the status of the command.
+advisories: $(VENV)/installed-dev
+	$(BIN)/python -m release advisories
 
 # Not part of `make test`: it downloads the wheels of two processors, and is root.
 test-release: $(VENV)/installed-dev

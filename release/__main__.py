@@ -3,8 +3,10 @@
     python -m release build VERSION [--output DIR] [--key FILE] [--target PROCESSOR:PYTHON]...
     python -m release bundle PROCESSOR:PYTHON [--output DIR] [--key FILE]
     python -m release verify DIR VERSION --signers FILE
+    python -m release advisories [--osv-url URL]
 
-Exit status: 0 done, 1 refused, 2 wrong use. Nothing is uploaded.
+Exit status: 0 done, 1 refused or an open advisory, 2 wrong use, 3 advisories that are not known.
+Nothing is uploaded.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from release.build import Source, Target, build_bundle, build_python, build_release
+from release.advisories import NOT_KNOWN, STATEMENTS_NAME, NoResultError, audit, judge
+from release.build import LOCK_NAME, Source, Target, build_bundle, build_python, build_release
 from release.bundle import ARCHITECTURES, PYTHONS, UnsuitableError
 from release.manifest import RefusedError, verify
 from release.sbom import PRODUCT
@@ -48,13 +51,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     check.add_argument("folder", type=Path)
     check.add_argument("version")
     check.add_argument("--signers", type=Path, required=True, help="file of allowed signers")
+    advisories = commands.add_parser("advisories", help="check the lock for known advisories")
+    advisories.add_argument("--osv-url", help="service instead of the package index")
     options = parser.parse_args(arguments)
     try:
+        if options.command == "advisories":
+            dependencies = audit(_ROOT / LOCK_NAME, options.osv_url)
+            outcome = judge(dependencies, (_ROOT / STATEMENTS_NAME).read_bytes())
+            print("\n".join(outcome.lines))
+            return outcome.status
         if options.command == "verify":
             number = verify(options.folder, f"{PRODUCT} {options.version}", options.signers)
             print(f"{number} files are those of {PRODUCT} {options.version}")
         else:
             _build(options)
+    except NoResultError as error:
+        print(f"release: {error}", file=sys.stderr)
+        return NOT_KNOWN
     except (RefusedError, UnsuitableError) as error:
         print(f"release: {error}", file=sys.stderr)
         return 1

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from release.advisories import STATEMENTS_NAME
 from release.archives import folder_members, tar_gz
 from release.backend import COMMIT_NAME, SBOM_NAME
 from release.bundle import bundle, bundle_name, check_wheels, fetch_wheels
@@ -97,6 +98,8 @@ def build_release(
     inputs = {name: sha256(source.tree / name) for name in locks}
     wheel = build_python(source, output)
     build_chart(source, output)
+    statements = source.tree / STATEMENTS_NAME
+    (output / f"{PRODUCT}-{source.version}.vex.json").write_bytes(statements.read_bytes())
     for target in targets:
         inputs |= build_bundle(source, target, wheel, output, key)
     finish(source, inputs, output, key)
