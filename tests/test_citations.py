@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _NOT_PROSE = ("docs/spec/", "tests/vectors/", "tests/vigil/lint/cases/", "contract/wire/")
-_GENERATED = {ROOT / "docs/findings.md", ROOT / "docs/codes.md"}
+_GENERATED = {ROOT / "docs" / name for name in ("findings.md", "codes.md", "codes.zh-CN.md")}
 """Made from tables: the sources of ``RULES``, and names of codes that look like ids."""
 _TABLES = {"dpu-info", "levels-by-release"}
 """Specifications that are one table or two: they are cited by their path alone."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vigil.exit_status import ExitStatus, print_refusal
+from vigil.language import message, translated
 from vigil.options import takes_login
 from vigil.sources import options
 
@@ -132,37 +133,39 @@ def _lines(reference: CodeReference, language: str) -> Iterator[str]:
     name = reference.name(language)
     yield from wrapped(f"{reference.code}  {name}", _columns())
     if name != reference.summary:
-        yield from _field("english", reference.summary)
+        yield from _field(translated("english"), reference.summary)
     about = ", ".join(part for part in (reference.component, reference.module) if part)
-    yield from _field("part", about)
+    yield from _field(translated("part"), about)
     if reference.severity:
-        yield from _field("severity", reference.severity)
-    yield from _field("level", reference.level)
+        yield from _field(translated("severity"), reference.severity)
+    yield from _field(translated("level"), reference.level)
     for rule in reference.rules:
-        yield from _field("rule", rule)
-    yield from _field("jobs", reference.effect)
-    yield from _field("to do", reference.remedy)
-    follows = ", ".join(sorted({_FIELDS.get(name, name) for name in reference.follows}))
+        yield from _field(translated("rule"), rule)
+    yield from _field(translated("jobs"), translated(reference.effect))
+    yield from _field(translated("to do"), translated(reference.remedy))
+    follows = sorted({_FIELDS.get(name, name) for name in reference.follows})
     yield ""
     sources = sorted({*reference.known.values(), *reference.follows.values()})
-    yield from _field("sources", "; ".join(sources))
+    yield from _field(translated("sources"), "; ".join(sources))
     if follows:
-        yield from _field("derived", f"{follows} (from the code and its level)")
+        names = ", ".join(translated(name) for name in follows)
+        text = translated("{fields} (from the code and its level)", fields=names)
+        yield from _field(translated("derived"), text)
 
 
 _FIELDS = {
-    "effect": "jobs",
-    "remedy": "to do",
-    "summary": "name",
-    "module": "part",
-    "component": "part",
+    "effect": message("jobs"),
+    "remedy": message("to do"),
+    "summary": message("name"),
+    "module": message("part"),
+    "component": message("part"),
 }
 
 
 def _field(heading: str, text: str) -> list[str]:
-    from vigil.reports.wrapping import wrapped
+    from vigil.reports.wrapping import padded, wrapped
 
-    return wrapped(text, _columns(), f"  {heading:<10}", _INDENT)
+    return wrapped(text, _columns(), f"  {padded(heading, 10)}", _INDENT)
 
 
 def _columns() -> int:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import typer.core
 import typer.main
 
+from contract.codes.reference import CodeKind, all_codes, level_texts
 from tests.parts.tree import ROOT
 from vigil.help_text import replace_texts
 from vigil.language import CATALOGUE, message, read_catalogue, translated
@@ -35,7 +36,7 @@ _MARKS = {translated.__name__, message.__name__}
 
 
 def texts() -> dict[str, None]:
-    """Return the texts of all verbs, each once: their help, and what their code marks."""
+    """Return the texts of all verbs, each once: help, what their code marks, and of fault codes."""
     collected: dict[str, None] = {}
 
     def collect(text: str) -> str:
@@ -51,6 +52,11 @@ def texts() -> dict[str, None]:
     for file in sorted((ROOT / "vigil").rglob("*.py")):
         for text in marked(file.read_text(encoding="utf-8")):
             collect(text)
+    for kind in CodeKind:
+        for level in level_texts(kind).values():
+            collected |= dict.fromkeys((level.effect, level.remedy))
+    for code in all_codes():
+        collected |= dict.fromkeys((code.effect, code.remedy))
     return collected
 
 

@@ -9,8 +9,10 @@ import sys
 
 import pytest
 
+from contract.codes.reference import all_codes
 from tests.parts.deadlines import patience
 from tests.parts.verbs import columns_of, run_verb
+from vigil.language import CATALOGUE, read_catalogue
 
 
 def explain(*arguments: str, **environment: str) -> tuple[int, bytes, str]:
@@ -38,27 +40,37 @@ def test_an_explanation_fits_any_width(columns: int, language: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environment"),
+    ("arguments", "environment", "heading"),
     [
-        ([], {"LC_ALL": "zh_CN.UTF-8"}),
-        ([], {"LC_ALL": "", "LANG": "zh_CN.UTF-8", "PYTHONUTF8": "1"}),
-        (["--lang", "zh"], {}),
-        ([], {"VIGIL_LANG": "zh"}),
+        ([], {"LC_ALL": "zh_CN.UTF-8"}, "english   "),
+        ([], {"LC_ALL": "", "LANG": "zh_CN.UTF-8", "PYTHONUTF8": "1"}, "english   "),
+        (["--lang", "zh"], {}, "英文名称  "),
+        ([], {"VIGIL_LANG": "zh"}, "英文名称  "),
     ],
 )
 def test_the_vendors_chinese_name_is_shown(
-    arguments: list[str], environment: dict[str, str]
+    arguments: list[str], environment: dict[str, str], heading: str
 ) -> None:
     lines = explain("80E01801", *arguments, **environment)[1].decode().splitlines()
     assert lines[0] == "80E01801  HBM用户内存空间内存颗粒访问多bit ECC错误"
-    assert lines[1] == "  english   Multi-bit ECC errors when accessing the HBM"
+    assert lines[1] == f"  {heading}Multi-bit ECC errors when accessing the HBM"
 
 
 def test_a_missing_chinese_name_is_not_made_up() -> None:
     lines = explain("814F8008", "--lang", "zh")[1].decode().splitlines()
     assert lines[0] == "814F8008  ISP: multi-bit ECC error, raised by the chip"
+    # Sorted by the English names of the fields.
+    assert lines[-1] == "  推导得出  作业, 名称, 部件, 严重程度, 处理（根据故障码及其级别）"
+
+
+def test_effect_and_action_of_each_code_are_chinese() -> None:
+    texts = read_catalogue(CATALOGUE.read_text(encoding="utf-8").splitlines())
+    for reference in all_codes():
+        assert {reference.effect, reference.remedy} <= texts.keys(), reference.code
+    output = explain("80E01801", "--lang", "zh", COLUMNS="200")[1].decode()
     assert (
-        lines[-1] == "  derived   jobs, name, part, severity, to do (from the code and its level)"
+        "  处理      让作业重启。如果故障在其他作业中再次出现，保存驱动日志并联系厂商支持。"
+        in output
     )
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import Any
 
+_DOUBLE = ("W", "F")
+"""The widths of Unicode that take two columns."""
 _SECOND_COLUMN = "\ufdd0"
 """Stands behind a character that takes two columns; Unicode gives it no meaning."""
 _PIECE = re.compile(
@@ -25,19 +27,30 @@ def wrapped(text: str, columns: int, indent: str = "", following: str | None = N
 
     Characters of East Asia take two columns.
     """
-    spread = "".join(
-        letter + _SECOND_COLUMN if unicodedata.east_asian_width(letter) in "WF" else letter
-        for letter in text.replace(_SECOND_COLUMN, "?")
-    )
+    spread = _spread(text)
     # The second column of a character may come to lie in the next line.
     wrapper = _Wrapper(
         columns - (spread != text),
-        initial_indent=indent,
+        initial_indent=_spread(indent),
         subsequent_indent="    " if following is None else following,
         break_on_hyphens=False,
     )
     lines = wrapper.wrap(spread) or [indent.rstrip()]
     return [line.replace(_SECOND_COLUMN, "") for line in lines]
+
+
+def _spread(text: str) -> str:
+    """Return ``text`` with a second character behind each that takes two columns."""
+    return "".join(
+        letter + _SECOND_COLUMN if unicodedata.east_asian_width(letter) in _DOUBLE else letter
+        for letter in text.replace(_SECOND_COLUMN, "?")
+    )
+
+
+def padded(text: str, columns: int) -> str:
+    """Return ``text`` with spaces behind it, so that a terminal shows it in ``columns``."""
+    doubled = sum(unicodedata.east_asian_width(letter) in _DOUBLE for letter in text)
+    return text.ljust(columns - doubled)
 
 
 class _Wrapper(textwrap.TextWrapper):

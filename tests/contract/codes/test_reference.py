@@ -14,7 +14,7 @@ from contract.codes.dpu_codes import DPU_CODES
 from contract.codes.host_codes import HOST_CODES, HostCode
 from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
 from contract.codes.reference import CodeKind, CodeReference, all_codes, describe_code, level_texts
-from tests.contract.codes_document import DOCUMENT, document
+from tests.contract.codes_document import CHINESE, ENGLISH, Edition, document
 
 FIELDS = {*CodeReference.__struct_fields__} - {"code", "kind", "rules", "known", "follows"}
 PATTERNS = {
@@ -148,7 +148,8 @@ def test_any_text_is_a_code_or_none(text: str) -> None:
     assert found is None or found.code in text.upper() or found.code in text
 
 
-def test_the_document_is_made_of_the_tables() -> None:
-    assert DOCUMENT.read_text(encoding="utf-8") == document(), (
+@pytest.mark.parametrize("edition", [ENGLISH, CHINESE], ids=lambda edition: edition.path.name)
+def test_the_document_is_made_of_the_tables(edition: Edition) -> None:
+    assert edition.path.read_text(encoding="utf-8") == document(edition), (
         "run python -m tests.contract.codes_document"
     )
