@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from advisor.jobs import SchedulerJob
-    from advisor.placement.free_room import FreeRoom, Room
+    from advisor.placement.free_capacity import DemandCapacity, FreeCapacity
     from advisor.report import JobDecision
     from advisor.snapshot import SchedulerPod
 
 
 def with_replacements(
-    decisions: Sequence[JobDecision], jobs: Mapping[str, SchedulerJob], pool: FreeRoom
+    decisions: Sequence[JobDecision], jobs: Mapping[str, SchedulerJob], pool: FreeCapacity
 ) -> tuple[JobDecision, ...]:
     """Return ``decisions`` with what becomes of the pods that are made in place of deleted ones."""
     leaving: dict[str, list[SchedulerPod]] = {}
@@ -45,18 +45,19 @@ def with_replacements(
     )
 
 
-def _placed(job: SchedulerJob, pods: Sequence[SchedulerPod], pool: FreeRoom) -> str:
-    """Give room to ``pods`` and return whether there is enough; the largest demand comes first."""
-    counts: dict[Room, int] = {}
+def _placed(job: SchedulerJob, pods: Sequence[SchedulerPod], pool: FreeCapacity) -> str:
+    """Place ``pods``, the largest demand first; return whether the capacity is enough."""
+    counts: dict[DemandCapacity, int] = {}
     for pod in sorted(pods, key=npu_request, reverse=True):
-        room = pool.room(job, pod)
-        counts[room] = counts.get(room, 0) + 1
-    for room, count in counts.items():
-        if room.total < count:
-            cards = room.demand.cards
+        capacity = pool.capacity(job, pod)
+        counts[capacity] = counts.get(capacity, 0) + 1
+    for capacity, count in counts.items():
+        if capacity.total < count:
+            cards = capacity.demand.cards
             shown = f"{count} × {plural(cards, 'card')}" if cards else f"{count} × no cards"
-            return f"made anew, they do not fit: {shown} are needed, there is room for {room.total}"
-        pool.take(room, count)
+            fits = f"there is room for {capacity.total}"
+            return f"made anew, they do not fit: {shown} are needed, {fits}"
+        pool.take(capacity, count)
     rest = not_predicted_of(job)
     return (
         f"made anew, they fit by chips; {rest} is not predicted" if rest else "made anew, they fit"

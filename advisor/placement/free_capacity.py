@@ -1,4 +1,4 @@
-"""Room for pods on the nodes after others have gone, and less for each pod that is given some."""
+"""Computes the free capacity of nodes after pods have gone, less what placed pods take."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from advisor.snapshot import SchedulerPod
 
 
-class FreeRoom:
-    """Nodes that change. ``placer`` knows them as they are; what differs is computed for itself."""
+class FreeCapacity:
+    """Capacity of nodes that change: ``placer`` has them unchanged, so differences are computed."""
 
     def __init__(self, views: Mapping[str, NodeView], placer: Placer) -> None:
         self._given = views
         self._changed: dict[str, NodeView] = {}
         self._placer = placer
-        self._found: dict[int, Room] = {}
+        self._by_result: dict[int, DemandCapacity] = {}
         """By the result of ``placer``, which is one for equal demands and lives as long as it."""
         self._gone: set[str] = set()
         """Uids of the pods that left."""
-        self._apart: dict[Demand, Room] = {}
-        """Rooms of demands with anti-affinity, which the pods that left do not keep away."""
+        self._apart: dict[Demand, DemandCapacity] = {}
+        """Capacity for demands with anti-affinity, which the pods that left do not keep away."""
         self._order: list[str] = []
         """The nodes that have changed, one after the other."""
 
@@ -48,25 +48,27 @@ class FreeRoom:
     def _view(self, name: str) -> NodeView | None:
         return self._changed.get(name) or self._given.get(name)
 
-    def room(self, job: SchedulerJob, pod: SchedulerPod) -> Room:
-        """Return the room for pods like ``pod``; it is one for all that ask for the same."""
+    def capacity(self, job: SchedulerJob, pod: SchedulerPod) -> DemandCapacity:
+        """Return the capacity for pods like ``pod``; equal demands share one value."""
         demand = self._placer.demand(job, pod)
         if demand.apart:
-            cached_room = self._apart.get(demand)
-            if cached_room is None:
+            cached = self._apart.get(demand)
+            if cached is None:
                 result = self._placer.answer_without(demand, pod, self._gone)
-                cached_room = self._apart[demand] = Room(demand, pod, result, self._correct)
-            return cached_room
+                cached = self._apart[demand] = DemandCapacity(demand, pod, result, self._correct)
+            return cached
         result = self._placer.answer(demand, pod)
-        cached_room = self._found.get(id(result))
-        if cached_room is None:
-            cached_room = self._found[id(result)] = Room(demand, pod, result, self._correct)
-        return cached_room
+        cached = self._by_result.get(id(result))
+        if cached is None:
+            cached = self._by_result[id(result)] = DemandCapacity(
+                demand, pod, result, self._correct
+            )
+        return cached
 
-    def take(self, room: Room, count: int) -> None:
-        """Take room for ``count`` pods, which must be there."""
+    def take(self, capacity: DemandCapacity, count: int) -> None:
+        """Take the capacity for ``count`` pods, which must be free."""
         chosen: list[tuple[str, int]] = []
-        for name, places in room.items():
+        for name, places in capacity.items():
             times = min(places, count)
             if times > 0:
                 chosen.append((name, times))
@@ -78,13 +80,13 @@ class FreeRoom:
             assert view is not None
             free = view.free
             if free is not None:
-                by_network = room.demand.needs_network
+                by_network = capacity.demand.needs_network
                 bad = set(view.network_unhealthy or ()) if by_network else set()
                 # Which cards the scheduler takes is not predicted; only their number counts later.
                 usable = [card for card in free if card not in bad]
-                taken = set(usable[: room.demand.cards * times])
+                taken = set(usable[: capacity.demand.cards * times])
                 free = tuple(card for card in free if card not in taken)
-            self._change(room.pod, -times, view, free)
+            self._change(capacity.pod, -times, view, free)
 
     def _change(
         self, pod: SchedulerPod, times: int, view: NodeView, free: tuple[str, ...] | None
@@ -95,15 +97,17 @@ class FreeRoom:
         self._changed[view.name] = msgspec.structs.replace(view, idle=idle, free=free)
         self._order.append(view.name)
 
-    def _correct(self, room: Room) -> None:
+    def _correct(self, capacity: DemandCapacity) -> None:
         """Correct what nodes take of a demand that have changed since that was done last."""
-        for name in sorted(set(self._order[room.corrected_until :])):
+        for name in sorted(set(self._order[capacity.corrected_until :])):
             view = self._changed[name]
-            room.correct(name, self._placer.room(room.demand, room.pod, view, self._gone))
-        room.corrected_until = len(self._order)
+            capacity.correct(
+                name, self._placer.capacity(capacity.demand, capacity.pod, view, self._gone)
+            )
+        capacity.corrected_until = len(self._order)
 
 
-class Room:
+class DemandCapacity:
     """How many pods of a demand each node takes, and all together."""
 
     def __init__(
@@ -111,20 +115,20 @@ class Room:
         demand: Demand,
         pod: SchedulerPod,
         result: PlacementResult,
-        correct: Callable[[Room], None],
+        correct: Callable[[DemandCapacity], None],
     ) -> None:
         """``correct`` brings it up to date."""
         self.demand = demand
         self.pod = pod
         self.corrected_until = 0
-        self._total = result.room
+        self._total = result.capacity
         self._given = result.accepts
         self._corrected: dict[str, int] = {}
         self._bring_up_to_date = correct
 
     @property
     def total(self) -> int:
-        """How many pods of the demand there is room for."""
+        """How many pods of the demand fit."""
         self._bring_up_to_date(self)
         return self._total
 
