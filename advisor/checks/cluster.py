@@ -17,7 +17,7 @@ from advisor.scheduler_view.nodes import (
     SUB_HEALTHY_WORD,
     UNHEALTHY_WORD,
 )
-from contract.documents.update_time import LEAD_SECONDS
+from contract.documents.device_info import LEAD_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

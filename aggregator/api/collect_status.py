@@ -87,6 +87,8 @@ if TYPE_CHECKING:
     from service.pages.event_stream import Stream
     from stores.base import Store
 
+_MAX_SHARED = 1000
+
 
 @dataclass(frozen=True, kw_only=True)
 class AggregatorStatus:
@@ -345,9 +347,6 @@ class StatusQueries:
             )
             for name in self.pipeline.documents
         }
-
-
-_MAX_SHARED = 1000
 
 
 def cluster_state_status(cluster_state: ClusterState, stores: Iterable[str]) -> ClusterStateStatus:

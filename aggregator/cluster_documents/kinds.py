@@ -13,8 +13,6 @@ import msgspec
 
 from contract.documents import (
     cluster_info,
-    cluster_node,
-    cluster_switch,
     device_info,
     node_info,
     switch_info,
@@ -25,9 +23,9 @@ from contract.documents.cluster_device import (
     healed,
     render_device_entry,
 )
+from contract.documents.device_info import LEAD_SECONDS
 from contract.documents.node_info import NodeRecord
 from contract.documents.switch_info import SwitchRecord
-from contract.documents.update_time import LEAD_SECONDS
 from contract.documents.vigil_key import VIGIL_KEY, VigilRecord, decode_vigil_key
 from contract.errors import DocumentError
 from contract.names import CLUSTER_NODE_NAME, device_info_name, node_info_name, switch_info_name
@@ -41,6 +39,8 @@ if TYPE_CHECKING:
 # Readers compare stamps in whole seconds, so one change in a second is what they can distinguish.
 _PACE_MS = 1000
 R = TypeVar("R")
+_LATEST_STAMP = 253_402_300_799
+"""The end of the year 9999. A stamp that cannot grow would block its whole document."""
 
 
 class ClusterEntry(msgspec.Struct, Generic[R], frozen=True):
@@ -102,10 +102,6 @@ def _same(record: DeviceRecord, other: DeviceRecord) -> bool:
 def _reported(record: DeviceRecord, now: Instant) -> int:
     """Return the node's own time in seconds, at most 5 s ahead of our clock."""
     return min(record.update_time, now.wall_ms // 1000 + LEAD_SECONDS)
-
-
-_LATEST_STAMP = 253_402_300_799
-"""The end of the year 9999. A stamp that cannot grow would block its whole document."""
 
 
 class DecodedReport(msgspec.Struct, Generic[R], frozen=True):
@@ -231,13 +227,13 @@ def _merge_switch(
 
 
 def _shown_switch(key: str, text: str, document: str) -> tuple[str, ClusterEntry[SwitchRecord]]:
-    node, record = cluster_switch.read_switch_entry(key, text, document)
+    node, record = cluster_info.read_switch_entry(key, text, document)
     return node, ClusterEntry(text, record.update_time, record)
 
 
 def _take_over_switch(key: str, text: str, document: str) -> tuple[str, ClusterEntry[SwitchRecord]]:
     node, entry = _shown_switch(key, text, document)
-    if not _is_ours(key, text, document, cluster_switch.verify_switch_value):
+    if not _is_ours(key, text, document, cluster_info.verify_switch_value):
         text = switch_info.render_switch_entry(node, entry.record)
     return node, msgspec.structs.replace(entry, text=text)
 
@@ -251,13 +247,13 @@ SWITCH = DocumentKind[SwitchRecord](
     unit_ms=1000,
     is_only_silence=lambda _: False,
     merge=_merge_switch,
-    heal=cluster_switch.healed_switch,
+    heal=cluster_info.healed_switch,
     key=switch_info_name,
-    document=cluster_switch.cluster_switch_name,
-    index=cluster_switch.cluster_switch_index,
+    document=cluster_info.cluster_switch_name,
+    index=cluster_info.cluster_switch_index,
     take_over=_take_over_switch,
     shown=_shown_switch,
-    verify=cluster_switch.verify_switch_value,
+    verify=cluster_info.verify_switch_value,
 )
 
 
@@ -272,13 +268,13 @@ def _merge_node(
 
 
 def _shown_node(key: str, text: str, document: str) -> tuple[str, ClusterEntry[NodeRecord]]:
-    node, record = cluster_node.read_node_entry(key, text, document)
+    node, record = cluster_info.read_node_entry(key, text, document)
     return node, ClusterEntry(text, record.update_time_ms, record)
 
 
 def _take_over_node(key: str, text: str, document: str) -> tuple[str, ClusterEntry[NodeRecord]]:
     node, entry = _shown_node(key, text, document)
-    if not _is_ours(key, text, document, cluster_node.verify_node_value):
+    if not _is_ours(key, text, document, cluster_info.verify_node_value):
         text = node_info.render_node_entry(node, entry.record)
     return node, msgspec.structs.replace(entry, text=text)
 
@@ -293,7 +289,7 @@ NODE = DocumentKind[NodeRecord](
     read=lambda document: DecodedReport(node_info.decode_node_info(document.name, document.data)),
     age=lambda record: record.update_time_ms,
     unit_ms=1,
-    is_only_silence=cluster_node.is_only_silence,
+    is_only_silence=cluster_info.is_only_silence,
     merge=_merge_node,
     # A node that is missing in the document counts as healthy (M10), so it may just go.
     heal=lambda _: None,
@@ -302,7 +298,7 @@ NODE = DocumentKind[NodeRecord](
     index=lambda name: 0 if name == CLUSTER_NODE_NAME else None,
     take_over=_take_over_node,
     shown=_shown_node,
-    verify=cluster_node.verify_node_value,
+    verify=cluster_info.verify_node_value,
 )
 
 KINDS: tuple[DocumentKind[Any], ...] = (DEVICE, SWITCH, NODE)

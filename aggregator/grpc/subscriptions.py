@@ -24,6 +24,8 @@ MAX_ROLES = 64
 LEASE_MS = 60_000
 MAX_ID_BYTES = 256
 """Of a job or a role that is registered."""
+_log = logging.getLogger(__name__)
+_PERIOD_MS = 60_000
 
 
 class SubscriptionEnd(enum.Enum):
@@ -183,11 +185,6 @@ class Subscriptions:
             del roles[client.role]
             if not roles:
                 del self._clients[client.job]
-
-
-_log = logging.getLogger(__name__)
-
-_PERIOD_MS = 60_000
 
 
 class _Replaced:

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from stores.cluster import Cluster
     from stores.device_taints import DeviceTaints
 
+SETTLE_SECONDS = 15.0
+"""How long a new leader makes nothing stricter: three intervals of heartbeats (``noded#7.10``)."""
+
 
 class SchedulerSignals(Led):
     """The options that are on. ``cluster`` is that of the API server whose Nodes are written."""
@@ -228,10 +231,6 @@ class SchedulerSignals(Led):
     def statuses(self) -> tuple[SignalStatus, ...]:
         """Return how it stands with each option."""
         return self._writer.statuses()
-
-
-SETTLE_SECONDS = 15.0
-"""How long a new leader makes nothing stricter: three intervals of heartbeats (``noded#7.10``)."""
 
 
 def why_held(

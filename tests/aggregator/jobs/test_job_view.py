@@ -16,7 +16,7 @@ from aggregator.cluster_documents.published_node import (
 )
 from aggregator.grpc.interfaces import FAULT, NORMAL, DeviceFaultInfo, FaultMsgSignal
 from aggregator.inputs.node_context import JobState
-from contract.documents.cluster_node import lost_node
+from contract.documents.cluster_info import lost_node
 from tests.aggregator.jobs.scene import (
     Scene,
     fault,
