@@ -18,19 +18,18 @@ from advisor.checks.cluster import (
     by_object,
     cluster_findings,
     gaps,
+    job_findings,
     not_known,
 )
 from advisor.checks.elastic_parts import elastic_part_findings
-from advisor.checks.jobs import job_findings
 from advisor.checks.motor import service_findings
 from advisor.checks.node_reports import NodeReports
 from advisor.controllers.elastic_vcjob import elastic_advice
 from advisor.controllers.motor_instances import creation_advice, creation_divergences
 from advisor.layered_dict import layered
 from advisor.options import Profile
-from advisor.placement.free_capacity import FreeCapacity
+from advisor.placement.free_capacity import FreeCapacity, with_replacements
 from advisor.placement.placement import Placer, link_down_cards
-from advisor.placement.replacement import with_replacements
 from advisor.placement.waiting_jobs import WaitingJobs
 from advisor.report import AdviceReport
 from advisor.rescheduling.fault_pods import pod_of

@@ -1,4 +1,7 @@
-"""Computes the free capacity of nodes after pods have gone, less what placed pods take."""
+"""Computes the free capacity of nodes after pods have gone, and whether they would fit again.
+
+Jobs are served in the order of their creation. What else starts meanwhile is not known.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from advisor.jobs import used_cards
+from advisor.jobs import npu_request, used_cards
+from advisor.placement.gangs import not_predicted_of
+from contract.plural import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from advisor.jobs import SchedulerJob
     from advisor.placement.placement import Demand, PlacementResult, Placer
+    from advisor.report import JobDecision
     from advisor.scheduler_view.nodes import NodeView
     from advisor.snapshot import SchedulerPod
 
@@ -145,3 +151,45 @@ class DemandCapacity:
         """Note how many a node takes now."""
         self._total += count - self._corrected.get(name, self._given.get(name, 0))
         self._corrected[name] = count
+
+
+def with_replacements(
+    decisions: Sequence[JobDecision], jobs: Mapping[str, SchedulerJob], pool: FreeCapacity
+) -> tuple[JobDecision, ...]:
+    """Return ``decisions`` with what becomes of the pods that are made in place of deleted ones."""
+    leaving: dict[str, list[SchedulerPod]] = {}
+    for decision in decisions:
+        if decision.pods and decision.job in jobs:
+            uids = {pod.uid for pod in decision.pods}
+            leaving[decision.job] = [pod for pod in jobs[decision.job].pods if pod.uid in uids]
+    for pods in leaving.values():
+        pool.release(pods)
+    placed = {
+        key: _placed(jobs[key], leaving[key], pool)
+        for key in sorted(leaving, key=lambda key: (jobs[key].group.created_at_ms, key))
+    }
+    return tuple(
+        msgspec.structs.replace(decision, replacement=placed[decision.job])
+        if decision.job in placed
+        else decision
+        for decision in decisions
+    )
+
+
+def _placed(job: SchedulerJob, pods: Sequence[SchedulerPod], pool: FreeCapacity) -> str:
+    """Place ``pods``, the largest demand first; return whether the capacity is enough."""
+    counts: dict[DemandCapacity, int] = {}
+    for pod in sorted(pods, key=npu_request, reverse=True):
+        capacity = pool.capacity(job, pod)
+        counts[capacity] = counts.get(capacity, 0) + 1
+    for capacity, count in counts.items():
+        if capacity.total < count:
+            cards = capacity.demand.cards
+            shown = f"{count} × {plural(cards, 'card')}" if cards else f"{count} × no cards"
+            fits = f"there is room for {capacity.total}"
+            return f"made anew, they do not fit: {shown} are needed, {fits}"
+        pool.take(capacity, count)
+    rest = not_predicted_of(job)
+    return (
+        f"made anew, they fit by chips; {rest} is not predicted" if rest else "made anew, they fit"
+    )
