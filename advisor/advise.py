@@ -18,19 +18,18 @@ from advisor.checks.cluster import (
     by_object,
     cluster_findings,
     gaps,
+    job_findings,
     not_known,
 )
 from advisor.checks.elastic_parts import elastic_part_findings
-from advisor.checks.jobs import job_findings
 from advisor.checks.motor import service_findings
 from advisor.checks.node_reports import NodeReports
 from advisor.controllers.elastic_vcjob import elastic_advice
 from advisor.controllers.motor_instances import creation_advice, creation_divergences
 from advisor.layered_dict import layered
 from advisor.options import Profile
-from advisor.placement.free_room import FreeRoom
+from advisor.placement.free_capacity import FreeCapacity, with_replacements
 from advisor.placement.placement import Placer, link_down_cards
-from advisor.placement.replacement import with_replacements
 from advisor.placement.waiting_jobs import WaitingJobs
 from advisor.report import AdviceReport
 from advisor.rescheduling.fault_pods import pod_of
@@ -193,9 +192,9 @@ class _Course:
         self._waiting.update(index.jobs, keys, nodes.views, changed, self._placer)
         self._reports.update(index.names, nodes.views, nodes.looked_at, cache, now)
         self._ghosts.update(cache)
-        # Only then does room come free that replacements may need.
+        # Only then is the capacity free that replacements may need.
         if leaving:
-            pool = FreeRoom(nodes.views, self._placer)
+            pool = FreeCapacity(nodes.views, self._placer)
             decisions = with_replacements(decisions, index.jobs, pool)
         for key in keys:
             self._job_findings.pop(key, None)

@@ -16,8 +16,7 @@ from contract.settings import HostName, ListenAddress, Section, StoreAddress
 from service.configuration import load, load_daemon
 from service.http.settings import PagesTlsSection
 from service.log.setup import LogFormat
-from stores.directory.settings import Directory
-from stores.mqtt.settings import Mqtt
+from stores.settings import Directory, Mqtt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

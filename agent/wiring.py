@@ -29,7 +29,7 @@ from agent.name_claim import NameClaim, this_holder
 from agent.node.chip_labels import ChipLabels
 from agent.node.device_plugin import DevicePluginAccount, DuoCards
 from agent.node.node_object import NodeObjectWriter
-from agent.node.own_node_only import OwnNodeOnly
+from agent.node.own_node_only import OwnNodeOnlyCheck
 from agent.node.serial_number import serial_number_of
 from agent.node_documents import NodeDocuments
 from agent.own_documents import DocumentsContext
@@ -91,7 +91,7 @@ class ClusterParts:
 
     events: EventSender | None
     node_object: NodeObjectWriter | None
-    own_node_only: OwnNodeOnly | None
+    own_node_only: OwnNodeOnlyCheck | None
     device_plugin: DevicePluginAccount | None
     duo_cards: DuoCards | None
     serial_number: SerialNumber | None
@@ -134,7 +134,7 @@ class ChipParts:
 class _NodeWatches:
     """What the store shows about this node beside documents; ``None``: it does not, or unused."""
 
-    own_node_only: OwnNodeOnly | None
+    own_node_only: OwnNodeOnlyCheck | None
     allocation: StoreAllocation | None
 
     def wake(self) -> None:
@@ -264,7 +264,9 @@ def _old_readers(agent: AgentContext) -> OldReaders:
 def _node_watches(agent: AgentContext, journal: Journal, restored: RestoredJournal) -> _NodeWatches:
     objects = agent.store.objects
     return _NodeWatches(
-        None if objects is None else OwnNodeOnly(partial(objects.is_own_node_only, agent.node)),
+        None
+        if objects is None
+        else OwnNodeOnlyCheck(partial(objects.is_own_node_only, agent.node)),
         _allocation(agent, journal, restored),
     )
 

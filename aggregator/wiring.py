@@ -25,10 +25,8 @@ from aggregator.notify.notifier import Notifier
 from aggregator.notify.pod_labels import PodLabelWriter
 from aggregator.public_faults.validation import INVALID
 from aggregator.rank_tables.plugin import RankTables
-from aggregator.scheduler_signals.removal import SignalRemoval
-from aggregator.scheduler_signals.rule_memory import RuleMemory
-from aggregator.scheduler_signals.rule_removal import RuleRemoval
-from aggregator.scheduler_signals.signal_memory import SignalMemory
+from aggregator.scheduler_signals.removal import RuleRemoval, SignalRemoval
+from aggregator.scheduler_signals.signal_memory import RuleMemory, SignalMemory
 from contract.errors import StoreUnavailable
 from service.certificate_files import CertificateFiles
 from service.pages.event_stream import PLACES, Stream

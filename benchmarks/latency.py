@@ -41,7 +41,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aggregator.scheduler_signals.brake import SETTLE_SECONDS
+from aggregator.scheduler_signals.service import SETTLE_SECONDS
 from benchmarks.cluster import CHIPS, Cluster, Node
 from benchmarks.report import (
     BMC_PERIOD_SECONDS,

@@ -26,8 +26,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aggregator.scheduler_signals.brake import SETTLE_SECONDS
 from aggregator.scheduler_signals.observed_nodes import KIND
+from aggregator.scheduler_signals.service import SETTLE_SECONDS
 from benchmarks.scale import Load
 from benchmarks.scale_documents import node_names
 from contract.node_signals import FALSE, NPU_HEALTHY, TAINT_KEY, NodeSignals

@@ -38,7 +38,11 @@ from typing import TYPE_CHECKING
 from contract.plural import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+_MAX_QUOTE = 200
+MAX_LISTED = 1000
+"""How many problems of one document are kept."""
 
 
 class VigilError(Exception):
@@ -172,9 +176,6 @@ class ToolNonsense(ToolError):
         super().__init__(f"{command}; printed: {quoted(printed) or 'nothing'}")
 
 
-_MAX_QUOTE = 200
-
-
 def quoted(text: str) -> str:
     """Return the beginning of what a program printed, on one line and fit for a log."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
@@ -248,3 +249,38 @@ class JournalError(VigilError):
 
 class EmulatorError(VigilError):
     """The emulator could not be built or driven."""
+
+
+class FoundProblems:
+    """Keeps the first ``MAX_LISTED`` problems and counts the others.
+
+    A ConfigMap may have a mebibyte, of which every few bytes can be wrong. An operator reads only
+    the first problems, and all of them would take more memory than an agent may have.
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[Problem] = []
+        self._more = 0
+
+    def add(self, problem: Problem) -> None:
+        """Add a problem."""
+        if len(self._kept) < MAX_LISTED:
+            self._kept.append(problem)
+        else:
+            self._more += 1
+
+    def extend(self, problems: Iterable[Problem]) -> int:
+        """Add problems; return how many they were."""
+        count = 0
+        for problem in problems:
+            self.add(problem)
+            count += 1
+        return count
+
+    def all(self) -> tuple[Problem, ...]:
+        """Return the problems; the first one is their number where not all are kept."""
+        if not self._more:
+            return tuple(self._kept)
+        count = len(self._kept) + self._more
+        message = f"has {count} problems, of which the first {MAX_LISTED} are listed"
+        return (Problem("$", message), *self._kept)

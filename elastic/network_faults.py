@@ -5,7 +5,7 @@ Pure; the time is passed in.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
@@ -17,10 +17,11 @@ from contract.plural import plural
 from elastic.end_cause import cause_on
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from advisor.checks.ended_vcjobs import EndedJob
     from advisor.snapshot import VcJob
     from contract.documents.elastic_job import Cause
-    from elastic.continuous_faults import ContinuousFaults
 
 LASTS_MS = 20_000
 """The scheduler, too, waits so long after a link went down (consumers#1.9)."""
@@ -28,6 +29,7 @@ GAP_MS = 10_000
 """The longest pause between two answers; after a longer one, faults count anew."""
 COMMANDED_MS = 30_000
 """By then the controller has obeyed a Command; until then no other one is written."""
+Key = TypeVar("Key")
 
 
 class NetworkFault(msgspec.Struct, frozen=True):
@@ -93,3 +95,29 @@ def network_fault(
     nodes = sorted(lasting or {other.node for other in ended_job.faults})
     fault = msgspec.structs.replace(ended_job.faults[0], node=", ".join(nodes))
     return NetworkFault(fault, bool(lasting), ended_job.advice, waits_for)
+
+
+class ContinuousFaults(Generic[Key]):
+    """Faults by a key of the caller. A fault counts from the first answer that showed it.
+
+    It counts until the newest answer was asked for: an answer may be seconds old when it arrives.
+
+    Between two looks that are more than ``gap_ms`` apart a fault may have ended and begun anew, so
+    all of them count from the second one.
+    """
+
+    def __init__(self, gap_ms: int) -> None:
+        self._gap_ms = gap_ms
+        self._updated_at_ms = 0
+        self._requested_ms = 0
+        self._since_ms: dict[Key, int] = {}
+
+    def update(self, standing: Iterable[Key], requested_ms: int, now_ms: int) -> None:
+        """Update to the faults of a new answer. Both times are of the steady clock."""
+        before = {} if now_ms - self._updated_at_ms > self._gap_ms else self._since_ms
+        self._updated_at_ms, self._requested_ms = now_ms, requested_ms
+        self._since_ms = {key: before.get(key, now_ms) for key in standing}
+
+    def stood_ms(self, key: Key) -> int:
+        """Return how long a fault has lasted; 0 or less for a new or an absent one."""
+        return self._requested_ms - self._since_ms.get(key, self._requested_ms)

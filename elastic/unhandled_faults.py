@@ -14,10 +14,16 @@ import msgspec
 from advisor.checks.ended_vcjobs import FaultUnder
 from contract.errors import StoreConflict, StoreError, StoreNotFound, StoreRefused
 from contract.validation_texts import decode_text
-from elastic.continuous_faults import ContinuousFaults
 from elastic.end_cause import command_cause
 from elastic.job import read_job
-from elastic.network_faults import COMMANDED_MS, GAP_MS, command_on, is_under_way, network_fault
+from elastic.network_faults import (
+    COMMANDED_MS,
+    GAP_MS,
+    ContinuousFaults,
+    command_on,
+    is_under_way,
+    network_fault,
+)
 from elastic.patches import cause_patch
 from stores.kubernetes_api.nodes import not_ready_since_ms
 

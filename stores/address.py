@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stores.base import Beat, Store
-    from stores.mqtt.settings import Mqtt
+    from stores.settings import Mqtt
 
 _KUBERNETES = "kubernetes:"
 _DIRECTORY = "directory:"
@@ -102,7 +102,7 @@ def _open_directory(url: str, others_may_write: bool) -> Store:
 
 def _open_mqtt(url: str, mqtt: Mqtt | None, node: str | None, to_be: Beat | None) -> Store:
     from stores.mqtt.address import parse_address
-    from stores.mqtt.settings import Mqtt
+    from stores.settings import Mqtt
 
     settings = mqtt or Mqtt()
     problems = list(_unreadable(settings))
@@ -121,7 +121,7 @@ def _open_mqtt(url: str, mqtt: Mqtt | None, node: str | None, to_be: Beat | None
 
 
 def _unreadable(mqtt: Mqtt) -> Iterator[Problem]:
-    from stores.mqtt.settings import read_password
+    from stores.settings import read_password
 
     for name in ("password_file", "ca_file", "certificate_file", "key_file"):
         path: Path | None = getattr(mqtt, name)

@@ -69,7 +69,7 @@ def explain(
         sys.exit(print_refusal(_unknown(name), ExitStatus.WRONG_USE))
 
     from vigil.daemon_client import UnknownNode
-    from vigil.reports.explanation_lines import explanation_lines
+    from vigil.reports.show import explanation_lines
     from vigil.sources.watch import Output, show
 
     def query(source: AnswerSource) -> Output:

@@ -49,7 +49,7 @@ _VERBS = {
     "scan": "vigil.scan.verb:scan",
     "status": "vigil.status:status",
     "support": "vigil.support.verb:support",
-    "timeline": "vigil.timeline.verb:timeline",
+    "timeline": "vigil.timeline:timeline",
     "uninstall": "vigil.uninstall.verb:uninstall",
     "validate": "vigil.validate:validate",
     "elastic": "vigil.elastic.verb:app",

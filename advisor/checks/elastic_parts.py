@@ -52,7 +52,7 @@ def _commands(
     options: AdvisorOptions,
     jobs: Mapping[tuple[str, str], VcJob],
 ) -> Iterator[Finding]:
-    # Jobs that wait for room get theirs before another one is ended (decision 36).
+    # Jobs that wait for capacity get theirs before another one is ended (decision 36).
     waiting = {key for key, job in jobs.items() if job.phase in ENDED}
     ended = ended_jobs(snapshot, state, options, sized=waiting, judged=(), running=True)
     before = ""
@@ -62,7 +62,7 @@ def _commands(
         if (ended_job.namespace, ended_job.name) not in jobs or not stood or size is None:
             continue
         nodes = ", ".join(sorted({fault.node for fault in ended_job.faults}))
-        # One at a time: a bad switch would end all jobs, for room that exists once (decision 36).
+        # One at a time: a bad switch would end all jobs for the same capacity (decision 36).
         when = f" once {before} runs again" if before else ""
         before = before or f"{ended_job.namespace}/{ended_job.name}"
         yield Finding.warning(

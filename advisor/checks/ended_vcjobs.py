@@ -13,7 +13,7 @@ import msgspec
 from advisor.checks.cluster import stale_configmaps
 from advisor.controllers.elastic_vcjob import take_fit
 from advisor.jobs import SchedulerJob, npu_request, npu_resource, used_cards
-from advisor.placement.free_room import FreeRoom
+from advisor.placement.free_capacity import FreeCapacity
 from advisor.placement.placement import Placer
 from advisor.report import ElasticAdvice
 from advisor.scheduler_view.cluster_cache import ClusterCache, DecodedDocuments
@@ -75,7 +75,7 @@ class EndedJobs(msgspec.Struct, frozen=True):
 
     ``version`` is the newest resourceVersion of a vcjob that it was computed from. ``not_known``
     is why no size should be relied on. ``running`` are jobs of several pods that run over a
-    network fault and over no other one, with the size for which there would be room after them.
+    network fault and over no other one, with the size that would fit after them.
     ``hit`` are jobs with live pods over a fault of any kind.
     """
 
@@ -125,11 +125,11 @@ def ended_jobs(
     placer.update(index.names, nodes.views, nodes.memories, changed, seen, snapshot.now_ms, index)
     jobs = sorted(snapshot.vcjobs, key=lambda job: (job.created_at_ms, job.namespace, job.name))
 
-    def share_room() -> tuple[FreeRoom, dict[tuple[str, str], ElasticAdvice]]:
-        """Give each of ``sized`` its room; return the rest of the room and the sizes."""
-        pool, advice = FreeRoom(nodes.views, placer), {}
+    def share_capacity() -> tuple[FreeCapacity, dict[tuple[str, str], ElasticAdvice]]:
+        """Give each of ``sized`` its capacity; return the rest and the sizes."""
+        pool, advice = FreeCapacity(nodes.views, placer), {}
         for job in jobs:
-            # Its pods are not bound yet, so no node shows that their room is taken.
+            # Its pods are not bound yet, so no node shows that their capacity is taken.
             _take_started(job, snapshot, pool)
         for job in jobs:
             if (job.namespace, job.name) in sized:
@@ -142,7 +142,7 @@ def ended_jobs(
                 advice[job.namespace, job.name] = advice_of_job
         return pool, advice
 
-    _, advice = share_room()
+    _, advice = share_capacity()
     listed, over, under_fault = [], [], []
     for job in jobs:
         key = (job.namespace, job.name)
@@ -160,8 +160,8 @@ def ended_jobs(
             pods = [pod for pod in _pods(job, snapshot) if pod.is_live]
             faults = tuple(_under(pods, nodes.views, cache))
             if faults and all(fault.kind == NETWORK for fault in faults):
-                # It would give its own room back, and each of them is ended for itself.
-                pool, _ = share_room()
+                # It would give its own capacity back, and each of them is ended for itself.
+                pool, _ = share_capacity()
                 pool.release(pods)
                 after = _advice(job, pool, options)
                 over.append(EndedJob(*key, job.number, after, faults))
@@ -182,16 +182,16 @@ def _may_be_ended(job: VcJob) -> bool:
     return is_elastic and job.phase == "Running" and job.replicas > 1
 
 
-def _take_started(job: VcJob, snapshot: ClusterSnapshot, pool: FreeRoom) -> None:
-    """Take the room of pods that a job started again has not bound yet."""
+def _take_started(job: VcJob, snapshot: ClusterSnapshot, pool: FreeCapacity) -> None:
+    """Take the capacity of pods that a job started again has not bound yet."""
     if kept_of(job) is None or job.phase in FINISHED or job.template is None or not job.replicas:
         return
     bound = sum(1 for pod in _pods(job, snapshot) if pod.node and pod.is_live)
     if bound >= job.replicas:
         return
-    room = pool.room(_as_job(job, job.template, job.replicas), job.template)
-    missing = min(job.replicas - bound, room.total)
-    pool.take(room, missing)
+    capacity = pool.capacity(_as_job(job, job.template, job.replicas), job.template)
+    missing = min(job.replicas - bound, capacity.total)
+    pool.take(capacity, missing)
 
 
 def _pods(job: VcJob, snapshot: ClusterSnapshot) -> Iterator[SchedulerPod]:
@@ -213,8 +213,8 @@ def _as_job(job: VcJob, pod: SchedulerPod, replicas: int) -> SchedulerJob:
     return SchedulerJob(group, (pod,) * replicas, None)
 
 
-def _advice(job: VcJob, pool: FreeRoom, options: AdvisorOptions) -> ElasticAdvice:
-    """Return the size of R60 from the original one, and take its room."""
+def _advice(job: VcJob, pool: FreeCapacity, options: AdvisorOptions) -> ElasticAdvice:
+    """Return the size of R60 from the original one, and take its capacity."""
     kept, pod = kept_of(job), job.template
     if pod is None:
         return _no_advice(job, "NOT_ENABLED", "its pods ask for no chips")

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from advisor.checks.written_retries import written_retries
 from advisor.controllers.motor_jobs import PodGroupsOfJobs, budget_of, counted_waves
 from advisor.controllers.motor_scaling_rule import rule_of
+from advisor.inputs.scheduler_options import written_retries
 from advisor.options import Profile
 from advisor.report import Finding
 from advisor.similar_words import distance

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.checks.cluster import is_ahead, node_findings
-from advisor.chunked_rows import ChunkedRows
+from advisor.layered_dict import ChunkedRows
 from advisor.placement.placement import node_refusal
 from advisor.report import Acceptance, Finding, NodeVerdict
 from advisor.scheduler_view.nodes import NodeHealthState

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.jobs import npu_request, npu_resource, used_cards
-from advisor.placement.free_room import FreeRoom
+from advisor.placement.free_capacity import FreeCapacity
 from advisor.report import ElasticAdvice
 from advisor.scheduler_view.nodes import NodeHealthState
 from advisor.workloads.elastic_conditions import evicted_action, fewest_pods, unmet
@@ -63,14 +63,14 @@ def elastic_advice(
             advice.append(refused)
     if not candidates:
         return tuple(advice)
-    # Made only here: without a candidate no room has to be computed.
-    pool = FreeRoom(views, placer)
+    # Made only here: without a candidate no capacity has to be computed.
+    pool = FreeCapacity(views, placer)
     for affected in candidates:
-        # The room of all of them first: a job that is sized later must not find its own pods in the
-        # way.
+        # The capacity of all of them first: the own pods of a job that is sized later must not
+        # count against it.
         pool.release(affected.job.pods)
     candidates.sort(
-        # The oldest job takes room first; its name decides between equal times.
+        # The oldest job takes capacity first; its name decides between equal times.
         key=lambda affected: (
             affected.vcjob.created_at_ms,
             affected.vcjob.namespace,
@@ -162,8 +162,8 @@ def _advice(affected: _Affected, reason: str, text: str) -> ElasticAdvice:
     )
 
 
-def _sized(affected: _Affected, pool: FreeRoom, options: AdvisorOptions) -> ElasticAdvice:
-    """Return the largest size for which there is room, and take that room."""
+def _sized(affected: _Affected, pool: FreeCapacity, options: AdvisorOptions) -> ElasticAdvice:
+    """Return the largest size that fits, and take its capacity."""
     # The pod with the most chips stands for all, since pods of one job are made of one template.
     pod = max(affected.job.pods, key=npu_request)
     fit = take_fit(affected.vcjob, affected.job, pod, affected.vcjob.replicas, pool, options)
@@ -175,10 +175,10 @@ def take_fit(
     job: SchedulerJob,
     pod: SchedulerPod,
     replicas: int,
-    pool: FreeRoom,
+    pool: FreeCapacity,
     options: AdvisorOptions,
 ) -> ElasticAdvice:
-    """Return the largest size of R60 that ``pool`` has room for, and take that room.
+    """Return the largest size of R60 that fits into ``pool``, and take its capacity.
 
     ``job`` is ``vcjob`` as the scheduler sees it, of ``replicas`` pods like ``pod`` at its original
     size.
@@ -192,15 +192,17 @@ def take_fit(
         steps = [(each, [replicas]) for each in (cards, *smaller)]
     for each, counts in steps:
         like = _with_cards(pod, each)
-        room = pool.room(job, like)
-        count = next((count for count in counts if count <= room.total), None)
+        capacity = pool.capacity(job, like)
+        count = next((count for count in counts if count <= capacity.total), None)
         if count is not None:
-            pool.take(room, count)
+            pool.take(capacity, count)
             reason = "the size stays"
             if (count, each) != (replicas, cards):
                 reason = f"there is no room for {replicas} × {plural(cards, 'chip')}"
             return ElasticAdvice(vcjob.namespace, vcjob.name, count, each, why=reason)
-    reason = f"pending, not enough nodes: there is room for {room.total} × {plural(each, 'chip')}"
+    reason = (
+        f"pending, not enough nodes: there is room for {capacity.total} × {plural(each, 'chip')}"
+    )
     return ElasticAdvice(vcjob.namespace, vcjob.name, reason="BELOW_MIN_REPLICAS", why=reason)
 
 

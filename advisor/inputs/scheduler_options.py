@@ -1,9 +1,10 @@
-"""The switches of the scheduler, from its own ConfigMap (``docs/spec/consumers.md#1.1``)."""
+"""Switches and retries in the scheduler's ConfigMaps (``docs/spec/consumers.md#1.1``, 1.14)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import yaml
 
 from advisor.options import AdvisorOptions, with_init_params
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from advisor.snapshot import StoredConfigMap
-
 
 _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 """Scalars stay texts, as the scheduler has them."""
@@ -73,3 +73,26 @@ def _init_params(text: str) -> tuple[dict[str, str], str]:
             pairs = arguments.items() if isinstance(arguments, dict) else ()
             return {key: value for key, value in pairs if isinstance(value, str)}, ""
     return {}, ""
+
+
+class _Retry(msgspec.Struct):
+    times: int = msgspec.field(default=0, name="Times")
+
+
+_retries = msgspec.json.Decoder(dict[str, _Retry])
+
+
+def written_retries(configmaps: Iterable[StoredConfigMap]) -> dict[str, int] | None:
+    """Return what is left by job, as ``<namespace>/<PodGroup>``; ``None`` where nothing is written.
+
+    What cannot be read counts as not written.
+    """
+    place = (scheduling.SCHEDULER_NAMESPACE, scheduling.FAULT_CONFIGMAP)
+    for config_map in configmaps:
+        if (config_map.namespace, config_map.name) == place:
+            try:
+                retries = _retries.decode(config_map.data[scheduling.REMAIN_RETRY_KEY])
+            except (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError):
+                return None
+            return {key: retry.times for key, retry in retries.items()}
+    return None

@@ -1,1 +1,1 @@
-"""Whether pods find room: on which nodes, and why not on others."""
+"""Whether pods find free capacity: on which nodes, and why not on others."""

@@ -61,11 +61,11 @@ def short_of(need: Need, demands: Demands, views: Mapping[str, NodeView]) -> str
     needed = need.pods
     if len(demands) == 1:
         ((result, pods, lacking),) = demands
-        return "" if result.room >= needed else _text(needed, pods[0], result, lacking)
+        return "" if result.capacity >= needed else _text(needed, pods[0], result, lacking)
     taken = _greedy(demands, views)
     if taken >= needed:
         return ""
-    result, pods, lacking = min(demands, key=lambda demand: demand[0].room)
+    result, pods, lacking = min(demands, key=lambda demand: demand[0].capacity)
     return f"{taken} of {needed} pods fit; " + _text(len(pods), pods[0], result, lacking)
 
 
@@ -93,5 +93,5 @@ def _text(needed: int, pod: SchedulerPod, result: PlacementResult, lacking: Iter
     cards = npu_request(pod)
     shown = f"{needed} × {plural(cards, 'card')}" if cards else f"{needed} × a pod without chips"
     nodes = len(result.accepts)
-    takes = f"{plural(nodes, 'node')} take{'s' if nodes == 1 else ''} {result.room}"
+    takes = f"{plural(nodes, 'node')} take{'s' if nodes == 1 else ''} {result.capacity}"
     return "; ".join([f"needs {shown}, {takes}", *lacking])

@@ -74,14 +74,14 @@ class Demand(NamedTuple):
 class PlacementResult:
     """Where a demand goes: nodes with how many such pods each takes, and why others do not.
 
-    Both are by name, in that order. ``divergences`` are those of ``Placer``. ``room`` is the sum of
-    ``accepts``, ``names`` are its keys where they are known.
+    Both are by name, in that order. ``divergences`` are those of ``Placer``. ``capacity`` is the
+    sum of ``accepts``, ``names`` are its keys where they are known.
     """
 
     accepts: LayeredDict[int]
     refuses: dict[str, str]
     divergences: frozenset[tuple[int, str, str]]
-    room: int
+    capacity: int
     names: tuple[str, ...] | None = None
 
     @property
@@ -202,7 +202,7 @@ class Placer:
             self._known[demand] = answer = _Known(result)
         return answer.result
 
-    def room(
+    def capacity(
         self, demand: Demand, pod: SchedulerPod, view: NodeView, gone: Collection[str] = ()
     ) -> int:
         """Return how many pods like ``pod`` the node of ``view`` takes, once ``gone`` left."""
@@ -237,13 +237,15 @@ class Placer:
                 refuses[name] = reason
             else:
                 accepts[name] = self._times(demand, pod, view)
-        room = sum(accepts.values())
+        capacity = sum(accepts.values())
         for key in own_topologies(pod) if demand.apart else ():
             # Of several nodes in one domain only one takes such a pod.
-            room = min(
-                room, len({self._views[name].node.labels.get(key, name) for name in accepts})
+            capacity = min(
+                capacity, len({self._views[name].node.labels.get(key, name) for name in accepts})
             )
-        return PlacementResult(LayeredDict(accepts), refuses, frozenset(self._divergences), room)
+        return PlacementResult(
+            LayeredDict(accepts), refuses, frozenset(self._divergences), capacity
+        )
 
     def _updated(self, demand: Demand, pod: SchedulerPod, previous: _Known) -> PlacementResult:
         """Return a result with what changed nodes answer now, the same one where nothing is new."""
@@ -263,10 +265,12 @@ class Placer:
             and divergences == before.divergences
         ):
             return before
-        room = (
-            before.room + new.room - sum(before.accepts.get(name, 0) for name in previous.changed)
+        capacity = (
+            before.capacity
+            + new.capacity
+            - sum(before.accepts.get(name, 0) for name in previous.changed)
         )
-        return PlacementResult(accepts, refuses, divergences, room, names)
+        return PlacementResult(accepts, refuses, divergences, capacity, names)
 
     def _refusal(
         self,

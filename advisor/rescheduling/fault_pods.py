@@ -12,7 +12,7 @@ from advisor.scheduler_view.document_entries import CardFault
 from advisor.scheduler_view.nodes import SUB_HEALTH_HANDLING, SUB_HEALTHY_WORD, NodeHealthState
 from advisor.scheduler_view.state import FaultType
 from advisor.snapshot import SchedulerPod
-from advisor.workloads.workload_kind import workload_of
+from advisor.workloads.pod_recreation import workload_of
 from contract import scheduling
 
 if TYPE_CHECKING:

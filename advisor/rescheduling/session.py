@@ -39,8 +39,7 @@ from advisor.rescheduling.fault_scheduling import (
 from advisor.rescheduling.selection import PodSelection, select
 from advisor.scheduler_view.state import FaultType
 from advisor.workloads.failed_processes import after_failure, has_failed_process
-from advisor.workloads.pod_recreation import FollowUp, follow_up
-from advisor.workloads.workload_kind import workload_of
+from advisor.workloads.pod_recreation import FollowUp, follow_up, workload_of
 from contract import scheduling
 from contract.plural import plural
 

@@ -15,8 +15,7 @@ import msgspec
 from advisor.layered_dict import layered
 from advisor.options import Profile
 from advisor.scheduler_view import document_entries
-from advisor.scheduler_view.base_devices import base_devices
-from advisor.scheduler_view.device_lists import DeviceLists
+from advisor.scheduler_view.device_lists import DeviceLists, base_devices
 from advisor.scheduler_view.document_entries import FAULT, NETWORK_UNHEALTHY, UNHEALTHY, CardFault
 from advisor.snapshot import Amounts, SchedulerNode, SchedulerPod
 from contract import scheduling

@@ -24,11 +24,22 @@ from advisor.what_if.documents import AssumedDocuments
 from contract import scheduling
 from contract.codes.catalogue import shipped
 from contract.codes.chip_codes import is_network
-from contract.codes.chip_health import is_healthy, is_network_healthy
-from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel, most_serious
+from contract.codes.levels import (
+    ChipLevel,
+    NodeLevel,
+    SwitchLevel,
+    is_healthy,
+    is_network_healthy,
+    most_serious,
+)
 from contract.documents.cluster_device import CodeFault, healed, pre_separate_device
-from contract.documents.cluster_node import HEALTHY, lost_node, pre_separate_node
-from contract.documents.cluster_switch import healed_switch, pre_separate_switch
+from contract.documents.cluster_info import (
+    HEALTHY,
+    healed_switch,
+    lost_node,
+    pre_separate_node,
+    pre_separate_switch,
+)
 from contract.documents.device_info import CARD_NETWORK_UNHEALTHY, CARD_UNHEALTHY
 from contract.documents.node_info import FaultDevice, NodeRecord
 from contract.documents.switch_info import SwitchRecord

@@ -18,13 +18,13 @@ from contract.documents import device_info, switch_info
 from contract.documents.cluster_device import DeviceRecord, device_record, render_device_entry
 from contract.documents.cluster_info import (
     DeviceEntry,
+    NodeEntry,
+    SwitchEntry,
     entry_texts,
     member,
     record_as_shown,
     value_of,
 )
-from contract.documents.cluster_node import NodeEntry
-from contract.documents.cluster_switch import SwitchEntry
 from contract.documents.device_info import DEVICE_INFO_KEY, SWITCH_INFO_KEY, DeviceFault
 from contract.documents.node_info import (
     NodeRecord,

@@ -1,4 +1,4 @@
-"""Which controller makes deleted pods again, and what else it deletes (``consumers#2.9``, R35).
+"""What made a job, and which controller makes its deleted pods again (``consumers#2.9``, R11, R35).
 
 What the controller of Volcano Jobs does depends on policies and on the stored ``maxRetry``, as
 observed on its version v1.15.0. What LWS does is read at its commit 060ab4da
@@ -182,3 +182,34 @@ def _after_deletion(job: VcJob, pods: Sequence[Deletion]) -> str:
     if action:
         return f"{action}: done by the vcjob controller"
     return "no policy for evicted pods: the vcjob controller makes each pod anew at once"
+
+
+def workload_of(job: SchedulerJob) -> WorkloadKind:
+    """Return what made a job; the first rule that matches wins (R11)."""
+    labels = dict(job.group.labels)
+    for pod in job.pods:
+        labels |= pod.labels
+    owners = {owner.kind for owner in (job.group.owner, *(p.owner for p in job.pods)) if owner}
+    # OME first: it makes LeaderWorkerSets and Deployments, which would match below as well.
+    if scheduling.OME_SERVICE in labels:
+        if any(key.startswith(scheduling.LWS_LABEL_PREFIX) for key in labels):
+            return WorkloadKind.OME_LWS
+        if "ReplicaSet" in owners:
+            return WorkloadKind.OME_DEPLOYMENT
+    if scheduling.STORM_SERVICE in labels or (
+        scheduling.STORM_ROLE in labels
+        and any(key.startswith(scheduling.STORM_LABEL_PREFIX) for key in labels)
+    ):
+        return WorkloadKind.AIBRIX
+    app = labels.get(scheduling.APP)
+    if app in scheduling.MINDIE_CONTROL_APPS:
+        return WorkloadKind.MINDIE_CONTROL
+    if app == scheduling.MINDIE_SERVER:
+        return WorkloadKind.MINDIE_SERVER
+    if labels.get(scheduling.INFER_OPERATOR) == "true":
+        return WorkloadKind.INFER_OPERATOR
+    if "AscendJob" in owners or scheduling.OPERATOR_NAME in labels:
+        return WorkloadKind.ASCENDJOB
+    if "Job" in owners:
+        return WorkloadKind.VCJOB
+    return WorkloadKind.OTHER

@@ -14,14 +14,19 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 from shutil import copyfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from agent.journal.retention import Pruned, prune
 from agent.journal.rows import JournalGap, JournalRow, RowKind
 from agent.journal.unacknowledged import SCHEMA as UNACKNOWLEDGED_SCHEMA
-from agent.journal.unacknowledged import connect_existing, identify, rename
+from agent.journal.unacknowledged import (
+    connect_existing,
+    delete_unacknowledged,
+    identify,
+    keep_acknowledged,
+    rename,
+)
 from contract.errors import JournalError
 from service.files.database import (
     ConnectionSettings,
@@ -30,6 +35,7 @@ from service.files.database import (
     move_aside,
     open_database,
     transaction,
+    used_bytes,
 )
 
 if TYPE_CHECKING:
@@ -70,6 +76,11 @@ _IN_FORCE_AT_SNAPSHOT = (
     "SELECT max(sequence) FROM rows WHERE kind = 'fault-configuration' AND sequence <"
     " (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
 )
+MAX_AGE_MS = 30 * 86_400_000
+MAX_BYTES = 64 << 20
+_MAX_ROWS = 500
+"""Rows deleted at a time: a commit waits no longer than that."""
+_NEVER = (1 << 63) - 1
 
 
 class OutdatedJournal(JournalError):
@@ -270,3 +281,58 @@ def _read(path: Path, locking: str) -> RestoredJournal:
     with closing(sqlite3.connect(path, timeout=1)) as connection:
         connection.execute(f"PRAGMA locking_mode={locking}")
         return _restored_journal(connection)
+
+
+class Pruned(NamedTuple):
+    """What ``prune`` did: ``unacknowledged`` rows of changes were deleted before an
+    acknowledgement.
+    """
+
+    may_be_more: bool
+    unacknowledged: int
+
+
+def prune(
+    connection: sqlite3.Connection, older_than_ms: int, max_bytes: int, acknowledged: int | None
+) -> Pruned:
+    """Delete some of the oldest rows if they are too old or the file is too large.
+
+    The rows that a restart needs stay: the last snapshot and all since, the last configuration, the
+    sent Events and storage faults. So do the rows that a replay from the oldest snapshot needs: the
+    fault configuration and the chip allocation of that time.
+
+    Changes behind ``acknowledged`` are still to be sent to an aggregator. They are deleted last,
+    while the file is still too large. ``acknowledged`` is ``None`` where no aggregator reads them.
+    """
+    too_large = used_bytes(connection) > max_bytes
+    if acknowledged is not None:
+        keep_acknowledged(connection, acknowledged)
+    deleted = connection.execute(
+        "DELETE FROM rows WHERE sequence IN ("
+        "  SELECT sequence FROM rows AS old"
+        "  WHERE sequence < (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
+        # ``IS NOT``, because without such a row ``<>`` compares with NULL and selects nothing.
+        "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'configuration')"
+        "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'events')"
+        "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'public-faults')"
+        f"  AND NOT ({_true_at_a_snapshot('usage')})"
+        f"  AND NOT ({_true_at_a_snapshot('fault-configuration')})"
+        "  AND NOT (kind = 'changes' AND sequence > ?)"
+        "  ORDER BY sequence LIMIT ?)"
+        " AND (? OR at_ms < ?)",
+        (_NEVER if acknowledged is None else acknowledged, _MAX_ROWS, too_large, older_than_ms),
+    ).rowcount
+    unacknowledged = 0
+    if acknowledged is not None and deleted < _MAX_ROWS and used_bytes(connection) > max_bytes:
+        unacknowledged = delete_unacknowledged(connection, acknowledged, _MAX_ROWS)
+    return Pruned(_MAX_ROWS in (deleted, unacknowledged), unacknowledged)
+
+
+def _true_at_a_snapshot(kind: str) -> str:
+    """Return SQL: the row ``old`` is of ``kind``, and a snapshot comes before the next such row."""
+    return (
+        f"old.kind = '{kind}' AND"
+        " (SELECT min(sequence) FROM rows WHERE kind = 'snapshot' AND sequence > old.sequence)"
+        f" < coalesce((SELECT min(sequence) FROM rows WHERE kind = '{kind}'"
+        f" AND sequence > old.sequence), {_NEVER})"
+    )

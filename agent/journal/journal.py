@@ -16,14 +16,20 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from agent.journal.file import FILE_NAME, JournalFile, moved_aside, sync_to_disk
-from agent.journal.retention import MAX_AGE_MS, MAX_BYTES
+from agent.journal.file import (
+    FILE_NAME,
+    MAX_AGE_MS,
+    MAX_BYTES,
+    JournalFile,
+    moved_aside,
+    sync_to_disk,
+)
 from agent.journal.rows import JournalRow, RowKind, body_of
-from agent.journal.slow_commits import SlowCommits
 from contract.errors import JournalError
 from contract.pages.agent_status import JournalStatus
 from contract.plural import plural
 from service.log.ongoing_failure import OngoingFailure
+from service.log.paced_lines import PERIOD_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -38,6 +44,7 @@ _PRUNE_SECONDS = 60.0
 _CLOSE_SECONDS = 2.0
 _ROW_BYTES = 64
 _TROUBLE = (sqlite3.Error, OSError, JournalError)
+HANGS_SECONDS = 5.0
 
 
 class Journal:
@@ -353,3 +360,72 @@ class Journal:
                 self._dirty = True
         else:
             self._unsynced.end()
+
+
+class SlowCommits:
+    """Times and counts the slow commits of the journal at ``path``, from one event loop.
+
+    A publication does not wait for them. A busy disk takes more than 20 ms for many commits, each
+    of which costs a gap mark and no more (decision 2): one line a minute. One that hangs is an
+    ERROR.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._began: float | None = None
+        self._hang: asyncio.TimerHandle | None = None
+        self._minute: asyncio.TimerHandle | None = None
+        self._count = 0
+        self._longest_seconds = 0.0
+
+    def begin_slow_commit(self, waited_seconds: float) -> None:
+        """Record that a commit is not done after ``waited_seconds``."""
+        loop = asyncio.get_running_loop()
+        self._began = loop.time() - waited_seconds
+        self._hang = loop.call_later(HANGS_SECONDS - waited_seconds, self._hangs)
+
+    def end_commit(self) -> bool:
+        """End the time of the slow commit; return whether there was one that did not hang."""
+        if self._hang is None or self._began is None:
+            return False
+        seconds = asyncio.get_running_loop().time() - self._began
+        self._hang.cancel()
+        self._hang = None
+        self._count += 1
+        self._longest_seconds = max(self._longest_seconds, seconds)
+        if self._minute is None:
+            self._log_state()
+        return True
+
+    def close(self) -> None:
+        """Log the slow commits since the last line, and stop the timers."""
+        for timer in (self._hang, self._minute):
+            if timer is not None:
+                timer.cancel()
+        self._hang = self._minute = None
+        if self._count:
+            self._write()
+
+    def _log_state(self) -> None:
+        self._minute = None
+        if self._count:
+            self._write()
+            self._minute = asyncio.get_running_loop().call_later(PERIOD_SECONDS, self._log_state)
+
+    def _write(self) -> None:
+        log.warning(
+            "journal %s: %s, the longest took %.0f ms; publishing continued meanwhile",
+            self._path,
+            plural(self._count, "slow commit"),
+            self._longest_seconds * 1000,
+        )
+        self._count = 0
+        self._longest_seconds = 0.0
+
+    def _hangs(self) -> None:
+        self._hang = None
+        log.error(
+            "journal %s: a commit takes longer than %.0f s; publishing continues without it",
+            self._path,
+            HANGS_SECONDS,
+        )

@@ -36,7 +36,7 @@ ADVICE = (
 )
 
 
-class OwnNodeOnly:
+class OwnNodeOnlyCheck:
     """Checks the policy at the start and rarely afterwards: a check is two requests of each node.
 
     ``is_in_force`` is ``None`` while ``check`` does not find it out.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from agent.policy.state import SubjectState
 from contract.pages.changes import BlindChange, FaultChange
-from contract.pages.subjects import subject_name
+from contract.pages.faults import subject_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

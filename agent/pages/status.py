@@ -30,8 +30,7 @@ from contract.pages.agent_status import (
     ShadowStatus,
 )
 from contract.pages.blind import BlindStatus
-from contract.pages.faults import FaultStatus, names_of
-from contract.pages.subjects import subject_name
+from contract.pages.faults import FaultStatus, names_of, subject_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping

@@ -11,9 +11,8 @@ from agent.chip_allocation import NOTHING_IN_USE, ChipAllocation
 from agent.policy.state import CHIP_SOURCE, ChipState, PolicyState
 from agent.publishing.switch_info import switch_info_text
 from contract.codes.chip_codes import is_network
-from contract.codes.chip_health import is_healthy, is_network_healthy
 from contract.codes.families import FAMILIES
-from contract.codes.levels import ChipLevel, most_serious
+from contract.codes.levels import ChipLevel, is_healthy, is_network_healthy, most_serious
 from contract.codes.policies import AUTOFILL_CODE
 from contract.documents.device_info import (
     CARD_NETWORK_UNHEALTHY,

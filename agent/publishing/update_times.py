@@ -8,7 +8,7 @@ its beginning: its end would wait for the next second.
 
 from __future__ import annotations
 
-from contract.documents.update_time import LEAD_SECONDS
+from contract.documents.device_info import LEAD_SECONDS
 
 # Readers decode 64 bits with a sign: behind a stamp near their end, no greater one is left.
 _MAX_STAMP = 2**62

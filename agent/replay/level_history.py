@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from agent.policy.state import ChangeKind, ChipState
 from agent.policy.transaction import level_of
 from contract.codes.chip_codes import is_network
-from contract.codes.chip_health import is_healthy, is_network_healthy
-from contract.codes.levels import ChipLevel, most_serious
+from contract.codes.levels import ChipLevel, is_healthy, is_network_healthy, most_serious
 from contract.observation import chip_subject
 
 if TYPE_CHECKING:

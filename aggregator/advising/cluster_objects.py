@@ -15,7 +15,7 @@ import msgspec
 
 from advisor.inputs import kubernetes_objects
 from advisor.inputs.kubernetes_objects import shared
-from advisor.scheduler_view.base_devices import without_addresses
+from advisor.scheduler_view.device_lists import without_addresses
 from advisor.snapshot import ClusterSnapshot, SchedulerNode, SchedulerPod, StoredConfigMap
 from aggregator.advising.outcomes import Watched
 from contract import scheduling

@@ -13,8 +13,7 @@ import msgspec
 
 from advisor.advise import Advisor
 from advisor.checks.ended_vcjobs import ended_jobs
-from advisor.checks.written_retries import written_retries
-from advisor.inputs.scheduler_options import scheduler_configmap, scheduler_options
+from advisor.inputs.scheduler_options import scheduler_configmap, scheduler_options, written_retries
 from advisor.options import AdvisorOptions, Profile
 from advisor.scheduler_view.state import SchedulerState
 from aggregator.advising.outcomes import Outcomes, Watched

@@ -7,12 +7,11 @@ two rows of one reply may be some milliseconds apart.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from aggregator.advising.status import without_placement
-from aggregator.api.cluster_state_status import cluster_state_status
 from aggregator.api.explanation import ExplanationContext, explain
 from aggregator.api.fault_status import fault_statuses
 from aggregator.api.node_status import Heartbeats, node_status, node_statuses
@@ -37,16 +36,18 @@ from aggregator.api.status import (
 )
 from contract.pages.aggregator_status import (
     ClusterStatePage,
+    ClusterStateStatus,
     LeaderPage,
     LivenessPage,
     MissedWritesStatus,
+    ObjectsStatus,
 )
 from contract.pages.scheduler_signals import SchedulerSignalsPage
 from pacing.cooperative import all_of
 from service.pages.page_rows import SLICE_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from aggregator.absence.directory_mark import DirectoryMarks
     from aggregator.absence.ended_documents import Absence
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from aggregator.dpu_faults.plugin import DpuFaults
     from aggregator.failover.takeover import Takeover
     from aggregator.inputs.cluster_state import ClusterState
+    from aggregator.inputs.multi_store_cache import StoreCache
     from aggregator.jobs.job_view import JobView
     from aggregator.jobs.status import JobStatus
     from aggregator.liveness.monitor import HeartbeatMonitor
@@ -71,7 +73,6 @@ if TYPE_CHECKING:
     from aggregator.rank_tables.plugin import RankTables
     from aggregator.scheduler_signals.service import SchedulerSignals
     from contract.pages.aggregator_status import (
-        ClusterStateStatus,
         HitJob,
         LivenessStatus,
         MissingCount,
@@ -85,6 +86,8 @@ if TYPE_CHECKING:
     from service.election.leadership import Leadership
     from service.pages.event_stream import Stream
     from stores.base import Store
+
+_MAX_SHARED = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,3 +347,32 @@ class StatusQueries:
             )
             for name in self.pipeline.documents
         }
+
+
+def cluster_state_status(cluster_state: ClusterState, stores: Iterable[str]) -> ClusterStateStatus:
+    """Return the status now; ``stores`` are URLs in their order."""
+    shared = sorted(cluster_state.shared_serial_numbers.items())[:_MAX_SHARED]
+    return ClusterStateStatus(
+        objects=tuple(_objects(cluster_state, stores)),
+        jobs=len(cluster_state.jobs()),
+        shared_serial_numbers={number: tuple(sorted(names)) for number, names in shared},
+    )
+
+
+def _objects(cluster_state: ClusterState, stores: Iterable[str]) -> Iterator[ObjectsStatus]:
+    for number, store in enumerate(stores):
+        kinds: tuple[tuple[str, StoreCache[Any]], ...] = (
+            ("Nodes", cluster_state.nodes_of_store(number)),
+            ("pods", cluster_state.pods_of(number)),
+            ("PodGroups", cluster_state.groups_of(number)),
+        )
+        for kind, cache in kinds:
+            yield ObjectsStatus(
+                store=store,
+                kind=kind,
+                followed=cache.is_followed,
+                known=cache.known,
+                objects=len(cache.items),
+                interrupted=cache.interrupted,
+                absent=cache.absent,
+            )

@@ -12,8 +12,7 @@ from aggregator.processors.record_edits import PUBLIC_FAULT
 from aggregator.processors.state_types import NO_DEVICE_STATE, NO_SWITCH_STATE
 from contract.codes.levels import ChipLevel
 from contract.documents.switch_info import event_key, leveled
-from contract.pages.faults import FaultStatus, key_of, names_of
-from contract.pages.subjects import part_name, port_name
+from contract.pages.faults import FaultStatus, key_of, names_of, part_name, port_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aggregator.advising.status import AdviceStatus
     from aggregator.api.collect_status import AggregatorStatus
     from aggregator.api.separation_status import SeparationStatus
-    from aggregator.grpc.status import GrpcStatus
+    from aggregator.grpc.interfaces import GrpcStatus
     from aggregator.notify.history import HistoryStatus
     from aggregator.public_faults.status import PublicFaultStatus
     from aggregator.rank_tables.plugin import RankTablesStatus

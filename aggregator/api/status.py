@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.absence.ended_documents import DOCUMENTS
-from aggregator.grpc.status import GrpcStatus
+from aggregator.grpc.interfaces import GrpcStatus
 from aggregator.liveness import clock_skew
 from aggregator.notify.history import HistoryStatus
 from aggregator.notify.leader_events import role_of

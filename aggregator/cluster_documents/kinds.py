@@ -1,6 +1,7 @@
 """The three kinds of documents: how each is read, merged, healed and verified.
 
-Sources: ``docs/spec/clusterd.md#1.5`` and 2.2, ``docs/spec/consumers.md#1.4`` and 7.1.
+Sources: ``docs/spec/clusterd.md#1.5`` and 2.2, ``docs/spec/consumers.md#1.4`` and 7.1. The rule for
+the ``UpdateTime`` of an entry: ``clusterd#2.3`` and 2.4, defect B3, M7, ``docs/decisions/003``.
 """
 
 from __future__ import annotations
@@ -10,11 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from aggregator.cluster_documents.entry import ClusterEntry, Wait, merge
 from contract.documents import (
     cluster_info,
-    cluster_node,
-    cluster_switch,
     device_info,
     node_info,
     switch_info,
@@ -25,6 +23,7 @@ from contract.documents.cluster_device import (
     healed,
     render_device_entry,
 )
+from contract.documents.device_info import LEAD_SECONDS
 from contract.documents.node_info import NodeRecord
 from contract.documents.switch_info import SwitchRecord
 from contract.documents.vigil_key import VIGIL_KEY, VigilRecord, decode_vigil_key
@@ -37,10 +36,72 @@ if TYPE_CHECKING:
     from service.clock import Instant
     from stores.base import Document
 
+# Readers compare stamps in whole seconds, so one change in a second is what they can distinguish.
+_PACE_MS = 1000
 R = TypeVar("R")
-
 _LATEST_STAMP = 253_402_300_799
 """The end of the year 9999. A stamp that cannot grow would block its whole document."""
+
+
+class ClusterEntry(msgspec.Struct, Generic[R], frozen=True):
+    """A node's member of a cluster document.
+
+    ``made_at_ms`` is steady time, ``None`` for an entry of an earlier run. ``whole``: ``text`` has
+    all of ``record``.
+    """
+
+    text: str
+    stamp: int
+    record: R
+    made_at_ms: int | None = None
+    whole: bool = True
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """The change must wait until this steady time: its stamp would be ahead of the clock."""
+
+    until_ms: int
+
+
+def merge(
+    node: str, record: DeviceRecord, previous: ClusterEntry[DeviceRecord] | None, now: Instant
+) -> ClusterEntry[DeviceRecord] | Wait:
+    """Return the node's next entry, or until when the change must wait.
+
+    It is ``previous`` itself where only the time changed, and has text and stamp of ``previous``
+    where the text is the same. A stamp always grows, so that no reader drops the change. Where it
+    cannot grow without leading the clock by more than 5 s, changes of this node are joined until it
+    can, but for a second at most: a clock that was set back by an hour must not hide a fault for an
+    hour.
+    """
+    if previous is None:
+        stamp = _reported(record, now)
+        return ClusterEntry(render_device_entry(node, record, stamp), stamp, record, now.steady_ms)
+    # A restored entry does not have all of its record, so only its text can be compared.
+    if previous.whole and _same(record, previous.record):
+        return previous
+    if render_device_entry(node, record, previous.stamp) == previous.text:
+        return msgspec.structs.replace(previous, record=record, whole=True)
+    stamp = max(previous.stamp + 1, _reported(record, now))
+    # At most 5 s ahead of the clock (decision 3).
+    early_ms = (stamp - LEAD_SECONDS) * 1000 - now.wall_ms
+    if early_ms > 0 and previous.made_at_ms is not None:
+        # Whichever comes first: the clock reaches the stamp, or a second has passed since the last
+        # change.
+        until_ms = min(now.steady_ms + early_ms, previous.made_at_ms + _PACE_MS)
+        if now.steady_ms < until_ms:
+            return Wait(until_ms)
+    return ClusterEntry(render_device_entry(node, record, stamp), stamp, record, now.steady_ms)
+
+
+def _same(record: DeviceRecord, other: DeviceRecord) -> bool:
+    """Return whether two records differ by their times at most; cheaper than rendering both."""
+    return msgspec.structs.replace(record, update_time=other.update_time) == other
+
+
+def _reported(record: DeviceRecord, now: Instant) -> int:
+    """Return the node's own time in seconds, at most 5 s ahead of our clock."""
+    return min(record.update_time, now.wall_ms // 1000 + LEAD_SECONDS)
 
 
 class DecodedReport(msgspec.Struct, Generic[R], frozen=True):
@@ -166,13 +227,13 @@ def _merge_switch(
 
 
 def _shown_switch(key: str, text: str, document: str) -> tuple[str, ClusterEntry[SwitchRecord]]:
-    node, record = cluster_switch.read_switch_entry(key, text, document)
+    node, record = cluster_info.read_switch_entry(key, text, document)
     return node, ClusterEntry(text, record.update_time, record)
 
 
 def _take_over_switch(key: str, text: str, document: str) -> tuple[str, ClusterEntry[SwitchRecord]]:
     node, entry = _shown_switch(key, text, document)
-    if not _is_ours(key, text, document, cluster_switch.verify_switch_value):
+    if not _is_ours(key, text, document, cluster_info.verify_switch_value):
         text = switch_info.render_switch_entry(node, entry.record)
     return node, msgspec.structs.replace(entry, text=text)
 
@@ -186,13 +247,13 @@ SWITCH = DocumentKind[SwitchRecord](
     unit_ms=1000,
     is_only_silence=lambda _: False,
     merge=_merge_switch,
-    heal=cluster_switch.healed_switch,
+    heal=cluster_info.healed_switch,
     key=switch_info_name,
-    document=cluster_switch.cluster_switch_name,
-    index=cluster_switch.cluster_switch_index,
+    document=cluster_info.cluster_switch_name,
+    index=cluster_info.cluster_switch_index,
     take_over=_take_over_switch,
     shown=_shown_switch,
-    verify=cluster_switch.verify_switch_value,
+    verify=cluster_info.verify_switch_value,
 )
 
 
@@ -207,13 +268,13 @@ def _merge_node(
 
 
 def _shown_node(key: str, text: str, document: str) -> tuple[str, ClusterEntry[NodeRecord]]:
-    node, record = cluster_node.read_node_entry(key, text, document)
+    node, record = cluster_info.read_node_entry(key, text, document)
     return node, ClusterEntry(text, record.update_time_ms, record)
 
 
 def _take_over_node(key: str, text: str, document: str) -> tuple[str, ClusterEntry[NodeRecord]]:
     node, entry = _shown_node(key, text, document)
-    if not _is_ours(key, text, document, cluster_node.verify_node_value):
+    if not _is_ours(key, text, document, cluster_info.verify_node_value):
         text = node_info.render_node_entry(node, entry.record)
     return node, msgspec.structs.replace(entry, text=text)
 
@@ -228,7 +289,7 @@ NODE = DocumentKind[NodeRecord](
     read=lambda document: DecodedReport(node_info.decode_node_info(document.name, document.data)),
     age=lambda record: record.update_time_ms,
     unit_ms=1,
-    is_only_silence=cluster_node.is_only_silence,
+    is_only_silence=cluster_info.is_only_silence,
     merge=_merge_node,
     # A node that is missing in the document counts as healthy (M10), so it may just go.
     heal=lambda _: None,
@@ -237,7 +298,7 @@ NODE = DocumentKind[NodeRecord](
     index=lambda name: 0 if name == CLUSTER_NODE_NAME else None,
     take_over=_take_over_node,
     shown=_shown_node,
-    verify=cluster_node.verify_node_value,
+    verify=cluster_info.verify_node_value,
 )
 
 KINDS: tuple[DocumentKind[Any], ...] = (DEVICE, SWITCH, NODE)

@@ -179,7 +179,7 @@ class ShardedDocument:
             grown = shard.bytes - shard.sizes[node] + size
             # A node that is alone has no better shard, so it may exceed the limit.
             if grown <= self._limit or len(shard.texts) == 1:
-                # Room came free at the front, so the shortcut over full shards is void.
+                # Space came free at the front, so the shortcut over full shards is void.
                 if grown < shard.bytes:
                     self._full = 0
                 shard.put(node, text, size)

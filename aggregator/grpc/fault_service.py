@@ -12,9 +12,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from aggregator.grpc.call import Context, end_stream, refuse, streaming, unary
-from aggregator.grpc.fault_messages import CLUSTER, NORMAL
-from aggregator.grpc.subscriber_log import SubscriberLog
-from aggregator.grpc.subscriptions import MAX_ID_BYTES, Subscriber, Subscriptions
+from aggregator.grpc.interfaces import CLUSTER, NORMAL
+from aggregator.grpc.subscriptions import MAX_ID_BYTES, Subscriber, SubscriberLog, Subscriptions
 from aggregator.grpc.wire_messages import fault_signal, large_fault_signal
 from contract.wire import fault_pb2 as wire
 from pacing.token_bucket import TokenBucket
@@ -22,8 +21,7 @@ from pacing.token_bucket import TokenBucket
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from aggregator.grpc.fault_messages import FaultMsgSignal
-    from aggregator.grpc.interfaces import JobFaultLookup
+    from aggregator.grpc.interfaces import FaultMsgSignal, JobFaultLookup
     from aggregator.grpc.subscriptions import SubscriberWorkqueue
     from service.clock import Clock
 

@@ -1,16 +1,73 @@
-"""What the services need of the rest of the aggregator."""
+"""What the gRPC services exchange with the rest of the aggregator; does not import gRPC.
+
+Messages are those of ``clusterd#5.3`` without their uuid, which is made when one is sent. Two
+messages with the same content are equal.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+import msgspec
+
 from contract.documents.public_fault import PublicFault
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from aggregator.grpc.fault_messages import FaultMsgSignal
+CLUSTER = "-1"
+"""The job of the message about the whole cluster, and of a client that registers without a job
+(clusterd#5.4).
+"""
+
+FAULT = "fault"
+NORMAL = "normal"
+"""``signal_type`` of a message that ends a fault: nothing is wrong (any more)."""
+
+
+class SwitchFaultInfo(msgspec.Struct, frozen=True):
+    """One event of a switch. ``fault_time`` is as the switch reported it."""
+
+    fault_code: str
+    switch_chip_id: str
+    switch_port_id: str
+    fault_time: str
+    fault_level: str
+
+
+class DeviceFaultInfo(msgspec.Struct, frozen=True):
+    """The faults of one chip, switch or part of a server; ``fault_level`` is a health.
+
+    ``fault_levels`` are those of ``fault_codes``. Types and reasons are empty, as upstream's.
+    """
+
+    device_id: str
+    device_type: str
+    fault_codes: tuple[str, ...]
+    fault_level: str
+    fault_levels: tuple[str, ...] = ()
+    switch_faults: tuple[SwitchFaultInfo, ...] = ()
+    fault_types: tuple[str, ...] = ()
+    fault_reasons: tuple[str, ...] = ()
+
+
+class NodeFaultInfo(msgspec.Struct, frozen=True):
+    """What is wrong on one node; ``fault_level`` is the health of its worst device."""
+
+    node_name: str
+    node_ip: str
+    node_sn: str
+    fault_level: str
+    devices: tuple[DeviceFaultInfo, ...]
+
+
+class FaultMsgSignal(msgspec.Struct, frozen=True):
+    """What is wrong for a job or in the cluster, sorted by the addresses of nodes."""
+
+    job_id: str
+    signal_type: str
+    nodes: tuple[NodeFaultInfo, ...] = ()
 
 
 class JobFaultLookup(Protocol):
@@ -55,3 +112,16 @@ Send: TypeAlias = Callable[[PublicFault], Awaitable[MessageReply]]
 """Applies a message about public faults that is not judged yet, and waits until it is stored.
 Raises ``StoreError`` where it is not: then it is to be sent again.
 """
+
+
+class GrpcStatus(msgspec.Struct, frozen=True):
+    """``address`` is where it listens, ``None`` while this replica does not lead."""
+
+    address: str | None
+    plaintext: bool
+    registered: int
+    subscribers: int
+    sent: int
+    tls_problem: str | None
+    trouble: str | None
+    """Why it does not listen although this replica leads."""

@@ -19,9 +19,8 @@ from aggregator.grpc.call import Context, end_stream, refuse, streaming, unary
 from aggregator.grpc.endpoint import TlsMaterial
 from aggregator.grpc.fault_service import NAME as FAULT_SERVICE
 from aggregator.grpc.fault_service import FaultService
-from aggregator.grpc.status import GrpcStatus
-from aggregator.grpc.subscriber_log import SubscriberLog
-from aggregator.grpc.subscriptions import MAX_ID_BYTES, Subscriber, Subscriptions
+from aggregator.grpc.interfaces import GrpcStatus
+from aggregator.grpc.subscriptions import MAX_ID_BYTES, Subscriber, SubscriberLog, Subscriptions
 from contract.documents.public_fault_protobuf import decode
 from contract.errors import ListenError, StoreError
 from contract.wire import config_pb2, pubfault_pb2

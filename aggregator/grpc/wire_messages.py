@@ -5,14 +5,14 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from aggregator.grpc.fault_messages import NORMAL
+from aggregator.grpc.interfaces import NORMAL
 from contract.wire import fault_pb2
 from pacing.cooperative import all_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator.grpc.fault_messages import DeviceFaultInfo, FaultMsgSignal, NodeFaultInfo
+    from aggregator.grpc.interfaces import DeviceFaultInfo, FaultMsgSignal, NodeFaultInfo
 
 
 _MANY = 100

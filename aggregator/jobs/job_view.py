@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from aggregator.grpc.fault_messages import CLUSTER
+from aggregator.grpc.interfaces import CLUSTER
 from aggregator.jobs.messages import NodeImpact, message, node_impact, node_info
 from aggregator.jobs.node_view import ViewedNodes
 from aggregator.jobs.pods_of_jobs import LeftPlaces, MindieGroups, PodIndex
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from aggregator.cluster_documents.published_node import PublishedNode
-    from aggregator.grpc.fault_messages import FaultMsgSignal, NodeFaultInfo
+    from aggregator.grpc.interfaces import FaultMsgSignal, NodeFaultInfo
     from aggregator.inputs.node_context import PodState
     from aggregator.jobs.node_view import ClusterStateLookup
     from aggregator.jobs.relations import FaultPlace, RelationTables, Relevant

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.grpc.fault_messages import (
+from aggregator.grpc.interfaces import (
     FAULT,
     NORMAL,
     DeviceFaultInfo,

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from aggregator.cluster_documents.published_node import PublishedNode
-from aggregator.grpc.fault_messages import CLUSTER, FaultMsgSignal, NodeFaultInfo
+from aggregator.grpc.interfaces import CLUSTER, FaultMsgSignal, NodeFaultInfo
 from aggregator.inputs.node_context import NodeState
 from aggregator.jobs.messages import cluster_info, message
 from aggregator.jobs.rank_faults import is_quiet
-from contract.documents.cluster_node import is_only_silence
+from contract.documents.cluster_info import is_only_silence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

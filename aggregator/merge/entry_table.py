@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
-from aggregator.cluster_documents.entry import ClusterEntry, Wait
+from aggregator.cluster_documents.kinds import ClusterEntry, Wait
 from aggregator.inputs.node_documents import DocumentCache, newest
 from contract.documents.cluster_info import entry_texts
 from contract.errors import DocumentError

@@ -24,7 +24,7 @@ from aggregator.inputs.node_documents import DocumentSource, DocumentWatch, newe
 from aggregator.merge.entry_table import EntryTable
 from aggregator.processors.chains import ProcessorEngine
 from aggregator.processors.state_types import NO_DEVICE_STATE, NO_SWITCH_STATE, earliest
-from contract.documents.cluster_node import missed
+from contract.documents.cluster_info import missed
 from contract.names import CLUSTER_NODE_NAME
 from stores.interruption import Interrupted
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from contract.documents.dpu_info import is_dpu_subject
 from contract.documents.switch_info import leveled
 from contract.pages.changes import STATUS, FaultChange
-from contract.pages.subjects import part_name, port_name
+from contract.pages.faults import part_name, port_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

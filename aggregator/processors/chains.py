@@ -39,8 +39,7 @@ from aggregator.processors.state_types import (
 )
 from aggregator.processors.uce_accompany import accompany
 from contract.documents.cluster_device import DeviceRecord, pre_separate_device
-from contract.documents.cluster_node import lost_node, pre_separate_node
-from contract.documents.cluster_switch import pre_separate_switch
+from contract.documents.cluster_info import lost_node, pre_separate_node, pre_separate_switch
 from contract.documents.switch_info import SwitchRecord, event_key
 
 if TYPE_CHECKING:

@@ -11,12 +11,13 @@ from typing_extensions import override
 
 from aggregator.accepted_namespaces import ALL, Namespaces
 from aggregator.plugin import DocumentPlugin
-from aggregator.rank_tables.global_table import InstancePlace, render
-from aggregator.rank_tables.job_table import (
+from aggregator.rank_tables.tables import (
     JOB_ID_LABEL,
     PREFIX,
+    InstancePlace,
     JobTable,
     decode_job_table,
+    render,
 )
 from contract.errors import DocumentError, quoted
 from contract.names import REPORT_LABEL

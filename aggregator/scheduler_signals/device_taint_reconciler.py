@@ -24,7 +24,7 @@ from aggregator.scheduler_signals.reconciler import (
     SignalPlan,
     Waiting,
 )
-from aggregator.scheduler_signals.rule_memory import RuleRow
+from aggregator.scheduler_signals.signal_memory import RuleRow
 from contract.documents.device_taints import CHIP_ATTRIBUTES, DeviceEffect, is_stricter
 from contract.errors import StoreConflict, StoreError
 from contract.plural import plural
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from aggregator.config import DeviceTaintsSection
     from aggregator.scheduler_signals.device_rules import RuleStep
     from aggregator.scheduler_signals.node_evidence import NodeEvidence
-    from aggregator.scheduler_signals.rule_memory import RuleMemory
+    from aggregator.scheduler_signals.signal_memory import RuleMemory
     from aggregator.scheduler_signals.taint_budget import TaintBudget
     from contract.documents.device_taints import TaintRule
     from service.clock import Clock, Instant

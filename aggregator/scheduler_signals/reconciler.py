@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from service.clock import Instant
 
 BRAKE = "brake"
-"""Waits for heartbeats: see ``aggregator/scheduler_signals/brake.py``."""
+"""Waits for heartbeats: see ``aggregator/scheduler_signals/service.py``."""
 CAP = "cap"
 """Waits because too many objects have such a taint already."""
 TOLERATION = "toleration"

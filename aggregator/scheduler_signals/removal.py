@@ -1,7 +1,7 @@
 """Removes what an option has written that is off now, while the rights for it are still there.
 
-The leader finds in the state of the leader before what there may be (``signal_memory.py``,
-``rule_memory.py``), so where no option was ever on nothing is read.
+The leader finds in the state of the leader before what there may be (``signal_memory.py``),
+so where no option was ever on nothing is read.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
 
     from aggregator.config import AggregatorConfiguration
-    from aggregator.scheduler_signals.signal_memory import SignalMemory
+    from aggregator.scheduler_signals.signal_memory import RuleMemory, SignalMemory
     from stores.cluster import Cluster
+    from stores.device_taints import DeviceTaints
 
 _log = logging.getLogger(__name__)
 
@@ -153,3 +154,35 @@ class SignalRemoval(OptionRemoval):
         except (StoreConflict, StoreNotFound):
             return 0
         return 1
+
+
+class RuleRemoval(OptionRemoval):
+    """Deletes them. ``taints`` is ``None`` where the option is on, or where no store has rules."""
+
+    def __init__(self, taints: DeviceTaints | None, memory: RuleMemory) -> None:
+        super().__init__()
+        self._taints = taints
+        self._memory = memory
+
+    @override
+    def left(self) -> str:
+        is_left = self._taints is not None and bool(self._memory.items())
+        return "rules of device_taints" if is_left else ""
+
+    @override
+    async def remove_left(self) -> None:
+        assert self._taints is not None, "else nothing is left"
+        served = await self._taints.served()
+        # Where the API server serves no rules any more, none is there either.
+        version = served.rules
+        rules = () if version is None else await self._taints.list_rules(version)
+        for rule in rules:
+            assert version is not None, "the rules are of that"
+            await asyncio.sleep(PAUSE_SECONDS)
+            try:
+                await self._taints.delete_rule(version, rule)
+            except StoreConflict:
+                return  # it has changed meanwhile: all are listed anew
+        for name, _ in self._memory.items():
+            self._memory.put(name, None)
+        _log.info("device_taints is off: none of its rules is left")

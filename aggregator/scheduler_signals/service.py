@@ -15,7 +15,6 @@ from aggregator.agent_reports.blindness import blind_statuses
 from aggregator.liveness.lost_nodes import LONG_AGO_MS
 from aggregator.plugin import Led
 from aggregator.scheduler_signals import driver_pods
-from aggregator.scheduler_signals.brake import why_held
 from aggregator.scheduler_signals.condition_reconciler import NodeConditions
 from aggregator.scheduler_signals.device_taint_reconciler import DeviceTaintReconciler
 from aggregator.scheduler_signals.driver_pods import DriverPods
@@ -27,21 +26,23 @@ from aggregator.scheduler_signals.writer import SignalWriter
 from stores.cluster import SharedReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from aggregator.config import AggregatorConfiguration
     from aggregator.liveness.lost_nodes import ObservedHeartbeat
     from aggregator.liveness.monitor import HeartbeatMonitor
     from aggregator.merge.pipeline import Pipeline
     from aggregator.scheduler_signals.reconciler import Reconciler
-    from aggregator.scheduler_signals.rule_memory import RuleMemory
-    from aggregator.scheduler_signals.signal_memory import SignalMemory
+    from aggregator.scheduler_signals.signal_memory import RuleMemory, SignalMemory
     from contract.pages.scheduler_signals import SignalStatus
     from service.clock import Clock
     from service.election.leadership import Leadership
     from stores.base import Beat
     from stores.cluster import Cluster
     from stores.device_taints import DeviceTaints
+
+SETTLE_SECONDS = 15.0
+"""How long a new leader makes nothing stricter: three intervals of heartbeats (``noded#7.10``)."""
 
 
 class SchedulerSignals(Led):
@@ -230,3 +231,24 @@ class SchedulerSignals(Led):
     def statuses(self) -> tuple[SignalStatus, ...]:
         """Return how it stands with each option."""
         return self._writer.statuses()
+
+
+def why_held(
+    *, leads_for_ms: int | None, silence_alarm: bool, unread: Collection[str]
+) -> str | None:
+    """Return why no condition turns ``Unknown`` and no taint gets stricter; ``None`` if they may.
+
+    ``leads_for_ms`` is how long this process has led, ``None`` where it does not.
+    ``silence_alarm``: so many nodes fell silent at once that none is published lost
+    (``liveness/lost_nodes.py``). ``unread`` are the places whose heartbeats were not listed for
+    long.
+    """
+    if leads_for_ms is None:
+        return "this aggregator does not lead"
+    if leads_for_ms < SETTLE_SECONDS * 1000:
+        return f"this aggregator has led for less than {SETTLE_SECONDS:.0f} s"
+    if silence_alarm:
+        return "too many nodes fell silent at once"
+    if unread:
+        return f"heartbeats cannot be read: {', '.join(sorted(unread))}"
+    return None

@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from aggregator.rank_tables.global_table import InstancePlace, render
-from aggregator.rank_tables.job_table import DATA_KEY, JOB_ID_LABEL, decode_job_table
+from aggregator.rank_tables.tables import (
+    DATA_KEY,
+    JOB_ID_LABEL,
+    InstancePlace,
+    decode_job_table,
+    render,
+)
 from stores.base import Document
 
 if TYPE_CHECKING:

@@ -120,3 +120,21 @@ SEPARATING_LEVELS = tuple(level for level in UNITED_LEVELS if "Separate" in leve
 def rank_of(level: str) -> int:
     """Return how serious a level of a chip, a switch or a server is, 0 for the most serious."""
     return _UNITED_RANK.get(level, MAX_RANK)
+
+
+_HEALTHY = frozenset({ChipLevel.NORMAL_NPU, ChipLevel.NOT_HANDLE_FAULT, ChipLevel.SUB_HEALTH_FAULT})
+# Unlike a chip, a network in sub-health is unhealthy (device-plugin#2.8).
+_NETWORK_HEALTHY = frozenset({ChipLevel.NORMAL_NPU, ChipLevel.NOT_HANDLE_FAULT})
+
+
+def is_healthy(level: ChipLevel, in_use: bool) -> bool:
+    """Return whether a chip is healthy whose own codes are at ``level``.
+
+    A pre-separated one is healthy while it is in use.
+    """
+    return level in _HEALTHY or (level is ChipLevel.PRE_SEPARATE_NPU and in_use)
+
+
+def is_network_healthy(level: ChipLevel) -> bool:
+    """Return whether the network of a chip is healthy whose network codes are at ``level``."""
+    return level in _NETWORK_HEALTHY

@@ -1,6 +1,7 @@
-"""Whole values of the cluster-info documents: joined from entries, and read as their readers do.
+"""Entries and whole values of the cluster-info documents, read as their readers do.
 
-Sources: ``docs/spec/clusterd.md#0`` and 2.2, ``docs/spec/consumers.md#7.1`` (M1, M3 to M6, M20).
+Sources: ``docs/spec/clusterd.md#0``, 2.2 and 3.8, ``docs/spec/consumers.md#1.3`` and 7.1 (M1, M3 to
+M6, M9, M10, M20).
 """
 
 from __future__ import annotations
@@ -11,10 +12,18 @@ import msgspec
 
 from contract.documents.cluster_device import DeviceRecord, split
 from contract.documents.device_info import DeviceFault
+from contract.documents.node_info import FaultDevice, NodeRecord
+from contract.documents.switch_info import SwitchInfoCfg, SwitchRecord, record_of_switches
 from contract.errors import DocumentError
 from contract.go import encode as go_json
 from contract.go.decode import GoStruct, Int32, Int64, decode
-from contract.names import CLUSTER_DEVICE_PREFIX, DEVICE_INFO_PREFIX
+from contract.names import (
+    CLUSTER_DEVICE_PREFIX,
+    CLUSTER_SWITCH_PREFIX,
+    DEVICE_INFO_PREFIX,
+    NODE_INFO_PREFIX,
+    SWITCH_INFO_PREFIX,
+)
 from contract.plural import plural
 from contract.validation_texts import decode_text
 
@@ -27,6 +36,11 @@ VALUE_LIMIT = 800 * 1024
 Entry = TypeVar("Entry")
 
 _SUFFIXES = ("", "-Fault", "-NetworkUnhealthy", "-Recovering", "-Unhealthy")
+_raw_entries = msgspec.json.Decoder(dict[str, msgspec.Raw])
+HEALTHY = "Healthy"
+UNHEALTHY = "UnHealthy"
+_LEVELS = ("SeparateFault", "PreSeparateFault", "NotHandleFault")
+"""Most serious first."""
 
 
 class DeviceEntry(GoStruct, frozen=True):
@@ -68,9 +82,6 @@ def value_of(members: Iterable[str]) -> str:
     """Return a value from its members in key order; empty without any (checklist item 6)."""
     joined = ",".join(members)
     return f"{{{joined}}}" if joined else ""
-
-
-_raw_entries = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def entry_texts(value: str, document: str) -> dict[str, str]:
@@ -193,3 +204,131 @@ def verify_value(
 
 
 _typed_entries = msgspec.json.Decoder(dict[str, DeviceEntry])
+
+
+class NodeEntry(GoStruct, frozen=True):
+    """A node's member of cluster-info-node-cm, as Volcano reads it."""
+
+    FaultDevList: list[FaultDevice] | None = None
+    NodeStatus: str = ""
+    CmName: str = ""
+    UpdateTime: Int64 = 0
+
+
+def read_node_entry(key: str, text: str, document: str) -> tuple[str, NodeRecord]:
+    """Return the node that a member of cluster-info-node-cm is about, and what it contains.
+
+    Raises ``DocumentError`` where a reader would not understand it.
+    """
+    entry = decode(text, NodeEntry, document, f"$.{key}")
+    node = key.removeprefix(NODE_INFO_PREFIX)
+    if node == key or not node or entry.CmName != key:
+        raise DocumentError(document, f"$.{key}", "is not named after the node's node-info")
+    return node, NodeRecord(tuple(entry.FaultDevList or ()), entry.NodeStatus, entry.UpdateTime)
+
+
+def pre_separate_node(record: NodeRecord, chips_in_use: bool | None) -> NodeRecord:
+    """Decide the status of a node whose worst fault is a pre-separation (clusterd#3.8).
+
+    Busy chips keep it ``Healthy``, idle ones make it ``UnHealthy``; ``None`` (not known) leaves
+    what the node reported.
+    """
+    worst = next((level for level in _LEVELS if _has(record, level)), None)
+    if chips_in_use is None or record.status == "UnHealthy" or worst != "PreSeparateFault":
+        return record
+    return msgspec.structs.replace(record, status="Healthy" if chips_in_use else "UnHealthy")
+
+
+def _has(record: NodeRecord, level: str) -> bool:
+    return any(device.fault_level == level for device in record.faults)
+
+
+def lost_node(record: NodeRecord | None) -> NodeRecord:
+    """Return what is published of a node that fell silent; its last known faults stay."""
+    if record is None:
+        return NodeRecord((), UNHEALTHY, 0)
+    return msgspec.structs.replace(record, status=UNHEALTHY)
+
+
+def is_only_silence(record: NodeRecord) -> bool:
+    """Return whether ``record`` is what ``lost_node`` makes of a node whose faults do no harm."""
+    return record.status == UNHEALTHY and all(
+        device.fault_level == "NotHandleFault" for device in record.faults
+    )
+
+
+def missed(text: str) -> int:
+    """Return how much an entry would be missed: 0 by no reader, 1 by people, 2 by schedulers (B7).
+
+    Readers take a node without an entry for healthy.
+    """
+    if f'"NodeStatus":"{HEALTHY}"' not in text:
+        return 2
+    return 0 if text.startswith('{"FaultDevList":null,') else 1
+
+
+def verify_node_value(value: str, document: str, nodes: int) -> None:
+    """Read the value that is about to be written as its readers will.
+
+    Raises ``DocumentError`` when one of ``nodes`` entries would not arrive, or when the value is
+    too large for the one document there is.
+    """
+    verify_value(_node_entries, value, document, nodes)
+
+
+_node_entries = msgspec.json.Decoder(dict[str, NodeEntry])
+
+
+class SwitchEntry(SwitchInfoCfg, frozen=True):
+    """A node's member of cluster-info-switch, as Volcano reads it."""
+
+    cm_name: str = msgspec.field(default="", name="CmName")
+
+
+def cluster_switch_name(index: int) -> str:
+    """Return the name of a switch document and of its only data key."""
+    return f"{CLUSTER_SWITCH_PREFIX}{index}"
+
+
+def cluster_switch_index(name: str) -> int | None:
+    """Return the number of a switch document, ``None`` for any other name."""
+    return numbered(CLUSTER_SWITCH_PREFIX, name)
+
+
+def read_switch_entry(key: str, text: str, document: str) -> tuple[str, SwitchRecord]:
+    """Return the node that a member of cluster-info-switch is about, and what it contains.
+
+    Raises ``DocumentError`` where a reader would not understand it.
+    """
+    entry = decode(text, SwitchEntry, document, f"$.{key}")
+    node = key.removeprefix(SWITCH_INFO_PREFIX)
+    if node == key or not node or entry.cm_name != key:
+        raise DocumentError(document, f"$.{key}", "is not named after the node's switch-info")
+    return node, record_of_switches(entry, document, f"$.{key}")
+
+
+def pre_separate_switch(record: SwitchRecord, chips_in_use: bool | None) -> SwitchRecord:
+    """Decide the status of a node whose switch level is a pre-separation (clusterd#3.8).
+
+    Busy chips keep it ``Healthy``, idle ones make it ``UnHealthy``; ``None`` (not known) leaves
+    what the node reported.
+    """
+    if chips_in_use is None or record.status == "UnHealthy" or record.level != "PreSeparate":
+        return record
+    return msgspec.structs.replace(record, status="Healthy" if chips_in_use else "UnHealthy")
+
+
+def healed_switch(record: SwitchRecord) -> SwitchRecord:
+    """Return ``record`` without any fault (M9)."""
+    return msgspec.structs.replace(record, events=(), level="", status="Healthy", times=())
+
+
+def verify_switch_value(value: str, document: str, nodes: int) -> None:
+    """Read a value that is about to be written as its readers will.
+
+    Raises ``DocumentError`` when one of ``nodes`` entries would not arrive.
+    """
+    verify_value(_switch_entries, value, document, nodes)
+
+
+_switch_entries = msgspec.json.Decoder(dict[str, SwitchEntry])

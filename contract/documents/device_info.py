@@ -45,6 +45,13 @@ CARD_NETWORK_UNHEALTHY = "CardNetworkUnhealthy"
 
 UNKNOWN_ID = -2
 """Super-pod id and server index of a card that has none (``docs/spec/device-plugin.md#1.6``)."""
+_LEVELS = frozenset(ChipLevel)
+_SHARED_LENGTH = 512
+LEAD_SECONDS = 5
+"""How far ``UpdateTime`` may be ahead of the clock (``docs/decisions/003``, consumers#7.1, M7).
+
+A stamp that would be further ahead waits.
+"""
 
 
 class TimeAndLevel(GoStruct, frozen=True):
@@ -296,10 +303,6 @@ def verify_published(data: Mapping[str, str], document: str) -> DeviceInfo:
         if fault.fault_level not in _LEVELS:
             raise DocumentError(document, "-Fault", f"{fault.fault_level!r} is not a valid level")
     return info
-
-
-_LEVELS = frozenset(ChipLevel)
-_SHARED_LENGTH = 512
 
 
 def _named(info: DeviceInfo) -> list[str]:

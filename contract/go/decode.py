@@ -22,7 +22,7 @@ from msgspec import inspect
 from contract.errors import DocumentError, Problem
 
 if TYPE_CHECKING:
-    from contract.found_problems import FoundProblems
+    from contract.errors import FoundProblems
 
 Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]

@@ -14,8 +14,7 @@ from msgspec import Meta
 from contract.codes.chip_codes import code_of
 from contract.codes.levels import ChipLevel
 from contract.codes.policies import DurationPolicy, FrequencyPolicy
-from contract.errors import Problem, quoted
-from contract.found_problems import FoundProblems
+from contract.errors import FoundProblems, Problem, quoted
 from contract.go.decode import GoStruct, Int64, decode_all, refuse
 from contract.go.dropped import dropped
 from contract.operator_rules.fault_codes import number_of

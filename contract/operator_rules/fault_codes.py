@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from contract.codes.chip_codes import NETWORK_FAULT_CODES, code_of, is_network
 from contract.codes.levels import ChipLevel, most_serious
-from contract.errors import Problem, quoted
-from contract.found_problems import FoundProblems
+from contract.errors import FoundProblems, Problem, quoted
 from contract.go.decode import GoStruct, decode_all, refuse
 from contract.go.dropped import dropped
 

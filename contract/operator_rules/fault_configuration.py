@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.codes import catalogue
-from contract.errors import ConfigurationError, DocumentError, Problem, quoted
-from contract.found_problems import MAX_LISTED
+from contract.errors import MAX_LISTED, ConfigurationError, DocumentError, Problem, quoted
 from contract.operator_rules.customization import CUSTOMIZATION_KEY, read_customization
 from contract.operator_rules.fault_codes import FAULT_CODE_KEY, read_fault_codes
 from contract.operator_rules.node_levels import NODE_CONFIGURATION_KEY, read_node_levels
@@ -263,7 +262,7 @@ def judge(
         # Read again, since the tables are made of all documents in force.
         documents.read(key, members[member])
     for config_map, data in config_maps.items():
-        # A ConfigMap may have a mebibyte of keys that mean nothing (``found_problems``).
+        # A ConfigMap may have a mebibyte of keys that mean nothing (``FoundProblems``).
         for key, problem in islice(_others(data or {}, config_map), MAX_LISTED):
             problems.append(FaultProblem(key, ConfigurationPlace.CONFIG_MAP, problem, config_map))
     for key, problem in islice(_others(files, None), MAX_LISTED):

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from contract.codes.levels import NodeLevel
-from contract.errors import ConfigurationError, DocumentError, Problem, quoted
-from contract.found_problems import FoundProblems
+from contract.errors import ConfigurationError, DocumentError, FoundProblems, Problem, quoted
 from contract.go.decode import GoStruct, Pairs, describe, folded, parsed
 from contract.go.dropped import dropped
 

@@ -14,8 +14,7 @@ import msgspec
 from contract.codes.catalogue import shipped, shipped_levels
 from contract.codes.levels import ChipLevel
 from contract.documents.public_fault import CODE_BYTES
-from contract.errors import DocumentError, Problem, quoted
-from contract.found_problems import FoundProblems
+from contract.errors import DocumentError, FoundProblems, Problem, quoted
 from contract.go.decode import GoStruct, decode
 from contract.go.dropped import dropped
 

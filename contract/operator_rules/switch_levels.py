@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from contract.codes.levels import SwitchLevel
 from contract.codes.switch_codes import format_switch_code, parse_switch_code
-from contract.errors import Problem, quoted
-from contract.found_problems import FoundProblems
+from contract.errors import FoundProblems, Problem, quoted
 from contract.go.decode import GoStruct, decode_all, refuse
 from contract.go.dropped import dropped
 

@@ -1,10 +1,15 @@
-"""Rows of ``/api/v1/faults``. Times are epoch milliseconds."""
+"""Rows of ``/api/v1/faults``, and the names of what a fault is on. Times are epoch milliseconds."""
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import msgspec
+
+from contract.documents.switch_info import port_of
+
+if TYPE_CHECKING:
+    from contract.observation import Subject
 
 
 class FaultRule(msgspec.Struct, frozen=True):
@@ -101,3 +106,25 @@ def names_of(code: str) -> FaultNames:
         "name_zh": description.name_zh or None,
         "summary": description.summary,
     }
+
+
+def subject_name(subject: Subject, device_type: str) -> str:
+    """Return the name of ``subject``; chips are named after ``device_type`` (``Ascend910-3``)."""
+    if subject.kind == "chip":
+        return f"{device_type}-{subject.id}"
+    if subject.kind == "switch":
+        port = port_of(subject)
+        return port_name(port.chip, port.port)
+    if subject.kind == "host":
+        return part_name(subject.part, subject.id)
+    return f"{subject.kind} {subject.part}".rstrip()
+
+
+def port_name(switch: int, port: int) -> str:
+    """Return the name of a port of an on-board switch."""
+    return f"switch {switch} port {port}"
+
+
+def part_name(device_type: str, device_id: int) -> str:
+    """Return the name of a part of a server, in the words of its BMC."""
+    return f"{device_type} {device_id}"

@@ -10,8 +10,8 @@ import msgspec
 
 from stores.document_names import check_node_name
 from stores.kubernetes_api import wire
+from stores.kubernetes_api.admission_dry_runs import is_own_node_only, is_refused_by_policy
 from stores.kubernetes_api.client.connection import ApiConnection
-from stores.kubernetes_api.own_node_only import is_own_node_only, is_refused_by_policy
 from stores.kubernetes_api.pods_with_chips import ALIVE, PATH
 from stores.kubernetes_api.watch import read_objects
 

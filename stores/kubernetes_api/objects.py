@@ -15,7 +15,7 @@ from stores.base import ClusterObjects, NodeObject
 from stores.cluster import Snapshot, Update
 from stores.document_names import check_node_name
 from stores.kubernetes_api import wire
-from stores.kubernetes_api.own_node_only import is_own_node_only
+from stores.kubernetes_api.admission_dry_runs import is_own_node_only
 from stores.kubernetes_api.pods_with_chips import ALIVE
 from stores.kubernetes_api.watch import ListPage, read_objects, watched
 

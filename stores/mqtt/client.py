@@ -31,7 +31,7 @@ from stores.mqtt.errors import (
 )
 from stores.mqtt.extended_client import ExtendedClient
 from stores.mqtt.limits import BrokerLimits, PublishWindow, UnderWay, limits_of, packet_bytes
-from stores.mqtt.settings import read_password
+from stores.settings import read_password
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from stores.mqtt.address import BrokerAddress
     from stores.mqtt.limits import LearnedLimits
-    from stores.mqtt.settings import Mqtt
+    from stores.settings import Mqtt
 
 _ANSWER_SECONDS = 10.0
 _PROTOCOLS = {"5": aiomqtt.ProtocolVersion.V5, "3.1.1": aiomqtt.ProtocolVersion.V311}

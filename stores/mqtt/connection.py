@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import aiomqtt
 
     from stores.mqtt.address import BrokerAddress
-    from stores.mqtt.settings import Mqtt
+    from stores.settings import Mqtt
 
 _log = logging.getLogger(__name__)
 

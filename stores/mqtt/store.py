@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from stores.base import Beat, Document, LastWriter, Selection, WatchEvent
     from stores.mqtt.address import BrokerAddress
     from stores.mqtt.connection import Session
-    from stores.mqtt.settings import Mqtt
+    from stores.settings import Mqtt
 
 _SHOWN_AFTER_SECONDS = (0.0, 0.3)
 """A document that is not shown is published once more: brokers may store later than they answer."""

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor import chunked_rows
-from advisor.chunked_rows import ChunkedRows
+from advisor import layered_dict
+from advisor.layered_dict import ChunkedRows
 
 
 @given(
@@ -18,7 +18,7 @@ from advisor.chunked_rows import ChunkedRows
 def test_it_is_a_sequence(rows: list[int], others: dict[int, int], size: int) -> None:
     others = {place: row for place, row in others.items() if place < len(rows)}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunked_rows, "_SIZE", size)
+        patch.setattr(layered_dict, "_CHUNK_ROWS", size)
         before = ChunkedRows(rows)
         after = before.replaced(others)
         expected = [others.get(place, row) for place, row in enumerate(rows)]

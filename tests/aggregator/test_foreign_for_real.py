@@ -43,7 +43,7 @@ from contract.names import (
 from contract.observation import chip_subject
 from stores.address import open_store
 from stores.base import Beat, Document, HistoryBatch, Selection
-from stores.mqtt.settings import Mqtt
+from stores.settings import Mqtt
 from tests.aggregator.daemon import OUTPUTS
 from tests.aggregator.nodes import node_report, with_switch
 from tests.parts import deadlines

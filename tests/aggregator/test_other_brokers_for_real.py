@@ -13,7 +13,7 @@ from stores.address import open_store
 from stores.mqtt.address import parse_address
 from stores.mqtt.connection import BrokerConnection
 from stores.mqtt.documents import encode
-from stores.mqtt.settings import Mqtt
+from stores.settings import Mqtt
 from tests.aggregator.chip_reader import ChipReader
 from tests.aggregator.fleet import Fleet
 from tests.aggregator.nodes import faulty, report

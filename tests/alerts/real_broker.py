@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.journal.file import FILE_NAME
-from agent.journal.retention import MAX_BYTES
+from agent.journal.file import FILE_NAME, MAX_BYTES
 from contract.codes.levels import ChipLevel
 from tests.alerts.cluster import Cluster, code_of
 from tests.alerts.times import FACTOR, Cause, Product

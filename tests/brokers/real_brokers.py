@@ -19,7 +19,7 @@ import pytest
 from contract.errors import StoreError
 from stores.address import open_store
 from stores.base import Beat, Document, Selection
-from stores.mqtt.settings import Mqtt
+from stores.settings import Mqtt
 from tests.brokers import record
 from tests.brokers.programs import HiveMq, RabbitMq
 from tests.parts.broker import Broker

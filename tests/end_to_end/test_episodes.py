@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from stores.mqtt.settings import Mqtt
+    from stores.settings import Mqtt
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import pytest
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, DEVICE_INFO_NAMESPACE, REPORT_LABEL
 from stores.address import open_store
 from stores.base import Beat, Changed, Deleted, Document, DocumentsListed, Selection
-from stores.mqtt.settings import Mqtt
+from stores.settings import Mqtt
 from tests.aggregator.daemon import Daemon
 from tests.end_to_end.mqtt_node import OnBroker, aggregator_on_broker
 from tests.end_to_end.node import WITHIN_A_SECOND, Node

@@ -19,7 +19,7 @@ from stores.address import open_store
 from stores.base import Document
 from stores.mqtt.address import parse_address
 from stores.mqtt.connection import BrokerConnection
-from stores.mqtt.settings import Mqtt
+from stores.settings import Mqtt
 from tests.parts.deadlines import patience
 from tests.parts.processes import Running, free_ports, program
 from tests.vigil.scan.server import Server

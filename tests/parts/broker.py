@@ -20,7 +20,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stores.mqtt.settings import Mqtt
+from stores.settings import Mqtt
 from tests.parts.certificates import make_authority, make_client, make_server
 from tests.parts.processes import Running, free_ports, program
 

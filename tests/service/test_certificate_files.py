@@ -19,7 +19,7 @@ from collectors.storage.collector import StorageSection
 from service import certificate_files
 from service.certificate_files import CertificateFiles, certificate_metric
 from stores.certificates import last_end_of_pem
-from stores.mqtt.settings import Mqtt
+from stores.settings import Mqtt
 from tests.parts.certificates import make_authority, make_client
 from tests.parts.deadlines import stays, until
 

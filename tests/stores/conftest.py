@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stores.address import open_store
-from stores.mqtt.settings import Mqtt
+from stores.settings import Mqtt
 from tests.parts.api_proxy import ApiProxy
 from tests.parts.broker import AGGREGATOR
 

@@ -1,12 +1,17 @@
-"""What ``vigil advise`` prints for people, line by line."""
+"""What ``vigil advise`` prints: line by line for people, or as one line of JSON.
+
+The JSON is made in pieces: placement pod by pod is large in a large cluster.
+"""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from advisor.options import COMPUTED_FOR
-from advisor.report import Action
+from advisor.report import Action, flat
 from advisor.report_filter import changes
 from contract.plural import plural
 from service.log.shortened import shortened
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
         JobDecision,
         NodeVerdict,
         Placement,
+        PodRef,
     )
     from vigil.advise.run import AdvicePair
 
@@ -31,6 +37,7 @@ T = TypeVar("T")
 _MAX_SHOWN = 10
 """Of one kind are shown, the rest is counted (``--json`` has all)."""
 _MAX_NAMES = 8
+_encode = msgspec.json.Encoder().encode
 
 
 def lines(pairs: Sequence[AdvicePair]) -> Iterator[str]:
@@ -226,3 +233,38 @@ def _changed(report: AdviceReport, base: AdviceReport) -> Iterator[str]:
         yield from (f"    {line}" for line in shown[: 2 * _MAX_SHOWN])
         if len(shown) > 2 * _MAX_SHOWN:
             yield f"    {sign} ... and {len(shown) - 2 * _MAX_SHOWN} more (--json has all)"
+
+
+def json_line(report: AdviceReport, base: AdviceReport | None) -> Iterator[bytes]:
+    """Yield the line of ``report``; with ``base``, what assumptions change is in it too."""
+    members = flat(msgspec.structs.replace(report, placement=()))
+    if base is not None:
+        members["what_if"] = changes(report, base)
+    separator = b"{"
+    for name, value in members.items():
+        yield separator + _encode(name) + b":"
+        if name == "placement":
+            yield from _placement(report.placement)
+        else:
+            yield _encode(value)
+        separator = b","
+    yield b"}\n"
+
+
+def _placement(groups: tuple[Placement, ...]) -> Iterator[bytes]:
+    """Yield one object per pod, by namespace and name. The nodes of a group are encoded once."""
+    pods: list[tuple[PodRef, int]] = []
+    nodes: list[bytes] = []
+    for index, group in enumerate(groups):
+        pods += ((pod, index) for pod in group.pods)
+        nodes.append(
+            b',"accepts":' + _encode(group.accepts) + b',"refuses":' + _encode(group.refuses) + b"}"
+        )
+    pods.sort(key=lambda item: (item[0].namespace, item[0].name, item[0].uid))
+    yield b"["
+    separator = b""
+    for pod, index in pods:
+        # Without its closing brace: the encoded members of its group follow.
+        yield separator + _encode(pod)[:-1] + nodes[index]
+        separator = b","
+    yield b"]"

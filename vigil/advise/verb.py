@@ -93,10 +93,9 @@ def advise(
     from advisor.options import Profile
     from advisor.what_if.assumptions import parse_all
     from contract.errors import ConfigurationError, Problem
-    from vigil.advise.json_line import json_line
     from vigil.advise.run import from_dumps
     from vigil.advise.server import from_server
-    from vigil.advise.show import basis, lines
+    from vigil.advise.show import basis, json_line, lines
 
     problems = []
     if bool(dump) == (server is not None):

@@ -38,8 +38,8 @@ from contract.names import (
 )
 from service.log.shortened import shortened
 from stores.base import Document, Selection
+from vigil.aggregator_stores import beating
 from vigil.exit_status import ExitStatus, print_done, print_refusal
-from vigil.heartbeats import beating
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from contract.names import device_info_name, node_info_name
 from contract.observation import Subject
-from contract.pages.subjects import subject_name
+from contract.pages.faults import subject_name
 
 if TYPE_CHECKING:
     from contract.pages.history import HistoryEvent, HistorySubject

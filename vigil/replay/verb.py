@@ -60,7 +60,7 @@ def replay(
     from agent.replay.replay import replay as play
     from contract.errors import JournalError
     from contract.operator_rules.fault_configuration import catalogue_of
-    from vigil.fault_files import read_fault_files
+    from vigil.file_checks import read_fault_files
     from vigil.replay.table import print_findings
 
     def epoch_ms(time: datetime | None) -> int | None:

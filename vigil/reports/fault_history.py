@@ -10,8 +10,8 @@ import msgspec
 from contract.errors import StoreUnavailable
 from contract.observation import Subject
 from contract.pages.agent_status import AgentStatus
+from contract.pages.faults import subject_name
 from contract.pages.history import HistoryPage
-from contract.pages.subjects import subject_name
 from vigil.daemon_client import UnknownNode
 from vigil.reports.explanation import is_meant
 from vigil.reports.job_report import leader_of

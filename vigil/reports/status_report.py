@@ -22,9 +22,8 @@ from contract.pages.aggregator_status import (
     NodesPage,
     NodeStatus,
 )
-from contract.pages.faults import FaultsPage
+from contract.pages.faults import FaultsPage, subject_name
 from contract.pages.readiness import ReadinessPage
-from contract.pages.subjects import subject_name
 from contract.plural import plural
 from service.log.shortened import shortened
 from vigil.daemon_client import OtherNode

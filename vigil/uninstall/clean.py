@@ -2,12 +2,14 @@
 
 A document is deleted only where NPU Vigil wrote it last. Readers of cluster-info first see each
 node without faults: an entry that is only left out stays in their memory (``consumers#7.1``).
-What a Device Plugin of the vendor's is registered for stays as it is.
+What a Device Plugin of the vendor's is registered for stays as it is. The annotations of elastic
+training go (``docs/elastic-training.md``); ``distributed`` is MindCluster's and stays.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,14 +17,24 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from advisor.workloads.elastic_conditions import original_of
 from aggregator.cluster_documents.kinds import DEVICE, SWITCH, kind_of
 from aggregator.processors import separation_documents
 from aggregator.public_faults.published_faults import STATISTIC_NAME, STATISTIC_NAMESPACE
 from contract.documents.cluster_device import render_device_entry
 from contract.documents.cluster_info import entry_texts, member, value_of
+from contract.documents.elastic_job import CAUSE, KEPT, LEASE, RESTORE
+from contract.documents.elastic_job import SWITCH as ELASTIC_SWITCH
 from contract.documents.forget_record import FORGET_LABEL, FORGET_NAMESPACE
 from contract.documents.switch_info import render_switch_entry
-from contract.errors import DocumentError, StoreConflict, StoreForbidden
+from contract.errors import (
+    DocumentError,
+    StoreConflict,
+    StoreForbidden,
+    StoreNotFound,
+    StoreRefused,
+    StoreUnavailable,
+)
 from contract.names import (
     CLUSTER_LABEL,
     CLUSTER_NAMESPACE,
@@ -38,15 +50,17 @@ from contract.names import (
     STATE_NAMESPACE,
 )
 from contract.plural import plural
+from contract.validation_texts import decode_text
+from elastic.job import read_job
 from stores.base import Document, Selection
 from stores.kubernetes_api.writers import OURS
-from vigil.aggregator_stores import open_stores
+from vigil.aggregator_stores import beating, open_stores
+from vigil.elastic.jobs import open_vcjobs, size_text
 from vigil.exit_status import ExitStatus, print_done, print_refusal
-from vigil.heartbeats import beating
-from vigil.uninstall.elastic_jobs import clear_jobs, elastic_lease, plan_jobs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
 
     from advisor.snapshot import VcJob
     from aggregator.cluster_documents.kinds import DocumentKind
@@ -77,6 +91,7 @@ _REMARKS = (
     "the state directories of agents on their nodes stay (/var/lib/npu-vigil)",
     "namespaces stay: others use them",
 )
+_OURS = (ELASTIC_SWITCH, RESTORE, KEPT, CAUSE)
 
 
 @dataclass
@@ -315,3 +330,57 @@ def _show(plan: Plan) -> None:
         *plan.left,
     ):
         print_done(line)
+
+
+@contextlib.asynccontextmanager
+async def elastic_lease(kubeconfig: Path | None) -> AsyncIterator[LeaderLease]:
+    """Give the Lease of the process that starts elastic vcjobs."""
+    async with open_vcjobs(kubeconfig) as api:
+        yield api.leader_lease(LEASE)
+
+
+async def plan_jobs(kubeconfig: Path | None) -> tuple[list[VcJob], list[str]]:
+    """Return the vcjobs with annotations of ours, and a line for each of another size.
+
+    Raises ``StoreError``.
+    """
+    jobs: list[VcJob] = []
+    async with open_vcjobs(kubeconfig) as api:
+        # A cluster without Volcano has no such kind.
+        with contextlib.suppress(StoreNotFound):
+            jobs = _read_jobs(await api.jobs())
+    jobs = [job for job in jobs if any(key in job.annotations for key in _OURS)]
+    lines = (_other_size(job) for job in jobs)
+    return jobs, [line for line in lines if line]
+
+
+async def clear_jobs(kubeconfig: Path | None, jobs: Sequence[VcJob]) -> list[str]:
+    """Take our annotations off; returns a line for each job that was refused."""
+    refused: list[str] = []
+    async with open_vcjobs(kubeconfig) as api:
+        for job in jobs:
+            try:
+                await api.annotate(job.namespace, job.name, dict.fromkeys(_OURS))
+            except StoreNotFound:
+                continue  # It was deleted meanwhile.
+            except StoreRefused as error:
+                refused.append(f"annotations of vcjob {job.key} stay: {error}")
+    return refused
+
+
+def _read_jobs(raw_jobs: list[msgspec.Raw]) -> list[VcJob]:
+    try:
+        return [read_job(raw) for raw in raw_jobs]
+    except ValueError as error:
+        raise StoreUnavailable(
+            f"the list of Jobs of Volcano makes no sense: {decode_text(error)}"
+        ) from error
+
+
+def _other_size(job: VcJob) -> str:
+    """Return what a job loses with our annotation: its original size is nowhere else."""
+    original, size = original_of(job), job.size
+    if original is None or size is None:
+        return ""
+    before, now = size_text(original), size_text(size)
+    return "" if before == now else f"vcjob {job.key} has {now}, its original size is {before}"

@@ -1,4 +1,4 @@
-"""Requests to one API server: deadlines, keepalive, error texts.
+"""Requests to one API server: deadlines, keepalive, pauses, error texts.
 
 Requests go out as raw bytes over the same ``aiohttp`` that ``kubernetes.aio`` uses, and whose
 credentials are not read by it (``credentials.py``).
@@ -9,7 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import logging
+import math
+import random
 import socket
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +24,6 @@ from yarl import URL
 from contract.errors import StoreUnavailable
 from stores.kubernetes_api.client.attempts import ApiAnswer, Attempts, RequestKind
 from stores.kubernetes_api.client.credentials import Credentials
-from stores.kubernetes_api.client.pauses import Pauses
 from stores.kubernetes_api.client.pool import ConnectionPool
 from stores.kubernetes_api.client.tls import is_tls_error
 
@@ -46,6 +50,13 @@ _UNACKNOWLEDGED_MS = 20_000
 _WATCH_TIMEOUT = aiohttp.ClientTimeout(
     total=None, sock_connect=_CONNECT_SECONDS, sock_read=_SILENCE_SECONDS
 )
+_log = logging.getLogger(__name__)
+_PAUSE_STATUSES = (429, 503)
+_MAX_PAUSE_SECONDS = 60.0
+_PAUSE_JITTER = 0.1
+_URGENT_SECONDS = 5.0
+_WORTH_A_LINE_SECONDS = 5.0
+_MAX_PAUSE_DIGITS = 9
 
 
 class _Asked(NamedTuple):
@@ -263,3 +274,78 @@ def _notice_dead_peer(response: aiohttp.ClientResponse) -> None:
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE_PROBES)
     # No keepalive probe is sent while data waits for its acknowledgement (tcp(7)).
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
+
+
+class Pauses:
+    """The pause of one client, which an overloaded server asks for (``Retry-After``, RFC 9110).
+
+    What must not wait for so long is tried every 5 s all the same: heartbeats, the Lease of a
+    leader, and documents.
+    """
+
+    def __init__(self) -> None:
+        self._until = -math.inf
+        self._why = ""
+        self._tried: dict[str, float] = {}
+        """When what is urgent was tried last."""
+
+    async def turn(self, urgent: str | None) -> None:
+        """Return when a request may be made; ``urgent`` names one that must not wait for long.
+
+        Raises ``StoreUnavailable`` for all others during a pause.
+        """
+        now = _now()
+        if now >= self._until:
+            if self._tried:
+                self._tried.clear()
+            return
+        if urgent is None:
+            raise StoreUnavailable(self._why)
+        due = min(self._tried.get(urgent, -math.inf) + _URGENT_SECONDS, self._until)
+        if due > now:
+            await asyncio.sleep(due - now)
+        self._tried[urgent] = _now()
+
+    def answered(self, host: str, urgent: str | None, status: int, retry_after: str | None) -> None:
+        """Begin a pause if an answer asks for one."""
+        if status not in _PAUSE_STATUSES or retry_after is None:
+            return
+        seconds = seconds_of(retry_after, datetime.now(UTC))
+        if seconds is None:
+            return
+        # Clients that were refused together shall not come back together (decision 15: 10 %).
+        seconds = min(
+            seconds * random.uniform(1 - _PAUSE_JITTER, 1 + _PAUSE_JITTER), _MAX_PAUSE_SECONDS
+        )
+        now = _now()
+        if urgent is not None:
+            self._tried[urgent] = now
+        if now >= self._until and seconds >= _WORTH_A_LINE_SECONDS:
+            _log.warning(
+                "%s answered %d and asks for a pause: only heartbeats and documents are tried for "
+                "%.0f s",
+                host,
+                status,
+                seconds,
+            )
+        self._until = max(self._until, now + seconds)
+        self._why = f"{host} answered {status} and asked for a pause"
+
+
+def seconds_of(retry_after: str, now: datetime) -> float | None:
+    """Return the seconds that a ``Retry-After`` asks for; ``None`` for what is none."""
+    text = retry_after.strip()
+    if text.isascii() and text.isdigit():
+        # A longer number is above every limit, and may be too large for a float.
+        return float(text) if len(text) < _MAX_PAUSE_DIGITS else _MAX_PAUSE_SECONDS
+    try:
+        at = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=UTC)
+    return max(0.0, (at - now).total_seconds())
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.journal import slow_commits
 from agent.journal.file import FILE_NAME, JournalFile, RestoredJournal, read_restored
 from agent.journal.journal import Journal
 from agent.journal.reader import read_rows
@@ -263,7 +262,7 @@ async def test_slow_commits_are_one_warning_with_their_count(
 async def test_a_commit_that_hangs_is_an_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slow_commits, "HANGS_SECONDS", 0.1)
+    monkeypatch.setattr("agent.journal.journal.HANGS_SECONDS", 0.1)
     journal = open_journal(tmp_path)
     assert await journal.committed(journal.append([(RowKind.START, "{}")], NOW_MS), 1)
     with locked(tmp_path):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.node.own_node_only import OwnNodeOnly
+from agent.node.own_node_only import OwnNodeOnlyCheck
 from contract.errors import StoreUnavailable
 from tests.replay.player import Player
 
@@ -61,7 +61,7 @@ async def test_missing_policy_is_logged_when_it_begins_and_ends(
             raise answer
         return answer
 
-    looks = OwnNodeOnly(look)
+    looks = OwnNodeOnlyCheck(look)
     assert looks.is_in_force is None
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(asked[-1] + 1):
@@ -86,7 +86,7 @@ async def test_at_rest_it_asks_almost_nothing(answer: bool | None) -> None:
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(24 * HOUR):
-            await OwnNodeOnly(look).run()
+            await OwnNodeOnlyCheck(look).run()
     assert len(asked) <= 13
     assert len([at for at in asked if at > asked[0] + 12 * HOUR]) <= 2
 
@@ -102,7 +102,7 @@ async def test_policy_is_checked_again_after_an_interruption() -> None:
         asked.append(round(loop.time() - began))
         return len(asked) != 2
 
-    looks = OwnNodeOnly(look)
+    looks = OwnNodeOnlyCheck(look)
     task = asyncio.create_task(looks.run())
     await asyncio.sleep(HOUR)
     for _ in range(3):

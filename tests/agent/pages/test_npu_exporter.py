@@ -10,8 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from agent.pages.npu_exporter import Cards, families
-from agent.pages.npu_exporter_names import SHOWN
+from agent.pages.npu_exporter import SHOWN, Cards, families
 from agent.pages.status import fault_statuses
 from collectors.chip_faults.collector import HEALTH
 from contract.codes.chip_codes import CARD_DROP, LINK_DOWN

@@ -8,7 +8,7 @@ from agent.pages.state_changes import StateChanges
 from agent.policy.state import Blindness, ChipState, Fault, PolicyState, SubjectState
 from contract.observation import NODE, Subject, chip_subject, host_subject, storage_subject
 from contract.pages.changes import BlindChange, FaultChange
-from contract.pages.subjects import subject_name
+from contract.pages.faults import subject_name
 from service.pages.event_stream import Stream
 
 NOW_MS = 1_800_000_000_000

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.publishing.update_times import Stamps
-from contract.documents.update_time import LEAD_SECONDS
+from contract.documents.device_info import LEAD_SECONDS
 
 
 def test_the_first_stamp_is_the_clock() -> None:

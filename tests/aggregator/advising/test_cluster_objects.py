@@ -12,7 +12,7 @@ import pytest
 from advisor.advise import advise
 from advisor.inputs import kubernetes_objects
 from advisor.options import Profile
-from advisor.scheduler_view.base_devices import base_devices, without_addresses
+from advisor.scheduler_view.device_lists import base_devices, without_addresses
 from advisor.scheduler_view.state import SchedulerState
 from aggregator.advising.cluster_objects import KINDS, node_as_decided, pod_as_decided
 from tests.advisor.player import RECORDINGS, options_of, play, recorded, snapshot_of

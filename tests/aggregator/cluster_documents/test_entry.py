@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.cluster_documents.entry import ClusterEntry, Wait, merge
+from aggregator.cluster_documents.kinds import ClusterEntry, Wait, merge
 from contract.documents.cluster_info import member, value_of
-from contract.documents.update_time import LEAD_SECONDS
+from contract.documents.device_info import LEAD_SECONDS
 from service.clock import Instant
 from tests.aggregator.nodes import T0, faulty, healthy, instant, record
 from tests.contract.documents.clusterd_examples import EXAMPLES

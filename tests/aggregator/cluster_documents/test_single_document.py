@@ -6,8 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from aggregator.cluster_documents.single_document import SingleDocument
-from contract.documents.cluster_info import VALUE_LIMIT
-from contract.documents.cluster_node import missed, verify_node_value
+from contract.documents.cluster_info import VALUE_LIMIT, missed, verify_node_value
 from contract.documents.node_info import FaultDevice, NodeRecord, render_node_entry
 from contract.names import CLUSTER_NODE_NAME, node_info_name
 

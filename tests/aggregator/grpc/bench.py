@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from aggregator.grpc.endpoint import GrpcEndpoint, TlsFiles
-from aggregator.grpc.fault_messages import (
+from aggregator.grpc.interfaces import (
     CLUSTER,
     FAULT,
     NORMAL,

@@ -12,14 +12,14 @@ import grpc
 import grpc.aio
 import pytest
 
-from aggregator.grpc.fault_messages import (
+from aggregator.grpc.fault_service import RECOVERIES_KEPT_MS, Recoveries
+from aggregator.grpc.interfaces import (
     FAULT,
     DeviceFaultInfo,
     FaultMsgSignal,
     NodeFaultInfo,
     SwitchFaultInfo,
 )
-from aggregator.grpc.fault_service import RECOVERIES_KEPT_MS, Recoveries
 from aggregator.grpc.subscriptions import SubscriptionEnd
 from tests.aggregator.grpc.bench import (
     EVERYBODY,

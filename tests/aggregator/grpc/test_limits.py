@@ -14,8 +14,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from aggregator.grpc.fault_messages import FAULT, FaultMsgSignal
 from aggregator.grpc.fault_service import HOLDS_MS, MANY
+from aggregator.grpc.interfaces import FAULT, FaultMsgSignal
 from aggregator.grpc.server import CALLS_PER_SECOND, MAX_BYTES_RECEIVED, MAX_CONNECTIONS
 from aggregator.grpc.subscriptions import (
     LEASE_MS,

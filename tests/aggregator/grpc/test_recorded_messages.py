@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from aggregator.grpc.fault_messages import (
+from aggregator.grpc.interfaces import (
     DeviceFaultInfo,
     FaultMsgSignal,
     NodeFaultInfo,

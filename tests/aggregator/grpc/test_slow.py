@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.grpc.fault_messages import FAULT, DeviceFaultInfo, FaultMsgSignal
+from aggregator.grpc.interfaces import FAULT, DeviceFaultInfo, FaultMsgSignal
 from tests.aggregator.grpc.bench import EVERYBODY, Bench, node_faults, normal, pushed, subscribed
 from tests.aggregator.grpc.upstream import Client
 from tests.parts.deadlines import patience

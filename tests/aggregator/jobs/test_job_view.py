@@ -14,9 +14,9 @@ from aggregator.cluster_documents.published_node import (
     WithheldEvent,
     WithheldFault,
 )
-from aggregator.grpc.fault_messages import FAULT, NORMAL, DeviceFaultInfo, FaultMsgSignal
+from aggregator.grpc.interfaces import FAULT, NORMAL, DeviceFaultInfo, FaultMsgSignal
 from aggregator.inputs.node_context import JobState
-from contract.documents.cluster_node import lost_node
+from contract.documents.cluster_info import lost_node
 from tests.aggregator.jobs.scene import (
     Scene,
     fault,

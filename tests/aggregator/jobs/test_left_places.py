@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from aggregator.grpc.fault_messages import FAULT, NORMAL, FaultMsgSignal
+from aggregator.grpc.interfaces import FAULT, NORMAL, FaultMsgSignal
 from aggregator.inputs.node_context import JobState
 from tests.aggregator.jobs.scene import Scene, fault, part, parts
 

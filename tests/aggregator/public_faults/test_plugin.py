@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from aggregator.cluster_documents.entry import ClusterEntry, merge
+from aggregator.cluster_documents.kinds import ClusterEntry, merge
 from aggregator.inputs.node_context import NodeState
 from aggregator.public_faults.plugin import PublicFaultsPlugin
 from aggregator.public_faults.published_faults import MAX_NODE_FAULTS, with_public_faults

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aggregator.scheduler_signals.brake import why_held
+from aggregator.scheduler_signals.service import why_held
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from aggregator.scheduler_signals.device_taint_reconciler import (
     DeviceTaintReconciler,
 )
 from aggregator.scheduler_signals.node_evidence import CHIP, NodeEvidence, NodeFault
-from aggregator.scheduler_signals.rule_memory import RuleMemory
-from aggregator.scheduler_signals.rule_removal import RuleRemoval
+from aggregator.scheduler_signals.removal import RuleRemoval
+from aggregator.scheduler_signals.signal_memory import RuleMemory
 from aggregator.scheduler_signals.taint_budget import TaintBudget
 from aggregator.scheduler_signals.writer import SignalWriter
 from contract.documents.device_taints import (

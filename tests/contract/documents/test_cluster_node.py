@@ -6,9 +6,7 @@ import json
 
 import pytest
 
-from contract.documents.cluster_info import member, value_of
-from contract.documents.cluster_node import pre_separate_node
-from contract.documents.cluster_switch import pre_separate_switch
+from contract.documents.cluster_info import member, pre_separate_node, pre_separate_switch, value_of
 from contract.documents.node_info import (
     FaultDevice,
     decode_node_info,

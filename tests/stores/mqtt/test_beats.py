@@ -14,7 +14,7 @@ from stores.base import Beat
 from stores.mqtt.address import parse_address
 from stores.mqtt.beats import BrokerHeartbeats
 from stores.mqtt.connection import BrokerConnection
-from stores.mqtt.settings import Mqtt
+from stores.settings import Mqtt
 from tests.parts.broker import AGGREGATOR
 from tests.parts.deadlines import patience, stays, until, until_succeeds
 from tests.parts.relay import Relay

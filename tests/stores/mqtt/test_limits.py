@@ -25,7 +25,7 @@ from stores.mqtt.limits import (
     packet_bytes,
     unusable,
 )
-from stores.mqtt.settings import Mqtt
+from stores.settings import Mqtt
 from tests.parts.broker import Broker
 from tests.parts.deadlines import stays, time_passes, until, until_succeeds
 from tests.parts.mqtt_proxy import MqttProxy, Plays

@@ -15,7 +15,7 @@ from stores.interruption import Interrupted
 from stores.mqtt.address import parse_address
 from stores.mqtt.connection import BrokerConnection
 from stores.mqtt.documents import encode
-from stores.mqtt.settings import Mqtt
+from stores.settings import Mqtt
 from tests.parts.broker import Broker
 from tests.parts.deadlines import patience, time_passes, until
 from tests.parts.mochi import Mochi

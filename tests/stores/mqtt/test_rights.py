@@ -15,7 +15,7 @@ from stores.interruption import Interrupted
 from stores.mqtt import connection as mqtt_connection
 from stores.mqtt.address import parse_address
 from stores.mqtt.connection import BrokerConnection
-from stores.mqtt.settings import Mqtt
+from stores.settings import Mqtt
 from tests.parts.broker import Broker
 from tests.parts.deadlines import time_passes, until, until_succeeds
 

@@ -20,7 +20,7 @@ from stores.mqtt import client
 from stores.mqtt.address import parse_address
 from stores.mqtt.connection import BrokerConnection, Received, Subscribed
 from stores.mqtt.limits import LearnedLimits
-from stores.mqtt.settings import Mqtt
+from stores.settings import Mqtt
 from tests.parts.broker import AGGREGATOR, Broker
 from tests.parts.deadlines import patience, stays, time_passes, until, until_succeeds
 from tests.parts.watching import watching

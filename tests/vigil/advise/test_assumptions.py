@@ -18,9 +18,11 @@ from advisor.what_if.assumptions import CHIP_LEVELS, parse, parse_all
 from contract.codes.families import FAMILIES
 from contract.documents import device_info
 from contract.documents.cluster_device import device_record
-from contract.documents.cluster_info import verify_device_value
-from contract.documents.cluster_node import verify_node_value
-from contract.documents.cluster_switch import verify_switch_value
+from contract.documents.cluster_info import (
+    verify_device_value,
+    verify_node_value,
+    verify_switch_value,
+)
 from contract.documents.device_info import DeviceInfo
 from contract.documents.node_info import decode_node_info, encode_node_info
 from contract.documents.switch_info import decode_switch_info

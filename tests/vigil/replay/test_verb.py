@@ -13,7 +13,7 @@ from agent.journal.file import FILE_NAME
 from contract.errors import ConfigurationError
 from contract.operator_rules.fault_configuration import FaultTexts
 from tests.agent.node_history import a_history, changed
-from vigil.fault_files import read_fault_files
+from vigil.file_checks import read_fault_files
 from vigil.main import app
 
 if TYPE_CHECKING:

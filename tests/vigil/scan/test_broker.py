@@ -11,7 +11,7 @@ import pytest
 
 from stores.address import open_store
 from stores.base import Beat
-from stores.mqtt.settings import Mqtt
+from stores.settings import Mqtt
 from tests.parts.broker import AGGREGATOR, Broker
 from tests.parts.mqtt_proxy import MqttProxy, Plays
 from vigil.scan.broker import check_end

@@ -11,7 +11,7 @@ import pytest
 
 from contract.errors import StoreUnavailable
 from stores.base import Beat, Document, Selection
-from stores.kubernetes_api.client.pauses import Pauses, seconds_of
+from stores.kubernetes_api.client.connection import Pauses, seconds_of
 from tests.parts.api_proxy import Rule
 from tests.parts.deadlines import patience
 

@@ -1,4 +1,7 @@
-"""Room for pods on the nodes after others have gone, and less for each pod that is given some."""
+"""Computes the free capacity of nodes after pods have gone, and whether they would fit again.
+
+Jobs are served in the order of their creation. What else starts meanwhile is not known.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +9,33 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from advisor.jobs import used_cards
+from advisor.jobs import npu_request, used_cards
+from advisor.placement.gangs import not_predicted_of
+from contract.plural import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from advisor.jobs import SchedulerJob
     from advisor.placement.placement import Demand, PlacementResult, Placer
+    from advisor.report import JobDecision
     from advisor.scheduler_view.nodes import NodeView
     from advisor.snapshot import SchedulerPod
 
 
-class FreeRoom:
-    """Nodes that change. ``placer`` knows them as they are; what differs is computed for itself."""
+class FreeCapacity:
+    """Capacity of nodes that change: ``placer`` has them unchanged, so differences are computed."""
 
     def __init__(self, views: Mapping[str, NodeView], placer: Placer) -> None:
         self._given = views
         self._changed: dict[str, NodeView] = {}
         self._placer = placer
-        self._found: dict[int, Room] = {}
+        self._by_result: dict[int, DemandCapacity] = {}
         """By the result of ``placer``, which is one for equal demands and lives as long as it."""
         self._gone: set[str] = set()
         """Uids of the pods that left."""
-        self._apart: dict[Demand, Room] = {}
-        """Rooms of demands with anti-affinity, which the pods that left do not keep away."""
+        self._apart: dict[Demand, DemandCapacity] = {}
+        """Capacity for demands with anti-affinity, which the pods that left do not keep away."""
         self._order: list[str] = []
         """The nodes that have changed, one after the other."""
 
@@ -48,25 +54,27 @@ class FreeRoom:
     def _view(self, name: str) -> NodeView | None:
         return self._changed.get(name) or self._given.get(name)
 
-    def room(self, job: SchedulerJob, pod: SchedulerPod) -> Room:
-        """Return the room for pods like ``pod``; it is one for all that ask for the same."""
+    def capacity(self, job: SchedulerJob, pod: SchedulerPod) -> DemandCapacity:
+        """Return the capacity for pods like ``pod``; equal demands share one value."""
         demand = self._placer.demand(job, pod)
         if demand.apart:
-            cached_room = self._apart.get(demand)
-            if cached_room is None:
+            cached = self._apart.get(demand)
+            if cached is None:
                 result = self._placer.answer_without(demand, pod, self._gone)
-                cached_room = self._apart[demand] = Room(demand, pod, result, self._correct)
-            return cached_room
+                cached = self._apart[demand] = DemandCapacity(demand, pod, result, self._correct)
+            return cached
         result = self._placer.answer(demand, pod)
-        cached_room = self._found.get(id(result))
-        if cached_room is None:
-            cached_room = self._found[id(result)] = Room(demand, pod, result, self._correct)
-        return cached_room
+        cached = self._by_result.get(id(result))
+        if cached is None:
+            cached = self._by_result[id(result)] = DemandCapacity(
+                demand, pod, result, self._correct
+            )
+        return cached
 
-    def take(self, room: Room, count: int) -> None:
-        """Take room for ``count`` pods, which must be there."""
+    def take(self, capacity: DemandCapacity, count: int) -> None:
+        """Take the capacity for ``count`` pods, which must be free."""
         chosen: list[tuple[str, int]] = []
-        for name, places in room.items():
+        for name, places in capacity.items():
             times = min(places, count)
             if times > 0:
                 chosen.append((name, times))
@@ -78,13 +86,13 @@ class FreeRoom:
             assert view is not None
             free = view.free
             if free is not None:
-                by_network = room.demand.needs_network
+                by_network = capacity.demand.needs_network
                 bad = set(view.network_unhealthy or ()) if by_network else set()
                 # Which cards the scheduler takes is not predicted; only their number counts later.
                 usable = [card for card in free if card not in bad]
-                taken = set(usable[: room.demand.cards * times])
+                taken = set(usable[: capacity.demand.cards * times])
                 free = tuple(card for card in free if card not in taken)
-            self._change(room.pod, -times, view, free)
+            self._change(capacity.pod, -times, view, free)
 
     def _change(
         self, pod: SchedulerPod, times: int, view: NodeView, free: tuple[str, ...] | None
@@ -95,15 +103,17 @@ class FreeRoom:
         self._changed[view.name] = msgspec.structs.replace(view, idle=idle, free=free)
         self._order.append(view.name)
 
-    def _correct(self, room: Room) -> None:
+    def _correct(self, capacity: DemandCapacity) -> None:
         """Correct what nodes take of a demand that have changed since that was done last."""
-        for name in sorted(set(self._order[room.corrected_until :])):
+        for name in sorted(set(self._order[capacity.corrected_until :])):
             view = self._changed[name]
-            room.correct(name, self._placer.room(room.demand, room.pod, view, self._gone))
-        room.corrected_until = len(self._order)
+            capacity.correct(
+                name, self._placer.capacity(capacity.demand, capacity.pod, view, self._gone)
+            )
+        capacity.corrected_until = len(self._order)
 
 
-class Room:
+class DemandCapacity:
     """How many pods of a demand each node takes, and all together."""
 
     def __init__(
@@ -111,20 +121,20 @@ class Room:
         demand: Demand,
         pod: SchedulerPod,
         result: PlacementResult,
-        correct: Callable[[Room], None],
+        correct: Callable[[DemandCapacity], None],
     ) -> None:
         """``correct`` brings it up to date."""
         self.demand = demand
         self.pod = pod
         self.corrected_until = 0
-        self._total = result.room
+        self._total = result.capacity
         self._given = result.accepts
         self._corrected: dict[str, int] = {}
         self._bring_up_to_date = correct
 
     @property
     def total(self) -> int:
-        """How many pods of the demand there is room for."""
+        """How many pods of the demand fit."""
         self._bring_up_to_date(self)
         return self._total
 
@@ -141,3 +151,45 @@ class Room:
         """Note how many a node takes now."""
         self._total += count - self._corrected.get(name, self._given.get(name, 0))
         self._corrected[name] = count
+
+
+def with_replacements(
+    decisions: Sequence[JobDecision], jobs: Mapping[str, SchedulerJob], pool: FreeCapacity
+) -> tuple[JobDecision, ...]:
+    """Return ``decisions`` with what becomes of the pods that are made in place of deleted ones."""
+    leaving: dict[str, list[SchedulerPod]] = {}
+    for decision in decisions:
+        if decision.pods and decision.job in jobs:
+            uids = {pod.uid for pod in decision.pods}
+            leaving[decision.job] = [pod for pod in jobs[decision.job].pods if pod.uid in uids]
+    for pods in leaving.values():
+        pool.release(pods)
+    placed = {
+        key: _placed(jobs[key], leaving[key], pool)
+        for key in sorted(leaving, key=lambda key: (jobs[key].group.created_at_ms, key))
+    }
+    return tuple(
+        msgspec.structs.replace(decision, replacement=placed[decision.job])
+        if decision.job in placed
+        else decision
+        for decision in decisions
+    )
+
+
+def _placed(job: SchedulerJob, pods: Sequence[SchedulerPod], pool: FreeCapacity) -> str:
+    """Place ``pods``, the largest demand first; return whether the capacity is enough."""
+    counts: dict[DemandCapacity, int] = {}
+    for pod in sorted(pods, key=npu_request, reverse=True):
+        capacity = pool.capacity(job, pod)
+        counts[capacity] = counts.get(capacity, 0) + 1
+    for capacity, count in counts.items():
+        if capacity.total < count:
+            cards = capacity.demand.cards
+            shown = f"{count} × {plural(cards, 'card')}" if cards else f"{count} × no cards"
+            fits = f"there is room for {capacity.total}"
+            return f"made anew, they do not fit: {shown} are needed, {fits}"
+        pool.take(capacity, count)
+    rest = not_predicted_of(job)
+    return (
+        f"made anew, they fit by chips; {rest} is not predicted" if rest else "made anew, they fit"
+    )

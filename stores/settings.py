@@ -1,4 +1,4 @@
-"""The settings of stores ``mqtt://`` and ``mqtts://``, and the file with a password."""
+"""The settings of stores: brokers with the file of a password, and directories."""
 
 from __future__ import annotations
 
@@ -54,3 +54,10 @@ def read_password(file: Path) -> str:
         if os.fstat(opened.fileno()).st_mode & stat.S_IROTH:
             raise ValueError(f"{file.absolute()} can be read by everybody; chmod 0600 or 0640")
         return opened.read().rstrip("\r\n")
+
+
+class Directory(Section):
+    """How a directory is used, for stores ``directory:PATH``."""
+
+    others_may_write: bool = False
+    """Take it as root although other users may write there."""

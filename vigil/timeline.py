@@ -47,7 +47,7 @@ def timeline(
 
     from vigil.reports.show import answering
     from vigil.reports.times import since_of
-    from vigil.timeline.output import show_timeline
+    from vigil.sources.watch import show_timeline
 
     since_ms = None if since is None else since_of(since, int(time.time() * 1000), utc=utc)
     language = options.language_of(lang)
