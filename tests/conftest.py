@@ -176,7 +176,7 @@ def templates(_nothing_is_left: None) -> Iterator[Templates]:
 @needs("server")
 def running_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """Yield one API server for the session; it has what earlier tests left."""
-    with ControlPlane(tmp_path_factory.mktemp("control-plane")) as plane:
+    with ControlPlane(tmp_path_factory.mktemp("control-plane"), audited=True) as plane:
         yield plane
 
 

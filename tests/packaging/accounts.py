@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import ssl
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tests.parts.deadlines import wait_until
-from tests.parts.kustomize import build
+from tests.parts.kustomize import apply, build, take_back
 from tests.parts.places import Cluster
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.parts.controlplane import ControlPlane
@@ -99,6 +101,16 @@ class Granted(Cluster):
     @property
     def options(self) -> list[str]:
         return ["--store", "kubernetes:", "--kubeconfig", str(self.kubeconfig)]
+
+
+@contextlib.contextmanager
+def applied(plane: ControlPlane, folder: str) -> Iterator[None]:
+    """Apply the objects of ``daemonset/<folder>`` for the length of the block."""
+    items = apply(plane, folder)
+    try:
+        yield
+    finally:
+        take_back(plane, items)
 
 
 def granted(account: str, folder: str = MANIFESTS) -> set[Right]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -29,10 +29,6 @@ pytestmark = pytest.mark.server
 
 RELEASE = "npu-vigil"
 NAMESPACES = ("mindx-dl", "cluster-system")
-OF_THE_PLUGIN = (
-    "/apis/rbac.authorization.k8s.io/v1/clusterroles/pods-node-ascend-device-plugin-role"
-)
-
 OF_OPERATOR = [
     Definition("monitoring.coreos.com", "v1", kind) for kind in ("PodMonitor", "PrometheusRule")
 ]
@@ -95,28 +91,59 @@ def fresh(tmp_path: Path) -> Iterator[ControlPlane]:
 
 
 @pytest.mark.timeout(120)
-def test_install_upgrade_and_uninstall(fresh: ControlPlane) -> None:
+def test_install_upgrade_rollback_and_uninstall(fresh: ControlPlane, tmp_path: Path) -> None:
     """The second version comes to a cluster whose namespaces the first has left."""
-    base, other = values_of(FULLEST), values_of("overlays/shadow")
+    plane, before = fresh, previous_chart(tmp_path)
+    settings = {"agent": {"settings": {"heartbeat": {"interval_seconds": 15}}}}
+    base, other = values_of(FULLEST) | settings, values_of("overlays/shadow")
     more = values_of(FULLEST, ("advice", "elastic", "elastic-dead-nodes", "grpc-plaintext"))
     for version in VERSIONS:
-        release = Release(version, fresh)
-        every = release.objects(more).keys()
-        notes = release.run("install", CHART, "--create-namespace", values=base)
+        release = Release(version, plane)
+        old, new = release.objects(base, before), release.objects(more)
+        assert old.keys() - new.keys() == {identity(DROPPED)}
+        assert POLICY in new.keys() - old.keys()
+        notes = release.run("install", before, "--create-namespace", values=base)
         assert f"helm test {RELEASE} --namespace mindx-dl" in notes
         assert "Pod Security" not in notes
         assert "WARNING" not in notes
-        assert release.missing(more) == every - release.objects(base).keys()
+        first = state(plane, old | new)
+        assert first.there == old.keys()
         release.run("upgrade", CHART, values=more)
-        assert release.missing(more) == set()
+        second = state(plane, old | new)
+        assert second.there == new.keys()
+        assert (first.version, second.version) == ("0.0.9", "0.1.0")
+        assert first.rules != second.rules
+        assert first.agent != second.agent
+        release.run("rollback")
+        assert state(plane, old | new) == first
+        release.run("rollback", "2")
+        assert state(plane, old | new) == second
         release.run("upgrade", CHART, values=other)
         assert release.missing(other) == set()
-        assert release.missing(more) == every - release.objects(other).keys()
+        assert release.missing(more) == new.keys() - release.objects(other).keys()
         release.run("uninstall")
-        assert release.missing(more) == every - {("Namespace", "", "cluster-system")}
+        assert release.missing(more) == new.keys() - {("Namespace", "", "cluster-system")}
         for name in NAMESPACES:
-            state = fresh.request("GET", f"/api/v1/namespaces/{name}")
-            assert state["status"]["phase"] == "Active"
+            namespace = plane.request("GET", f"/api/v1/namespaces/{name}")
+            assert namespace["status"]["phase"] == "Active"
+
+
+class State(NamedTuple):
+    """Which objects are there, what the aggregator may, the agent's pod, and the version."""
+
+    there: set[Identity]
+    rules: Any
+    agent: Any
+    version: str
+
+
+def state(plane: ControlPlane, paths: Mapping[Identity, str]) -> State:
+    """Return the state of a release that may have the objects at these paths."""
+    there = {key for key, path in paths.items() if plane.ask("GET", path)[0] == 200}
+    role = plane.request("GET", paths["ClusterRole", "", "npu-vigil-aggregator-pods"])
+    agent = plane.request("GET", paths["DaemonSet", "mindx-dl", "npu-vigil-agent"])
+    version: str = agent["metadata"]["labels"]["app.kubernetes.io/version"]
+    return State(there, role["rules"], agent["spec"]["template"], version)
 
 
 def previous_chart(folder: Path) -> Path:
@@ -142,38 +169,6 @@ DROPPED = {
     "metadata": {"name": "npu-vigil-dropped", "namespace": "mindx-dl"},
 }
 POLICY = ("ValidatingAdmissionPolicy", "", "npu-vigil-agent-own-node-only")
-
-
-@pytest.mark.apiserver
-def test_upgrade_from_the_chart_before_and_rollback(release: Release, tmp_path: Path) -> None:
-    plane = release.plane
-    apply_namespaces(plane)
-    before = previous_chart(tmp_path)
-    values = {"agent": {"settings": {"heartbeat": {"interval_seconds": 15}}}}
-    old, new = release.objects(values, before), release.objects({})
-
-    def state() -> tuple[set[Identity], Any, Any, str]:
-        """Return which objects are there, what the aggregator may, the agent's pod, the version."""
-        there = {key for key, path in (old | new).items() if plane.ask("GET", path)[0] == 200}
-        role = plane.request("GET", new["ClusterRole", "", "npu-vigil-aggregator-pods"])
-        agent = plane.request("GET", new["DaemonSet", "mindx-dl", "npu-vigil-agent"])
-        version: str = agent["metadata"]["labels"]["app.kubernetes.io/version"]
-        return there, role["rules"], agent["spec"]["template"], version
-
-    release.run("install", before, values=values)
-    first = state()
-    assert first[0] == old.keys()
-    assert old.keys() ^ new.keys() >= {identity(DROPPED), POLICY}
-    release.run("upgrade", CHART, values={})
-    second = state()
-    assert second[0] == new.keys()
-    assert (first[3], second[3]) == ("0.0.9", "0.1.0")
-    assert first[1] != second[1]
-    assert first[2] != second[2]
-    release.run("rollback")
-    assert state() == first
-    release.run("rollback", "2")
-    assert state() == second
 
 
 @pytest.mark.apiserver
@@ -221,34 +216,51 @@ OF_OTHERS = (
     },
 )
 
+ROLE_OF_PLUGIN: dict[str, Any] = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": "pods-node-ascend-device-plugin-role"},
+    "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["update"]}],
+}
+
 
 @pytest.mark.apiserver
 def test_uninstall_removes_policies_and_custom_resources_and_nothing_of_others(
     release: Release,
 ) -> None:
+    """Roles of the plugin, which the release narrows, stay as well."""
     plane = release.plane
     apply_namespaces(plane)
-    values = values_of(FULLEST, ("node-conditions", "node-taints", "device-taints"))
+    signals = ("node-conditions", "node-taints", "device-taints")
+    values = values_of(FULLEST, (*signals, "device-plugin-roles", "without-own-node-only"))
     values["monitoring"] = {name: {"enabled": True} for name in ("podMonitors", "rules")}
+    objects = release.objects(values)
+    of_plugin = {key for key in objects if key[2].startswith(ROLE_OF_PLUGIN["metadata"]["name"])}
+    assert len(of_plugin) == 5
     try:
         for definition in OF_OPERATOR:
             definition.install(plane)
-        for item in OF_OTHERS:
+        for item in (*OF_OTHERS, ROLE_OF_PLUGIN):
             plane.apply(item)
-        release.run("install", CHART, values=values)
-        objects = release.objects(values)
+        release.run("install", CHART, *TAKE_OVER[release.version], values=values)
         assert {"ValidatingAdmissionPolicy", "PodMonitor", "PrometheusRule"} <= {
             kind for kind, _, _ in objects
         }
         assert release.missing(values) == set()
+        rules = plane.request("GET", path_of(ROLE_OF_PLUGIN))["rules"]
+        of_documents = [rule["verbs"] for rule in rules if "configmaps" in rule["resources"]]
+        assert of_documents == [["get", "list", "watch"]]
         release.run("uninstall")
-        assert release.missing(values) == objects.keys() - {("Namespace", "", "cluster-system")}
+        left = {("Namespace", "", "cluster-system"), *of_plugin}
+        assert release.missing(values) == objects.keys() - left
+        assert plane.request("GET", path_of(ROLE_OF_PLUGIN))["rules"] == rules
         for item in OF_OTHERS:
             assert plane.ask("GET", path_of(item))[0] == 200
-        state = plane.request("GET", "/api/v1/namespaces/mindx-dl")
-        assert state["status"]["phase"] == "Active"
+        namespace = plane.request("GET", "/api/v1/namespaces/mindx-dl")
+        assert namespace["status"]["phase"] == "Active"
     finally:
-        take_back(plane, OF_OTHERS)
+        plugins = (item for item in rendered("helm4", values) if "plugin" in path_of(item))
+        take_back(plane, [*OF_OTHERS, *plugins])
         for definition in OF_OPERATOR:
             definition.uninstall(plane)
 
@@ -276,28 +288,6 @@ def test_helm_takes_over_what_kustomize_applied(release: Release) -> None:
         assert release.missing({}) == of_both
     finally:
         take_back(plane, items)
-
-
-@pytest.mark.apiserver
-def test_roles_of_the_plugin_stay_when_the_release_goes(release: Release) -> None:
-    plane = release.plane
-    apply_namespaces(plane)
-    plane.apply(
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": OF_THE_PLUGIN.rpartition("/")[2]},
-            "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["update"]}],
-        }
-    )
-    values = values_of(FULLEST, ("device-plugin-roles", "without-own-node-only"))
-    release.run("install", CHART, *TAKE_OVER[release.version], values=values)
-    rules = plane.request("GET", OF_THE_PLUGIN)["rules"]
-    of_documents = [rule["verbs"] for rule in rules if "configmaps" in rule["resources"]]
-    assert of_documents == [["get", "list", "watch"]]
-    release.run("uninstall")
-    assert plane.request("GET", OF_THE_PLUGIN)["rules"] == rules
-    take_back(plane, [item for item in rendered("helm4", values) if "plugin" in path_of(item)])
 
 
 @pytest.mark.apiserver

@@ -8,22 +8,19 @@ import pytest
 
 from dcmi_shim.emulator.bmc import BmcAlarm
 from tests.end_to_end.node import Node
-from tests.packaging.accounts import AGENT, NAMESPACE, Granted, asked
-from tests.parts.controlplane import ControlPlane
-from tests.parts.kustomize import apply
+from tests.packaging.accounts import AGENT, NAMESPACE, Granted, applied, asked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.parts.controlplane import ControlPlane
+
 
 @pytest.fixture
-def plane(tmp_path: Path) -> Iterator[ControlPlane]:
-    directory = tmp_path / "control-plane"
-    directory.mkdir()
-    with ControlPlane(directory, audited=True) as plane:
-        apply(plane, "overlays/node-info-only")
-        yield plane
+def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    with applied(control_plane, "overlays/node-info-only"):
+        yield control_plane
 
 
 @pytest.mark.apiserver

@@ -25,30 +25,29 @@ from tests.packaging.accounts import (
     REFUSED,
     AgentPod,
     Granted,
+    applied,
     asked,
     granted,
 )
 from tests.parts import pod_groups, pods
-from tests.parts.controlplane import ControlPlane
-from tests.parts.kustomize import apply
 from tests.parts.processes import Running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from tests.parts.controlplane import ControlPlane
+
 SYSTEM = "cluster-system"
 
 
 @pytest.fixture
-def plane(tmp_path: Path) -> Iterator[ControlPlane]:
-    """Start an API server of its own, audited, with the overlay that grants most applied."""
-    directory = tmp_path / "control-plane"
-    directory.mkdir()
-    with ControlPlane(directory, audited=True) as plane:
-        apply(plane, MANIFESTS)
-        pod_groups.install(plane)
-        yield plane
+def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """Yield the API server with the overlay that grants most applied."""
+    with applied(control_plane, MANIFESTS):
+        pod_groups.install(control_plane)
+        yield control_plane
+        pod_groups.uninstall(control_plane)
 
 
 @pytest.fixture

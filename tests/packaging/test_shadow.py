@@ -11,27 +11,24 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.end_to_end.node import Node
-from tests.packaging.accounts import AGENT, Granted, asked, granted
-from tests.parts.controlplane import ControlPlane
-from tests.parts.kustomize import apply
+from tests.packaging.accounts import AGENT, Granted, applied, asked, granted
 from tests.replay.player import recorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.parts.controlplane import ControlPlane
+
 RECORDING, ANOTHER = "level-restart-npu", "level-separate-npu"
 DOCUMENT = "mindx-dl-deviceinfo-node-1"
 
 
 @pytest.fixture
-def plane(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """Start an API server of its own, audited, with the objects of one folder applied."""
-    directory = tmp_path / "control-plane"
-    directory.mkdir()
-    with ControlPlane(directory, audited=True) as plane:
-        apply(plane, request.param)
-        yield plane
+def plane(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
+    """Yield the API server with the objects of one folder applied."""
+    with applied(control_plane, request.param):
+        yield control_plane
 
 
 def played(name: str) -> tuple[dict[str, Any], dict[str, str], dict[str, str]]:

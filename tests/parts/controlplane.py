@@ -60,6 +60,8 @@ class ControlPlane:
     def __init__(self, directory: Path, *, audited: bool = False, port: int | None = None) -> None:
         self.directory = directory
         self._audited = audited
+        self._audited_bytes = 0
+        """Length of the audit log when ``clean`` was called last."""
         self.port, self.etcd_port, self._peer_port = free_ports(3)
         if port is not None:
             self.port = port
@@ -337,9 +339,14 @@ class ControlPlane:
         }
 
     def audit(self) -> list[dict[str, Any]]:
-        """Return the API server's audit events: all requests of service accounts so far."""
-        lines = (self.directory / "audit.log").read_text().splitlines()
-        return [json.loads(line) for line in lines]
+        """Return the API server's audit events: requests of service accounts since ``clean``."""
+        with self._audit_log.open("rb") as file:
+            file.seek(self._audited_bytes)
+            return [json.loads(line) for line in file]
+
+    @property
+    def _audit_log(self) -> Path:
+        return self.directory / "audit.log"
 
     def _audit_options(self) -> list[str]:
         policy = {
@@ -355,7 +362,7 @@ class ControlPlane:
         file.write_text(json.dumps(policy))
         return [
             f"--audit-policy-file={file}",
-            f"--audit-log-path={self.directory / 'audit.log'}",
+            f"--audit-log-path={self._audit_log}",
             "--audit-log-mode=blocking",
         ]
 
@@ -379,7 +386,7 @@ class ControlPlane:
         self.start_apiserver()
 
     def clean(self) -> None:
-        """Delete what tests left: ConfigMaps, leases, pods, nodes.
+        """Delete what tests left: ConfigMaps, leases, pods, nodes. The audit begins anew.
 
         All on one connection, and only where there is something: most tests leave little, and each
         asks for this.
@@ -400,6 +407,7 @@ class ControlPlane:
             for path in (LEASES, "/api/v1/nodes"):
                 if ask("GET", path)["items"]:
                     ask("DELETE", path)
+        self._audited_bytes = self._audit_log.stat().st_size if self._audit_log.exists() else 0
 
     def _etcd_is_up(self) -> bool:
         try:
