@@ -38,6 +38,7 @@ from tests.parts.vendors_plugin import account_of, vendors_objects
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.intruder.table import Attempt
     from tests.parts.controlplane import ControlPlane
 
 OVERLAY = "overlays/beside-device-plugin"
@@ -141,12 +142,13 @@ class ApiServer:
             Actor.PLUGIN: AgentPod(plane, account("kube-system", account_of(""), NODE)),
         }
 
-    def refusing(self, actor: Actor, request: Request) -> Protection | None:
+    def refusing(self, actor: Actor, attempt: Attempt) -> Protection | None:
         """Try a request; return what refuses it, or ``None``.
 
         Raises ``AssertionError`` for another refusal than that of a role or a policy.
         """
-        status, answer = self.accounts[actor].ask(*request)
+        assert isinstance(attempt, Request)
+        status, answer = self.accounts[actor].ask(*attempt)
         if status in (OK, CREATED):
             return None
         if status == FORBIDDEN and "device-info is written by NPU Vigil" in answer:

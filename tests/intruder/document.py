@@ -9,7 +9,7 @@ import textwrap
 from itertools import product
 from typing import TYPE_CHECKING
 
-from tests.intruder import account_rows, agent_rows
+from tests.intruder import account_rows, agent_rows, broker
 from tests.intruder.table import Actor, Cell, Gap, Row, Thing, Verb, cells
 from tests.parts.tree import ROOT
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 SECURITY = ROOT / "docs/security.md"
 HEAD = "\n## What each actor may do\n"
-ROWS: tuple[Row, ...] = (*agent_rows.ROWS, *account_rows.ROWS)
-GAPS: tuple[Gap, ...] = (*agent_rows.GAPS, *account_rows.GAPS)
+ROWS: tuple[Row, ...] = (*agent_rows.ROWS, *account_rows.ROWS, *broker.ROWS)
+GAPS: tuple[Gap, ...] = (*agent_rows.GAPS, *account_rows.GAPS, *broker.GAPS)
 _TEXT = (
     "Each cell is tested: an actor tries something with a thing, on a real API server, broker or "
     "daemon. *Refused* names what refuses it. *May* names what remains open. A number is the "

@@ -9,19 +9,33 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.intruder import account_rows, agent_rows
+from tests.intruder import account_rows, agent_rows, broker
 from tests.intruder.api_server import ApiServer, api_server
+from tests.intruder.broker import RightsOfBroker, intruders_broker
 from tests.parts.deadlines import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from tests.intruder.table import Row
     from tests.parts.controlplane import ControlPlane
 
-REFUSED = [row for row in (*agent_rows.ROWS, *account_rows.ROWS) if row.protections]
-# Rows with the same protections follow each other, so each of them is removed once.
-REFUSED.sort(key=lambda row: (row.actor.name, [one.name for one in row.protections]))
+
+def refused(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows that are refused; those with the same protections follow each other."""
+    return sorted(
+        (row for row in rows if row.protections),
+        key=lambda row: (row.actor.name, [one.name for one in row.protections]),
+    )
+
+
+def check(server: ApiServer | RightsOfBroker, row: Row) -> None:
+    """Remove the protections of a row; wait until nothing refuses it."""
+    server.remove(row.actor, row.protections)
+    wait_until(
+        lambda: server.refusing(row.actor, row.attempt) is None,
+        lambda: f"{server.refusing(row.actor, row.attempt)} refuses it",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +45,20 @@ def server(running_control_plane: ControlPlane) -> Iterator[ApiServer]:
 
 
 @pytest.mark.apiserver
-@pytest.mark.parametrize("row", REFUSED, ids=lambda row: row.name)
-def test_row_is_open_without_its_protections(server: ApiServer, row: Row) -> None:
-    server.remove(row.actor, row.protections)
-    wait_until(
-        lambda: server.refusing(row.actor, row.attempt) is None,
-        lambda: f"{server.refusing(row.actor, row.attempt)} refuses it",
-    )
+@pytest.mark.parametrize(
+    "row", refused([*agent_rows.ROWS, *account_rows.ROWS]), ids=lambda row: row.name
+)
+def test_api_server_permits_row_without_its_protections(server: ApiServer, row: Row) -> None:
+    check(server, row)
+
+
+@pytest.fixture(scope="module")
+def rights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RightsOfBroker]:
+    with intruders_broker(tmp_path_factory.mktemp("broker")) as rights:
+        yield rights
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("row", refused(broker.ROWS), ids=lambda row: row.name)
+def test_broker_permits_row_without_its_protections(rights: RightsOfBroker, row: Row) -> None:
+    check(rights, row)

@@ -58,6 +58,8 @@ class Protection(Enum):
     ROLE = "role"
     OWN_NODE_POLICY = "policy `npu-vigil-agent-own-node-only`"
     DEVICE_INFO_POLICY = "policy `npu-vigil-device-info-writers`"
+    BROKER_RIGHTS = "the broker's `rights`"
+    BROKER_CERTIFICATE = "the broker's `require_certificate`"
 
 
 class Request(NamedTuple):
@@ -68,7 +70,27 @@ class Request(NamedTuple):
     body: Mapping[str, Any] | None = None
 
 
-Attempt: TypeAlias = Request
+class Publication(NamedTuple):
+    """A retained message to a topic of the broker; an empty one deletes the last one."""
+
+    topic: str
+    payload: bytes = b"x"
+
+
+class Subscription(NamedTuple):
+    """A filter of topics, whose retained messages the actor wants to read."""
+
+    topics: str
+
+
+class Will(NamedTuple):
+    """A last will: the broker publishes it when it loses the actor's connection."""
+
+    topic: str
+    payload: bytes = b"x"
+
+
+Attempt: TypeAlias = Request | Publication | Subscription | Will
 
 
 class Row(NamedTuple):

@@ -26,7 +26,7 @@ from tests.agent.policy.builders import POD, inventory_of
 from tests.intruder.agent_rows import WRITES
 from tests.intruder.api_server import ApiServer, api_server
 from tests.intruder.requests import FOREIGN, LEASES, PUBLIC_FAULT, STATUS, create, patch
-from tests.intruder.table import Actor, Protection
+from tests.intruder.table import Actor, Protection, Request
 from tests.packaging.accounts import (
     CREATED,
     NODE,
@@ -105,6 +105,7 @@ def _is_open_to_roles(row: Row) -> bool:
 
     The right to delete in ``kube-system`` exists only together with the policy.
     """
+    assert isinstance(row.attempt, Request)
     deletes = row.attempt.method == "DELETE" and "/namespaces/kube-system/" in row.attempt.path
     return Protection.ROLE not in row.protections and not deletes
 
@@ -349,5 +350,6 @@ def test_a_token_of_no_pod_may_write_nothing(plane: ControlPlane, agent: AgentPo
     rows = [row for row in WRITES if row.about in abouts]
     assert {row.about for row in rows} == abouts
     for row in rows:
+        assert isinstance(row.attempt, Request)
         status, answer = aggregator_agent.ask(*row.attempt)
         assert (status, "own node only" in answer) == (REFUSED, True)
