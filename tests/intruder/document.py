@@ -9,7 +9,7 @@ import textwrap
 from itertools import product
 from typing import TYPE_CHECKING
 
-from tests.intruder import account_rows, agent_rows, broker
+from tests.intruder import account_rows, agent_rows, broker, daemon
 from tests.intruder.table import Actor, Cell, Gap, Row, Thing, Verb, cells
 from tests.parts.tree import ROOT
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 SECURITY = ROOT / "docs/security.md"
 HEAD = "\n## What each actor may do\n"
-ROWS: tuple[Row, ...] = (*agent_rows.ROWS, *account_rows.ROWS, *broker.ROWS)
-GAPS: tuple[Gap, ...] = (*agent_rows.GAPS, *account_rows.GAPS, *broker.GAPS)
+ROWS: tuple[Row, ...] = (*agent_rows.ROWS, *account_rows.ROWS, *broker.ROWS, *daemon.ROWS)
+GAPS: tuple[Gap, ...] = (*agent_rows.GAPS, *account_rows.GAPS, *broker.GAPS, *daemon.GAPS)
 _TEXT = (
     "Each cell is tested: an actor tries something with a thing, on a real API server, broker or "
     "daemon. *Refused* names what refuses it. *May* names what remains open. A number is the "
@@ -39,9 +39,8 @@ def section() -> str:
         f"|---|---|{'---|' * len(Verb)}",
     ]
     for actor, thing in product(Actor, Thing):
-        if (actor, thing, Verb.READ) in table:
-            line = [_shown(table, reasons, (actor, thing, verb)) for verb in Verb]
-            lines.append(f"| {actor.value} | {thing.value} | {' | '.join(line)} |")
+        line = [_shown(table, reasons, (actor, thing, verb)) for verb in Verb]
+        lines.append(f"| {actor.value} | {thing.value} | {' | '.join(line)} |")
     numbered = [f"{number}. {_sentence(text)}" for number, text in enumerate(reasons, 1)]
     text = textwrap.fill(_TEXT, 120, break_on_hyphens=False)
     return "\n".join([HEAD, text, "", *lines, "", *numbered, ""])

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.intruder import account_rows, agent_rows, broker
+from tests.intruder import account_rows, agent_rows, broker, daemon
 from tests.intruder.api_server import ApiServer, api_server
 from tests.intruder.broker import RightsOfBroker, intruders_broker
+from tests.intruder.daemon import Aggregator, aggregator
 from tests.parts.deadlines import wait_until
 
 if TYPE_CHECKING:
@@ -25,11 +26,11 @@ def refused(rows: Iterable[Row]) -> list[Row]:
     """Return the rows that are refused; those with the same protections follow each other."""
     return sorted(
         (row for row in rows if row.protections),
-        key=lambda row: (row.actor.name, [one.name for one in row.protections]),
+        key=lambda row: (row.actor.name, [protection.name for protection in row.protections]),
     )
 
 
-def check(server: ApiServer | RightsOfBroker, row: Row) -> None:
+def check(server: ApiServer | RightsOfBroker | Aggregator, row: Row) -> None:
     """Remove the protections of a row; wait until nothing refuses it."""
     server.remove(row.actor, row.protections)
     wait_until(
@@ -62,3 +63,15 @@ def rights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RightsOfBroker]
 @pytest.mark.parametrize("row", refused(broker.ROWS), ids=lambda row: row.name)
 def test_broker_permits_row_without_its_protections(rights: RightsOfBroker, row: Row) -> None:
     check(rights, row)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Aggregator]:
+    with aggregator() as running:
+        yield running
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("row", refused(daemon.ROWS), ids=lambda row: row.name)
+def test_daemon_permits_row_without_its_protections(running: Aggregator, row: Row) -> None:
+    check(running, row)

@@ -60,6 +60,9 @@ class Protection(Enum):
     DEVICE_INFO_POLICY = "policy `npu-vigil-device-info-writers`"
     BROKER_RIGHTS = "the broker's `rights`"
     BROKER_CERTIFICATE = "the broker's `require_certificate`"
+    LOGIN = "`pages.client_ca_file`"
+    GRPC_CERTIFICATE = "`grpc.client_ca_file`"
+    MODE = "mode of the file or its directory"
 
 
 class Request(NamedTuple):
@@ -90,7 +93,35 @@ class Will(NamedTuple):
     payload: bytes = b"x"
 
 
-Attempt: TypeAlias = Request | Publication | Subscription | Will
+class Page(NamedTuple):
+    """A page of a daemon, over the network."""
+
+    path: str
+
+
+class SocketPage(NamedTuple):
+    """A page of a daemon, over its socket."""
+
+    path: str
+
+
+class Call(NamedTuple):
+    """A call of a gRPC method with an encoded message."""
+
+    method: str
+    message: bytes
+
+
+class FileAccess(NamedTuple):
+    """What a local user does with a file, and the path below the folder of the daemon."""
+
+    way: str
+    path: str
+
+
+Attempt: TypeAlias = (
+    Request | Publication | Subscription | Will | Page | SocketPage | Call | FileAccess
+)
 
 
 class Row(NamedTuple):
@@ -121,7 +152,6 @@ class Gap(NamedTuple):
     verbs: tuple[Verb, ...] = tuple(Verb)
 
 
-_ACTORS = (Actor.AGENT, Actor.TENANT, Actor.PLUGIN)
 Cell: TypeAlias = tuple[Actor, Thing, Verb]
 
 
@@ -141,7 +171,7 @@ def cells(rows: Iterable[Row], gaps: Iterable[Gap]) -> dict[Cell, list[Row] | st
         if isinstance(entry, str):
             raise ValueError(f"{row.name}: a row and a reason: {entry}")
         entry.append(row)
-    ordered = list(product(_ACTORS, Thing, Verb))
+    ordered = list(product(Actor, Thing, Verb))
     if empty := [_shown(cell) for cell in ordered if cell not in table]:
         raise ValueError(f"neither rows nor a reason: {', '.join(empty)}")
     return {cell: table[cell] for cell in ordered}
