@@ -72,7 +72,9 @@ def test_no_attack_is_there_twice_and_all_are_written_alike() -> None:
             assert not cell[0].isupper() or is_a_name, cell
             assert not cell.endswith("."), cell
     lines = SECURITY.read_text(encoding="utf-8").splitlines()
-    assert sum(line.startswith("|---") for line in lines) == 1
+    assert sum(line.startswith("|---") for line in lines) == 2, (
+        "the attacks, and what each actor may do"
+    )
 
 
 def test_no_trouble_is_there_twice() -> None:

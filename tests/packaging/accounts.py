@@ -6,14 +6,14 @@ import contextlib
 import http.client
 import json
 import ssl
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tests.parts.deadlines import wait_until
 from tests.parts.kustomize import apply, build, take_back
 from tests.parts.places import Cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from tests.parts.controlplane import ControlPlane
@@ -29,16 +29,6 @@ Right: TypeAlias = tuple[str, str, str, str]
 """Namespace (empty: everywhere), API group, resource, verb."""
 
 
-class Row(NamedTuple):
-    """A request, and its status with the policy and without."""
-
-    method: str
-    path: str
-    body: dict[str, Any] | None
-    with_policy: int
-    without: int
-
-
 def config_map(namespace: str, name: str, **labels: dict[str, str]) -> tuple[str, dict[str, Any]]:
     """Return the path and the content of a ConfigMap."""
     metadata = {"name": name, "namespace": namespace, "labels": labels.get("labels", {})}
@@ -46,30 +36,27 @@ def config_map(namespace: str, name: str, **labels: dict[str, str]) -> tuple[str
     return path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}}
 
 
-def create(namespace: str, name: str, with_policy: int, **labels: dict[str, str]) -> Row:
-    """Return the creation of a ConfigMap."""
-    path, body = config_map(namespace, name, **labels)
-    return Row("POST", path, body, with_policy, CREATED)
-
-
-OF_ANOTHER = create("mindx-dl", "mindx-dl-nodeinfo-worker-2", REFUSED, labels=REPORT)
+OF_ANOTHER = ("POST", *config_map("mindx-dl", "mindx-dl-nodeinfo-worker-2", labels=REPORT))
 """A request for a document of another node than ``worker-1``."""
 
 
 class AgentPod:
-    """Asks the API server with the token of an agent's pod. Nothing is kept of it."""
+    """Asks the API server with the token of a kubeconfig, or without one. Nothing is kept of it."""
 
     patch_type = "application/merge-patch+json"
 
-    def __init__(self, plane: ControlPlane, kubeconfig: Path) -> None:
-        self._token = json.loads(kubeconfig.read_text())["users"][0]["user"]["token"]
+    def __init__(self, plane: ControlPlane, kubeconfig: Path | None) -> None:
+        self._headers: dict[str, str] = {}
+        if kubeconfig is not None:
+            token = json.loads(kubeconfig.read_text())["users"][0]["user"]["token"]
+            self._headers["Authorization"] = f"Bearer {token}"
         self._port = plane.port
         self._tls = ssl.create_default_context(cafile=str(plane.directory / "ca.crt"))
 
-    def ask(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, str]:
+    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, str]:
         """Ask, as a rehearsal; status and text of the answer."""
         kind = self.patch_type if method == "PATCH" else "application/json"
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind}
+        headers = {**self._headers, "Content-Type": kind}
         connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._tls)
         try:
             content = None if body is None else json.dumps(body)
@@ -79,13 +66,15 @@ class AgentPod:
         finally:
             connection.close()
 
-    def until(self, status: int, row: Row = OF_ANOTHER) -> None:
-        """Wait until ``row`` is answered so.
+    def until(
+        self, status: int, request: tuple[str, str, Mapping[str, Any] | None] = OF_ANOTHER
+    ) -> None:
+        """Wait until the answer to ``request`` has this status.
 
         Policies come with a delay.
         """
         wait_until(
-            lambda: self.ask(row.method, row.path, row.body)[0] == status,
+            lambda: self.ask(*request)[0] == status,
             lambda: f"the answer never was {status}",
             20,
         )

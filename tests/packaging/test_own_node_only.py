@@ -1,6 +1,6 @@
-"""The admission policy: what an agent's token may write, row by row, with the policy and without.
+"""The admission policy for agents: with the manifests, without it, and what an agent makes of it.
 
-The rows are those of the table in ``docs/installation.md``.
+What an agent's token may write with the policy: ``tests/intruder/test_api_server.py``.
 """
 
 from __future__ import annotations
@@ -17,192 +17,37 @@ from msgspec.structs import replace
 from agent.node.labels import SERVER_TYPE, desired_labels, obsolete_keys
 from agent.node.serial_number import ANNOTATION as SERIAL_NUMBER
 from contract.codes.families import FAMILIES
-from contract.documents.write_numbers import encode_writes
 from contract.errors import StoreRefused
 from contract.names import HEARTBEAT_ANNOTATION, INTERVAL_ANNOTATION
 from dcmi_shim.values import NodeFacts
 from stores.address import open_store
 from stores.base import Beat, Document, Involved, KubernetesEvent, NodeObject
 from tests.agent.policy.builders import POD, inventory_of
+from tests.intruder.agent_rows import WRITES
+from tests.intruder.api_server import ApiServer, api_server
+from tests.intruder.requests import FOREIGN, LEASES, PUBLIC_FAULT, STATUS, create, patch
+from tests.intruder.table import Actor, Protection, Request
 from tests.packaging.accounts import (
     CREATED,
-    FORBIDDEN,
     NODE,
     OF_ANOTHER,
     OK,
     REFUSED,
     REPORT,
     AgentPod,
-    Row,
     config_map,
-    create,
 )
 from tests.parts.controlplane import ControlPlane, path_of
-from tests.parts.kustomize import MANIFESTS, apply, build, build_with
+from tests.parts.kustomize import MANIFESTS, build, build_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-POLICY = "npu-vigil-agent-own-node-only"
+    from tests.intruder.table import Row
+
 COMPONENT = "without-own-node-only"
 GUIDE = Path(__file__).parents[2] / "docs/installation.md"
 OVERLAYS = sorted(f"overlays/{folder.name}" for folder in (MANIFESTS / "overlays").iterdir())
-
-PUBLIC_FAULT = {"mc-consumer-publicfault": "true"}
-STATUS = f"/api/v1/nodes/{NODE}/status"
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/mindx-dl/leases"
-BEGAN = "2026-01-01T00:00:00Z"
-FOREIGN = "example.com/not-ours"
-"""A label and an annotation of the Node that others keep."""
-
-
-def write(namespace: str, name: str, with_policy: int, **labels: dict[str, str]) -> Row:
-    """Return the replacement of a ConfigMap that is there."""
-    path, body = config_map(namespace, name, **labels)
-    return Row("PUT", f"{path}/{name}", body, with_policy, OK)
-
-
-def delete(namespace: str, name: str, with_policy: int, without: int) -> Row:
-    """Return the deletion of a ConfigMap that is there."""
-    path, _ = config_map(namespace, name)
-    return Row("DELETE", f"{path}/{name}", None, with_policy, without)
-
-
-def node(change: dict[str, Any], with_policy: int, name: str = NODE) -> Row:
-    """Return a change of a Node by way of its status."""
-    return Row("PATCH", f"/api/v1/nodes/{name}/status", change, with_policy, OK)
-
-
-def lease(name: str, with_policy: int, **labels: str) -> Row:
-    """Return a change of a Lease that is there, as a heartbeat makes it."""
-    annotations = {"npu-vigil/writes": encode_writes({"device-info": 1_764_000_000})}
-    metadata = {"labels": labels, "annotations": annotations}
-    body = {"metadata": metadata, "spec": {"holderIdentity": "me"}}
-    return Row("PATCH", f"{LEASES}/{name}", body, with_policy, OK)
-
-
-def event(host: str, kind: str, name: str, with_policy: int) -> Row:
-    """Return an Event that ``host`` reports of an object."""
-    body = {
-        "metadata": {"generateName": "one-", "namespace": "kube-system"},
-        "involvedObject": {"kind": kind, "name": name, "namespace": "kube-system"},
-        "source": {"component": "npu-vigil", "host": host},
-        "reason": "Any",
-        "message": "any",
-    }
-    return Row("POST", "/api/v1/namespaces/kube-system/events", body, with_policy, CREATED)
-
-
-ROWS = {
-    "its device-info": [
-        write("kube-system", "mindx-dl-deviceinfo-worker-1", OK, labels=REPORT),
-        delete("kube-system", "mindx-dl-deviceinfo-worker-1", OK, FORBIDDEN),
-    ],
-    "its node-info": [
-        write("mindx-dl", "mindx-dl-nodeinfo-worker-1", OK, labels=REPORT),
-        delete("mindx-dl", "mindx-dl-nodeinfo-worker-1", OK, OK),
-    ],
-    "its two documents of public faults": [
-        create("mindx-dl", "npu-vigil-dpc-fault-worker-1", CREATED, labels=PUBLIC_FAULT),
-        create("mindx-dl", "npu-vigil-dtfs-fault-worker-1", CREATED, labels=PUBLIC_FAULT),
-    ],
-    "the label of public faults, or any other, on its device-info or node-info": [
-        write("kube-system", "mindx-dl-deviceinfo-worker-1", REFUSED, labels=PUBLIC_FAULT | REPORT),
-        write("mindx-dl", "mindx-dl-nodeinfo-worker-1", REFUSED, labels=PUBLIC_FAULT),
-        write("mindx-dl", "mindx-dl-nodeinfo-worker-1", REFUSED, labels={"npu-vigil/state": "x"}),
-    ],
-    "the label of device-info, or any other, on its documents of public faults": [
-        create("mindx-dl", "npu-vigil-dpc-fault-worker-1", REFUSED, labels=REPORT),
-        create("mindx-dl", "npu-vigil-dtfs-fault-worker-1", REFUSED, labels=PUBLIC_FAULT | REPORT),
-    ],
-    "a document of another node": [
-        write("kube-system", "mindx-dl-deviceinfo-worker-2", REFUSED, labels=REPORT),
-        OF_ANOTHER,
-        create("mindx-dl", "npu-vigil-dpc-fault-worker-2", REFUSED, labels=PUBLIC_FAULT),
-        create("mindx-dl", "npu-vigil-dtfs-fault-worker-2", REFUSED, labels=PUBLIC_FAULT),
-        delete("kube-system", "mindx-dl-deviceinfo-worker-2", REFUSED, FORBIDDEN),
-    ],
-    "a name of its own in the other namespace, or one that belongs to its Lease": [
-        create("mindx-dl", "mindx-dl-deviceinfo-worker-1", REFUSED, labels=REPORT),
-        create("kube-system", "npu-vigil-dpc-fault-worker-1", REFUSED, labels=PUBLIC_FAULT),
-        create("mindx-dl", "npu-vigil-worker-1", REFUSED),
-    ],
-    "a document of the aggregator": [
-        write("mindx-dl", "cluster-info-device-0", REFUSED),
-        delete("mindx-dl", "cluster-info-device-0", REFUSED, OK),
-        create("mindx-dl", "npu-vigil-state-one", REFUSED, labels={"npu-vigil/state": "one"}),
-    ],
-    "another ConfigMap of kube-system, such as coredns": [
-        write("kube-system", "coredns", REFUSED),
-        delete("kube-system", "coredns", REFUSED, FORBIDDEN),
-    ],
-    "its heartbeat": [lease("npu-vigil-worker-1", OK, **{"npu-vigil/heartbeat": "true"})],
-    "the heartbeat of another node, or another label on its own": [
-        lease("npu-vigil-worker-2", REFUSED),
-        lease("npu-vigil-worker-1", REFUSED, other="label"),
-    ],
-    "the Lease by which aggregators elect their leader": [
-        lease("npu-vigil-aggregator", REFUSED),
-    ],
-    "labels and annotations that it keeps on its Node": [
-        node({"metadata": {"labels": {"accelerator": "huawei-Ascend910"}}}, OK),
-        node({"metadata": {"labels": {"huawei.com/Ascend910-Recover": None}}}, OK),
-        node({"metadata": {"annotations": {"baseDeviceInfos": "{}"}}}, OK),
-        node({"metadata": {"annotations": {"noded/heartbeat": "1"}}}, OK),
-    ],
-    "other labels and annotations of its Node": [
-        node({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}, REFUSED),
-        node({"metadata": {"labels": {"node-restriction.kubernetes.io/team": "a"}}}, REFUSED),
-        node({"metadata": {"labels": {FOREIGN: "changed"}}}, REFUSED),
-        node({"metadata": {"labels": {FOREIGN: None}}}, REFUSED),
-        node({"metadata": {"annotations": {FOREIGN: "changed"}}}, REFUSED),
-        node({"metadata": {"annotations": {FOREIGN: None}}}, REFUSED),
-    ],
-    "the status of its Node: capacity, conditions, addresses": [
-        node({"status": {"capacity": {"huawei.com/Ascend910": "99"}}}, REFUSED),
-        node({"status": {"allocatable": {"huawei.com/Ascend910": "99"}}}, REFUSED),
-        node({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, REFUSED),
-        node({"status": {"images": []}}, REFUSED),
-        node({"status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.9"}]}}, REFUSED),
-    ],
-    "finalizers and owners of its Node": [
-        node({"metadata": {"finalizers": ["example.com/never"]}}, REFUSED),
-        node(
-            {
-                "metadata": {
-                    "ownerReferences": [
-                        {"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "none"}
-                    ]
-                }
-            },
-            REFUSED,
-        ),
-    ],
-    "anything of another Node": [
-        node({"metadata": {"labels": {"accelerator": "none"}}}, REFUSED, "worker-2"),
-        node({"status": {"capacity": {"huawei.com/Ascend910": "0"}}}, REFUSED, "worker-2"),
-    ],
-    "Events that name its node as their source": [
-        event(NODE, "Node", NODE, CREATED),
-        event(NODE, "ConfigMap", "mindx-dl-fault-config", CREATED),
-    ],
-    "Events in the name of another node, or about another Node": [
-        event("worker-2", "Node", "worker-2", REFUSED),
-        event("", "Node", NODE, REFUSED),
-        event(NODE, "Node", "worker-2", REFUSED),
-    ],
-    "taints and cordoning, Secrets, pods, the policy itself": [
-        Row("PATCH", f"/api/v1/nodes/{NODE}", {"spec": {"unschedulable": True}}, 403, 403),
-        Row("POST", "/api/v1/namespaces/mindx-dl/secrets", {"metadata": {"name": "a"}}, 403, 403),
-        Row("DELETE", "/api/v1/namespaces/mindx-dl/pods/any", None, 403, 403),
-        Row(
-            "DELETE",
-            f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{POLICY}",
-            None,
-            *(403, 403),
-        ),
-    ],
-}
 
 
 def _account(plane: ControlPlane, node: str | None) -> Path:
@@ -210,58 +55,21 @@ def _account(plane: ControlPlane, node: str | None) -> Path:
     return plane.service_account("mindx-dl", "npu-vigil-agent", node)
 
 
-def _as_kubelets_write_it() -> dict[str, Any]:
-    """Return a Node's status, with quantities that the API server may write otherwise."""
-    resources = {"cpu": "192000m", "memory": "2113450712Ki", "huawei.com/Ascend910": "8"}
-    conditions = [
-        {"type": kind, "status": "False", "reason": "Kubelet", "lastHeartbeatTime": BEGAN}
-        for kind in ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
-    ]
-    images = [{"names": [f"registry.example/{n}:1"], "sizeBytes": n} for n in range(1, 101)]
-    return {
-        "capacity": resources,
-        "allocatable": resources | {"ephemeral-storage": "1.5e12"},
-        "conditions": conditions,
-        "images": images,
-        "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
-    }
-
-
-def _fill(plane: ControlPlane) -> None:
-    """Create what the rows are about, as an administrator."""
-    for namespace, name in (
-        *(("kube-system", f"mindx-dl-deviceinfo-worker-{n}") for n in (1, 2)),
-        *(("mindx-dl", name) for name in ("mindx-dl-nodeinfo-worker-1", "cluster-info-device-0")),
-        ("kube-system", "coredns"),
-    ):
-        path, body = config_map(namespace, name)
-        plane.request("POST", path, body)
-    for name in ("npu-vigil-worker-1", "npu-vigil-worker-2", "npu-vigil-aggregator"):
-        plane.request("POST", LEASES, {"metadata": {"name": name}})
-    plane.request("PATCH", STATUS, {"status": _as_kubelets_write_it()})
-    kept = {FOREIGN: "kept"}
-    labels = kept | {"huawei.com/Ascend910-Recover": ""}
-    plane.request(
-        "PATCH", f"/api/v1/nodes/{NODE}", {"metadata": {"labels": labels, "annotations": kept}}
-    )
-
-
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """Start an API server with the base; other tests must not meet its policy."""
-    with ControlPlane(tmp_path_factory.mktemp("restricted")) as plane:
-        apply(plane, "base")
-        yield plane
+def server(running_control_plane: ControlPlane) -> Iterator[ApiServer]:
+    with api_server(running_control_plane) as server:
+        yield server
 
 
-@pytest.fixture(scope="module")
-def agent(plane: ControlPlane) -> AgentPod:
+@pytest.fixture
+def plane(server: ApiServer) -> ControlPlane:
+    return server.plane
+
+
+@pytest.fixture
+def agent(server: ApiServer) -> AgentPod:
     """Return the agent of ``worker-1``, with the policy in force."""
-    plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "worker-2"}})
-    agent = AgentPod(plane, _account(plane, NODE))
-    _fill(plane)
-    agent.until(REFUSED)
-    return agent
+    return server.accounts[Actor.AGENT]
 
 
 def test_the_rows_are_those_of_the_guide() -> None:
@@ -273,39 +81,38 @@ def test_the_rows_are_those_of_the_guide() -> None:
     for line in table[0].strip().splitlines()[2:]:
         what, with_policy, without = (cell.strip() for cell in line.strip("| ").split("|"))
         shown[what] = (with_policy, without)
-    assert list(shown) == list(ROWS)
-    for what, rows in ROWS.items():
-        may = {row.with_policy in (OK, CREATED) for row in rows}
-        could = {row.without in (OK, CREATED) for row in rows}
-        assert may in ({True}, {False})
-        assert shown[what][0] == ("yes" if may == {True} else "no")
-        if len(could) == 1:
-            assert shown[what][1] == ("yes" if could == {True} else "no")
-        else:
-            assert shown[what][1] == "yes, but not delete in `kube-system`"
+    by_about: dict[str, list[Row]] = {}
+    for row in WRITES:
+        by_about.setdefault(row.about, []).append(row)
+    assert list(shown) == list(by_about)
+    for about, rows in by_about.items():
+        may = {not row.protections for row in rows}
+        assert len(may) == 1
+        assert shown[about][0] == ("yes" if may == {True} else "no")
+        assert shown[about][1] == _without(rows)
 
 
-def _otherwise(agent: AgentPod, *, with_policy: bool) -> list[tuple[str, Row, int, str]]:
-    """Return the rows that are answered with another status than they should be."""
-    found = []
-    for what, rows in ROWS.items():
-        for row in rows:
-            status, answer = agent.ask(row.method, row.path, row.body)
-            desired_labels = row.with_policy if with_policy else row.without
-            is_named = status != REFUSED or (POLICY in answer and NODE in answer)
-            if status != desired_labels or not is_named:
-                found.append((what, row, status, answer))
-    return found
+def _without(rows: list[Row]) -> str:
+    """Return what the guide states of rows with the roles alone."""
+    could = {_is_open_to_roles(row) for row in rows}
+    if could == {True, False}:
+        return "yes, but not delete in `kube-system`"
+    return "yes" if could == {True} else "no"
 
 
-@pytest.mark.apiserver
-def test_policy_decides_each_request_as_the_table_states(agent: AgentPod) -> None:
-    assert _otherwise(agent, with_policy=True) == []
+def _is_open_to_roles(row: Row) -> bool:
+    """Return whether roles alone let the agent do this.
+
+    The right to delete in ``kube-system`` exists only together with the policy.
+    """
+    assert isinstance(row.attempt, Request)
+    deletes = row.attempt.method == "DELETE" and "/namespaces/kube-system/" in row.attempt.path
+    return Protection.ROLE not in row.protections and not deletes
 
 
 @pytest.mark.apiserver
 def test_roles_alone_decide_without_the_policy(
-    plane: ControlPlane, agent: AgentPod, tmp_path: Path
+    plane: ControlPlane, server: ApiServer, agent: AgentPod, tmp_path: Path
 ) -> None:
     """The component for old clusters takes the policy away, and the right that needs it."""
     there = {path_of(item): item for item in build("base")}
@@ -321,7 +128,9 @@ def test_roles_alone_decide_without_the_policy(
         plane.request("DELETE", path_of(item))
     try:
         agent.until(CREATED)
-        assert _otherwise(agent, with_policy=False) == []
+        for row in WRITES:
+            refusing = None if _is_open_to_roles(row) else Protection.ROLE
+            assert server.refusing(row.actor, row.attempt) is refusing, row
         assert _is_in_force(plane, NODE) is False
     finally:
         for item in taken:
@@ -452,11 +261,11 @@ def test_a_policy_that_lets_other_annotations_through_is_not_enough(
     (policy,) = (item for item in build("base") if item["kind"] == "ValidatingAdmissionPolicy")
     weaker = copy.deepcopy(policy)
     del weaker["spec"]["validations"][1:]
-    annotation = ROWS["other labels and annotations of its Node"][-1]
+    annotation = patch(STATUS, metadata={"annotations": {FOREIGN: None}})
     try:
         plane.apply(weaker)
         agent.until(OK, annotation)
-        assert agent.ask(*OF_ANOTHER[:3])[0] == REFUSED
+        assert agent.ask(*OF_ANOTHER)[0] == REFUSED
         assert _is_in_force(plane, NODE) is False
     finally:
         plane.apply(policy)
@@ -519,11 +328,11 @@ def test_a_node_with_the_name_of_a_document_is_another_node(
         for method, one, change in heartbeat:
             assert agent.ask(method, one, change)[0] == REFUSED
             assert namesake.ask(method, one, change)[0] == OK
-        own = create("mindx-dl", f"npu-vigil-{kind}-fault-{name}", CREATED, labels=PUBLIC_FAULT)
-        assert namesake.ask(*own[:3])[0] == CREATED
-        elsewhere = create("kube-system", shared, REFUSED, labels=PUBLIC_FAULT)
+        own = create("mindx-dl", f"npu-vigil-{kind}-fault-{name}", PUBLIC_FAULT)
+        assert namesake.ask(*own)[0] == CREATED
+        elsewhere = create("kube-system", shared, PUBLIC_FAULT)
         for asking in (agent, namesake):
-            assert asking.ask(*elsewhere[:3])[0] == REFUSED
+            assert asking.ask(*elsewhere)[0] == REFUSED
     finally:
         plane.request("DELETE", f"{path}/{shared}")
         plane.request("DELETE", f"{LEASES}/{shared}")
@@ -533,11 +342,14 @@ def test_a_node_with_the_name_of_a_document_is_another_node(
 def test_a_token_of_no_pod_may_write_nothing(plane: ControlPlane, agent: AgentPod) -> None:
     del agent
     aggregator_agent = AgentPod(plane, _account(plane, None))
-    for what in (
+    abouts = {
         "its device-info",
         "its heartbeat",
         "labels and annotations that it keeps on its Node",
-    ):
-        for row in ROWS[what]:
-            status, answer = aggregator_agent.ask(row.method, row.path, row.body)
-            assert (status, "own node only" in answer) == (REFUSED, True)
+    }
+    rows = [row for row in WRITES if row.about in abouts]
+    assert {row.about for row in rows} == abouts
+    for row in rows:
+        assert isinstance(row.attempt, Request)
+        status, answer = aggregator_agent.ask(*row.attempt)
+        assert (status, "own node only" in answer) == (REFUSED, True)

@@ -19,6 +19,15 @@ RBAC = "rbac.authorization.k8s.io"
 ENDINGS = ["", "-310", "-310p", "-910", "-npu"]
 """Of role and account in MindCluster 6.0 to 26.1; none since 26.1 but for chips of type 310P."""
 VERBS = ["get", "create", "update", "list", "watch"]
+_RULES = (
+    ("pods", ["get", "list", "update", "watch", "patch"]),
+    ("nodes", ["get", "patch"]),
+    ("nodes/proxy", ["get"]),
+    ("nodes/status", ["get", "patch", "update"]),
+    ("configmaps", VERBS),
+    ("events", ["create"]),
+)
+"""Of the vendor's manifest (``docs/spec/device-plugin.md#1.8``)."""
 COLLECTION = "/api/v1/namespaces/kube-system/configmaps"
 
 
@@ -40,7 +49,10 @@ def vendors_objects(ending: str) -> list[dict[str, Any]]:
             "apiVersion": f"{RBAC}/v1",
             "kind": "ClusterRole",
             "metadata": {"name": role},
-            "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": VERBS}],
+            "rules": [
+                {"apiGroups": [""], "resources": [resource], "verbs": verbs}
+                for resource, verbs in _RULES
+            ],
         },
         {
             "apiVersion": f"{RBAC}/v1",

@@ -1,0 +1,77 @@
+"""Each row that is refused, with its protections removed: then nothing else may refuse it.
+
+``make test-intruder`` runs it. A row that is refused all the same names the wrong protection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.intruder import account_rows, agent_rows, broker, daemon
+from tests.intruder.api_server import ApiServer, api_server
+from tests.intruder.broker import RightsOfBroker, intruders_broker
+from tests.intruder.daemon import Aggregator, aggregator
+from tests.parts.deadlines import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tests.intruder.table import Row
+    from tests.parts.controlplane import ControlPlane
+
+
+def refused(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows that are refused; those with the same protections follow each other."""
+    return sorted(
+        (row for row in rows if row.protections),
+        key=lambda row: (row.actor.name, [protection.name for protection in row.protections]),
+    )
+
+
+def check(server: ApiServer | RightsOfBroker | Aggregator, row: Row) -> None:
+    """Remove the protections of a row; wait until nothing refuses it."""
+    server.remove(row.actor, row.protections)
+    wait_until(
+        lambda: server.refusing(row.actor, row.attempt) is None,
+        lambda: f"{server.refusing(row.actor, row.attempt)} refuses it",
+    )
+
+
+@pytest.fixture(scope="module")
+def server(running_control_plane: ControlPlane) -> Iterator[ApiServer]:
+    with api_server(running_control_plane) as server:
+        yield server
+
+
+@pytest.mark.apiserver
+@pytest.mark.parametrize(
+    "row", refused([*agent_rows.ROWS, *account_rows.ROWS]), ids=lambda row: row.name
+)
+def test_api_server_permits_row_without_its_protections(server: ApiServer, row: Row) -> None:
+    check(server, row)
+
+
+@pytest.fixture(scope="module")
+def rights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RightsOfBroker]:
+    with intruders_broker(tmp_path_factory.mktemp("broker")) as rights:
+        yield rights
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("row", refused(broker.ROWS), ids=lambda row: row.name)
+def test_broker_permits_row_without_its_protections(rights: RightsOfBroker, row: Row) -> None:
+    check(rights, row)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Aggregator]:
+    with aggregator() as running:
+        yield running
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("row", refused(daemon.ROWS), ids=lambda row: row.name)
+def test_daemon_permits_row_without_its_protections(running: Aggregator, row: Row) -> None:
+    check(running, row)
