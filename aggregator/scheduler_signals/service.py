@@ -27,7 +27,7 @@ from aggregator.scheduler_signals.writer import SignalWriter
 from stores.cluster import SharedReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from aggregator.config import AggregatorConfiguration
     from aggregator.liveness.lost_nodes import ObservedHeartbeat
@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from stores.base import Beat
     from stores.cluster import Cluster
     from stores.device_taints import DeviceTaints
+
+
+_START_PERIOD_SECONDS = 0.2
+"""How often it is checked whether the start is over."""
 
 
 class SchedulerSignals(Led):
@@ -136,8 +140,14 @@ class SchedulerSignals(Led):
     async def set_leading(self, leading: bool) -> None:
         await self._writer.set_leading(leading)
 
-    async def run(self) -> NoReturn:
-        """Write until cancelled."""
+    async def run(self, is_past_start: Callable[[], bool]) -> NoReturn:
+        """Write until cancelled, once the start is over (``Readiness.is_past_start``).
+
+        To plan ten thousand Nodes and to read their devices would delay the first publication.
+        """
+        # The start also ends by time, so there is no event to wait for.
+        while not is_past_start():  # noqa: ASYNC110
+            await asyncio.sleep(_START_PERIOD_SECONDS)
         async with asyncio.TaskGroup() as tasks:
             if self._device_taints is not None:
                 tasks.create_task(self._device_taints.run(), name="devices and rules")

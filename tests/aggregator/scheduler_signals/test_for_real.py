@@ -85,6 +85,25 @@ async def test_conditions_follow_the_faults_of_a_node(
     assert taints(control_plane) == [("node.kubernetes.io/not-ready", "NoSchedule")]
 
 
+async def test_no_node_is_written_before_the_first_publication(
+    control_plane: ControlPlane, store: Store, make: Make, node: str
+) -> None:
+    await store.put(report(node, healthy()))
+    writes_of_node = Rule("patch", "nodes", node)
+
+    def is_publication(request: Request) -> bool:
+        return request.verb != "get" and b"cluster-info-device-0" in request.body
+
+    with ApiProxy(control_plane) as proxy:
+        proxy.delay(lambda request: 3.0 if is_publication(request) else 0.0)
+        daemon = make("kubernetes:", proxy.kubeconfig)
+        daemon.environment = {"VIGIL_NODE_CONDITIONS_ENABLED": "true"}
+        await asyncio.to_thread(daemon.start)
+        await until(lambda: conditions(control_plane).get("NPUHealthy", {}).get("status") == "True")
+        published = next(request for request in proxy.requests() if is_publication(request))
+        assert proxy.requests(writes_of_node)[0].at >= published.at + 3.0
+
+
 OTHER = {"key": "other", "value": "v", "effect": "NoExecute"}
 
 
