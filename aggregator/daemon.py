@@ -254,10 +254,11 @@ class Aggregator:
             tasks.create_task(self.certificates.run(), name="certificates")
             if self._advising is not None:
                 tasks.create_task(self._advising.run(), name="advice")
-            if self._signals is not None:
-                tasks.create_task(self._signals.run(), name="conditions and taints")
-            tasks.create_task(self._merge(tasks), name="merge")
             readiness = self.publication.readiness
+            if self._signals is not None:
+                run_signals = self._signals.run(readiness.is_past_start)
+                tasks.create_task(run_signals, name="conditions and taints")
+            tasks.create_task(self._merge(tasks), name="merge")
             manager = notify_manager(
                 self.stalls.stalled, lambda: readiness.health().not_ready, os.environ
             )

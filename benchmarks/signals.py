@@ -138,8 +138,10 @@ async def measure(plane: ControlPlane, directory: Path, nodes: int) -> dict[str,
     try:
         for objects in ("fill", "nodes", "slices"):
             await load.do(objects)
+        began = time.monotonic()
         await asyncio.to_thread(daemon.spawn)
         await asyncio.to_thread(daemon.process.wait_until, partial(_is_ready, daemon), _UP_SECONDS)
+        result["ready_s"] = time.monotonic() - began
         await asyncio.sleep(SETTLE_SECONDS + 1)
         for begins in (True, False):
             wanted = set(faulty) if begins else set[str]()

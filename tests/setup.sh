@@ -6,7 +6,7 @@
 # kustomize and mochi, 15 seconds each), or fetched as a Go module (the definitions). Where that may not be done, says the
 # command that does it and ends with 2.
 # With the argument `node` also provides what `make test-node` needs: containerd, runc, network plug-ins,
-# buildah, debootstrap, xfsprogs; kubelet, kubectl and the rest of a cluster (6 minutes), and a base image (1 minute).
+# buildah, debootstrap, xfsprogs, dnsmasq; kubelet, kubectl and the rest of a cluster (6 minutes), and a base image (1 minute).
 # With the argument `brokers` also provides RabbitMQ, and HiveMQ CE of Maven Central by pinned hashes.
 set -euo pipefail
 cd "$(dirname "$0")/controlplane"
@@ -77,6 +77,7 @@ if [ -n "$with_node" ]; then
     command -v ip >/dev/null || packages+=(iproute2)
     PATH=$PATH:/sbin command -v mkfs.xfs >/dev/null || packages+=(xfsprogs)
     [ -x /usr/lib/cni/bridge ] || packages+=(containernetworking-plugins)
+    command -v dnsmasq >/dev/null || packages+=(dnsmasq-base)
 fi
 if [ -n "$with_brokers" ]; then
     command -v rabbitmq-server >/dev/null || packages+=(rabbitmq-server)

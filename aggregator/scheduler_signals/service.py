@@ -26,7 +26,7 @@ from aggregator.scheduler_signals.writer import SignalWriter
 from stores.cluster import SharedReader
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from aggregator.config import AggregatorConfiguration
     from aggregator.liveness.lost_nodes import ObservedHeartbeat
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 SETTLE_SECONDS = 15.0
 """How long a new leader makes nothing stricter: three intervals of heartbeats (``noded#7.10``)."""
+_START_PERIOD_SECONDS = 0.2
+"""How often it is checked whether the start is over."""
 
 
 class SchedulerSignals(Led):
@@ -137,8 +139,14 @@ class SchedulerSignals(Led):
     async def set_leading(self, leading: bool) -> None:
         await self._writer.set_leading(leading)
 
-    async def run(self) -> NoReturn:
-        """Write until cancelled."""
+    async def run(self, is_past_start: Callable[[], bool]) -> NoReturn:
+        """Write until cancelled, once the start is over (``Readiness.is_past_start``).
+
+        To plan ten thousand Nodes and to read their devices would delay the first publication.
+        """
+        # The start also ends by time, so there is no event to wait for.
+        while not is_past_start():  # noqa: ASYNC110
+            await asyncio.sleep(_START_PERIOD_SECONDS)
         async with asyncio.TaskGroup() as tasks:
             if self._device_taints is not None:
                 tasks.create_task(self._device_taints.run(), name="devices and rules")

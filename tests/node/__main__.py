@@ -2,7 +2,7 @@
 
 Before that, file systems of this machine's kernel really fail (``failing_file_systems``).
 
-    python -m tests.node [--overlays NAME,...]
+    python -m tests.node [--only NAME,...]
 
 Builds the image, makes a host of its own (host.sh) and runs tests there. Nothing is left on this
 machine. Exit status: 0 all steps held, 1 one did not, 2 no root.
@@ -27,7 +27,7 @@ import typer.main
 
 from tests.node import failing_file_systems
 from tests.node.image import ROOT, Images
-from tests.node.node_runs import IMAGE, MOST_IMAGE_BYTES, NEXT_IMAGE, OVERLAYS, PAUSE
+from tests.node.node_runs import IMAGE, INSTALLATIONS, MOST_IMAGE_BYTES, NEXT_IMAGE, PAUSE
 from vigil.main import app
 
 PACKAGES = tuple(
@@ -53,7 +53,7 @@ print(len(modules), "modules")
 def main() -> int:
     """Run everything; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.node")
-    parser.add_argument("--overlays", default=",".join(OVERLAYS), help="which run on the node")
+    parser.add_argument("--only", default=",".join(INSTALLATIONS), help="overlays, helm3, helm4")
     parser.add_argument("--keep", action="store_true", help="leave the logs and say where they are")
     options = parser.parse_args()
     if os.geteuid() != 0:
@@ -75,7 +75,7 @@ def main() -> int:
         for name in (PAUSE, IMAGE, NEXT_IMAGE):
             images.archive(name)
         host = [str(ROOT / "tests/node/host.sh"), str(directory)]
-        node_runs = [sys.executable, "-m", "tests.node.node_runs", str(directory), options.overlays]
+        node_runs = [sys.executable, "-m", "tests.node.node_runs", str(directory), options.only]
         done = subprocess.run([*host, *node_runs], cwd=ROOT, check=False)
         print(f"{time.monotonic() - begin:6.1f} s  in all, {load()}")
         return 1 if done.returncode else 0

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 NODE = "node-1"
 _MODULE = Path(__file__).parent
 _ADDRESS = "192.168.77.2"
+NAME_SERVER = "10.0.0.1"
+"""The address at which pods look for a name server."""
 _SOCKET = "/run/containerd/containerd.sock"
 _UP_SECONDS = 90.0
 _LOOK_SECONDS = 0.2
@@ -35,7 +37,7 @@ class _Plane(ControlPlane):
     """An API server that pods reach at the address of the Service ``kubernetes``."""
 
     def _surroundings(self) -> tuple[str, ...]:
-        return ("--bind-address=0.0.0.0", "--advertise-address=10.0.0.1")
+        return ("--bind-address=0.0.0.0", f"--advertise-address={NAME_SERVER}")
 
 
 class Cluster:
@@ -103,6 +105,8 @@ class Cluster:
             "authorization": {"mode": "AlwaysAllow"},
             "failCgroupV1": False,
             "failSwapOn": False,
+            "clusterDNS": [NAME_SERVER],
+            "clusterDomain": "cluster.local",
             "cgroupDriver": "cgroupfs",
             "cgroupsPerQOS": False,
             "enforceNodeAllocatable": [],

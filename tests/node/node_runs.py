@@ -1,7 +1,8 @@
 """The steps of ``make test-node``, on a host of its own with a real kubelet and containerd.
 
-Each overlay is installed by kubectl as in the README, and goes through what happens to a node.
-After each step an independent reader compares documents and heartbeat with the emulated hardware.
+Each overlay is installed by kubectl as in the README, and goes through what happens to a node. Each
+version of Helm installs, tests, upgrades, rolls back and uninstalls the chart. After each step an
+independent reader compares documents and heartbeat with the emulated hardware.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import yaml
 
+from contract.node_signals import CONDITION_TYPES, NPU_HEALTHY
 from dcmi_shim.emulator.control import Emulator
 from tests.node import truth
+from tests.node.chart import Release
 from tests.node.cluster import NODE, Cluster, wait_until
 from tests.node.image import ROOT
 from tests.parts.deadlines import patience
+from tests.parts.helm import VERSIONS
 from tests.parts.kustomize import MANIFESTS
 from tests.parts.node_reader import NodeReader
 from tests.parts.vendors_plugin import account_of, vendors_objects, write
@@ -38,6 +42,8 @@ if TYPE_CHECKING:
 IMAGE, NEXT_IMAGE, PAUSE = "npu-vigil:0.1.0", "npu-vigil:0.1.1", "pause:1"
 MOST_IMAGE_BYTES = 120_000_000
 OVERLAYS = ("base", "overlays/beside-device-plugin", "overlays/with-clusterd-clients")
+INSTALLATIONS = (*OVERLAYS, *VERSIONS)
+"""What ``make test-node`` installs: overlays, and the chart by each version of Helm."""
 _DRIVER = Path("/usr/local/Ascend/driver")
 _LOCAL_TIME = Path("/etc/localtime")
 _STATE = Path("/var/lib/npu-vigil")
@@ -52,6 +58,10 @@ _OF_THE_CLUSTER = (
 _FORBIDDEN = 403
 _OK = 200
 _UNAVAILABLE = 503
+# The emulated ipmitool lies beside the driver.
+_PATH = {"name": "PATH", "value": f"/opt/npu-vigil/bin:/usr/bin:/bin:{_DRIVER}/bin"}
+_VOLUME = {"name": "emulator", "hostPath": {"path": str(truth.EMULATOR)}}
+_MOUNT = {"name": "emulator", "mountPath": str(truth.EMULATOR)}
 _OURS = (str(_STATE), str(truth.EMULATOR), "/usr/local/Ascend")
 _OF_OTHERS = (
     *("/var/lib/kubelet", "/var/lib/cni", "/var/log", "/usr/libexec", "/opt/containerd"),
@@ -61,7 +71,7 @@ _OF_OTHERS = (
 
 
 class NodeRuns:
-    """One overlay after the other on one cluster."""
+    """One installation after the other on one cluster."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         self.cluster = cluster
@@ -106,20 +116,8 @@ class NodeRuns:
             self.step("host unchanged", lambda: self._host_is_unchanged(before))
             self._install_driver()
         with NodeReader(self.plane) as reader:
-            since = time.monotonic()
-
-            def compared(name: str, act: Callable[[], object]) -> None:
-                def both() -> str:
-                    nonlocal since
-                    act()
-                    result = truth.compare(self.plane, reader, since, name)
-                    since = time.monotonic()
-                    return result
-
-                self.step(name, both)
-
             self.step("ready", self._ready)
-            since = time.monotonic()
+            compared = self._comparison(reader)
             if has_plugin:
                 self.step("the vendor's plugin is refused", self._plugin_is_refused)
             compared("fault", lambda: self._occur(3, "80E01801"))
@@ -136,26 +134,86 @@ class NodeRuns:
             self.step("the vendor's plugin works again", self._plugin_may_write)
             self._register_chips(0)
 
+    def run_chart(self, version: str) -> None:
+        """Install the chart by a version of Helm, change it, and take it away."""
+        chart = Release(version, self.cluster)
+        self._host(has_driver=True, zone=None)
+        before = self._files()
+        self.step("helm install", lambda: chart.install(_values(IMAGE)))
+        with NodeReader(self.plane) as reader:
+            self.step("ready", self._ready)
+            compared = self._comparison(reader)
+            compared("fault", lambda: self._occur(3, "80E01801"))
+            self.step("condition of the Node", lambda: self._has_condition("False"))
+            self.step("helm test", chart.test)
+            compared("helm upgrade", lambda: self._upgrade(chart))
+            compared("helm rollback", lambda: self._roll_back(chart))
+            compared("end of the fault", lambda: self._recover(3, "80E01801"))
+            self.step("condition of the Node", lambda: self._has_condition("True"))
+            compared("another fault", lambda: self._occur(4, "80C98008"))
+        self.step("host unchanged", lambda: self._host_is_unchanged(before))
+        self.step("helm uninstall", lambda: self._uninstall_chart(chart))
+
+    def _comparison(self, reader: NodeReader) -> Callable[[str, Callable[[], object]], None]:
+        """Return a function that does a step and compares everything with the hardware after it."""
+        since = time.monotonic()
+
+        def compared(name: str, act: Callable[[], object]) -> None:
+            def both() -> str:
+                nonlocal since
+                act()
+                result = truth.compare(self.plane, reader, since, name)
+                since = time.monotonic()
+                return result
+
+            self.step(name, both)
+
+        return compared
+
+    def _upgrade(self, chart: Release) -> None:
+        chart.upgrade(_values(NEXT_IMAGE))
+        assert self._agent_image() == NEXT_IMAGE
+
+    def _roll_back(self, chart: Release) -> None:
+        chart.roll_back()
+        assert self._agent_image() == IMAGE
+
+    def _agent_image(self) -> str:
+        (pod,) = self.cluster.pods("agent")
+        return str(pod["spec"]["containers"][0]["image"])
+
+    def _conditions(self) -> dict[str, str]:
+        """Return the status of each of our conditions of the Node."""
+        conditions = self.plane.request("GET", f"/api/v1/nodes/{NODE}")["status"]["conditions"]
+        return {c["type"]: c["status"] for c in conditions if c["type"] in CONDITION_TYPES}
+
+    def _has_condition(self, status: str) -> str:
+        wait_until(lambda: self._conditions().get(NPU_HEALTHY) == status, f"it is {status}")
+        return f"{NPU_HEALTHY} is {status}"
+
+    def _uninstall_chart(self, chart: Release) -> str:
+        chart.uninstall()
+        self._pods_have_ended()
+        for name in ("mindx-dl", "cluster-system"):
+            namespace = self.plane.request("GET", f"/api/v1/namespaces/{name}")
+            assert namespace["status"]["phase"] == "Active", namespace
+        assert self._conditions(), "no condition is left that uninstalling could remove"
+        result = self._remove_documents(has_plugin=False)
+        assert not self._conditions()
+        return f"{result}, both namespaces stay"
+
     def _kustomization(self, overlay: str) -> Path:
         """Write an operator's kustomization of ``overlay``: where the emulator keeps its state."""
         place = self.directory / overlay.replace("/", "-")
         place.mkdir()
         shutil.copytree(MANIFESTS, place / "daemonset")
-        volume = {"name": "emulator", "hostPath": {"path": str(truth.EMULATOR)}}
-        container = {
-            "name": "agent",
-            "env": [
-                # The emulated ipmitool lies beside the driver.
-                {"name": "PATH", "value": f"/opt/npu-vigil/bin:/usr/bin:/bin:{_DRIVER}/bin"},
-                {"name": "VIGIL_BMC_PERIOD_SECONDS", "value": "1"},
-            ],
-            "volumeMounts": [{"name": "emulator", "mountPath": str(truth.EMULATOR)}],
-        }
+        period = {"name": "VIGIL_BMC_PERIOD_SECONDS", "value": "1"}
+        container = {"name": "agent", "env": [_PATH, period], "volumeMounts": [_MOUNT]}
         patch = {
             "apiVersion": "apps/v1",
             "kind": "DaemonSet",
             "metadata": {"name": "npu-vigil-agent", "namespace": "mindx-dl"},
-            "spec": {"template": {"spec": {"containers": [container], "volumes": [volume]}}},
+            "spec": {"template": {"spec": {"containers": [container], "volumes": [_VOLUME]}}},
         }
         (place / "kustomization.yaml").write_text(
             yaml.safe_dump(
@@ -267,6 +325,10 @@ class NodeRuns:
         with closing(Emulator(truth.EMULATOR)) as emulator:
             emulator.occur(chip, code)
 
+    def _recover(self, chip: int, code: str) -> None:
+        with closing(Emulator(truth.EMULATOR)) as emulator:
+            emulator.recover(chip, code)
+
     def _node_info(self) -> str:
         _bmc("occur", "2C000031", "--device", "System")
         wait_until(lambda: truth.of_parts(self.plane) == [["2C000031"]], "the alarm in node-info")
@@ -299,8 +361,7 @@ class NodeRuns:
         (pod,) = self.cluster.pods("agent")
         self.cluster.kubectl("-n", "mindx-dl", "delete", "pod", pod["metadata"]["name"])
         self._occur(5, "80E01801")
-        with closing(Emulator(truth.EMULATOR)) as emulator:
-            emulator.recover(3, "80E01801")
+        self._recover(3, "80E01801")
 
     def _update_image(self, place: Path) -> None:
         file = place / "daemonset/base/kustomization.yaml"
@@ -308,8 +369,7 @@ class NodeRuns:
         file.write_text(file.read_text().replace(f'newTag: "{old}"', f'newTag: "{new}"'))
         self.cluster.kubectl("apply", "-k", place)
         self._ready()
-        (pod,) = self.cluster.pods("agent")
-        assert pod["spec"]["containers"][0]["image"] == NEXT_IMAGE
+        assert self._agent_image() == NEXT_IMAGE
 
     def _drain(self) -> None:
         agent = self._agent_process().pid
@@ -331,10 +391,17 @@ class NodeRuns:
     def _uninstall(self, place: Path, *, has_plugin: bool) -> str:
         label = "app.kubernetes.io/name=npu-vigil,!kubernetes.io/metadata.name"
         self.cluster.kubectl("delete", "-k", place, "-l", label)
+        self._pods_have_ended()
+        return self._remove_documents(has_plugin=has_plugin)
+
+    def _pods_have_ended(self) -> None:
         wait_until(
             lambda: not self.cluster.pods("agent") and not self.cluster.pods("aggregator"),
             "the end of all pods",
         )
+
+    def _remove_documents(self, *, has_plugin: bool) -> str:
+        """Remove what is left by ``vigil uninstall``, which first shows what it would remove."""
         before = self._config_maps()
         assert truth.of_cluster_info(self.plane), "no fault stands that uninstalling could end"
         would = self._vigil_uninstall()
@@ -393,6 +460,22 @@ class NodeRuns:
         return write(self.plane, kubeconfig, name, {"ManuallySeparateNPU": _SEPARATED})[0]
 
 
+def _values(image: str) -> dict[str, Any]:
+    """Return the values of the chart with an image on this node."""
+    repository, _, tag = image.partition(":")
+    agent = {
+        "settings": {"bmc": {"period_seconds": 1}},
+        "extraEnv": [_PATH],
+        "extraVolumes": [_VOLUME],
+        "extraVolumeMounts": [_MOUNT],
+    }
+    return {
+        "image": {"repository": repository, "tag": tag},
+        "agent": agent,
+        "nodeConditions": {"enabled": True},
+    }
+
+
 def _ask(path: str) -> tuple[int, str]:
     connection = http.client.HTTPConnection("127.0.0.1", 9820, timeout=patience(5))
     try:
@@ -410,8 +493,8 @@ def _bmc(*arguments: str) -> None:
 
 
 def main() -> int:
-    """Run the tests in the directory and with the overlays of the command line."""
-    directory, overlays = Path(sys.argv[1]), sys.argv[2].split(",")
+    """Run the tests in the directory and with the installations of the command line."""
+    directory, installations = Path(sys.argv[1]), sys.argv[2].split(",")
     logs = directory / "cluster"
     logs.mkdir()
     with Cluster(logs) as cluster:
@@ -420,9 +503,9 @@ def main() -> int:
             for name in (PAUSE, IMAGE, NEXT_IMAGE):
                 cluster.import_image(directory / f"{name.replace(':', '-')}.tar")
             node_runs.step("every overlay", node_runs.every_overlay)
-            for overlay in overlays:
-                print(f"--- {overlay}", flush=True)
-                node_runs.run(overlay)
+            for name in installations:
+                print(f"--- {name}", flush=True)
+                (node_runs.run_chart if name in VERSIONS else node_runs.run)(name)
         except Exception:
             traceback.print_exc()
             print(cluster.kubectl("get", "pods", "-A", "-o", "wide"))

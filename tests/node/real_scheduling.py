@@ -150,10 +150,13 @@ def test_a_leader_killed_between_the_two_steps_of_an_eviction_loses_none(
 def test_a_fault_during_an_outage_of_the_api_server_is_written_once(site: SchedulingSite) -> None:
     site.run("evicted", [3])
     site.until(lambda: site.is_placed("evicted"), "it runs")
-    before = site.written("device_taints")
+    options = ("device_taints", "node_taints")
+    rules, taints = map(site.written, options)
     site.plane.kill_apiserver()
     site.break_chip(3, SEPARATE)
+    site.break_server(SERVER_PRE_SEPARATE)
     site.plane.start_apiserver()
     site.until(lambda: site.is_gone("evicted"), "the pod of the tainted device is deleted")
+    site.until(lambda: site.taints() == [(OURS, "NoSchedule")], "the Node is tainted")
     assert site.effect(3) == "NoExecute"
-    assert site.written("device_taints") == before + 2
+    assert [site.written(option) for option in options] == [rules + 2, taints + 1]

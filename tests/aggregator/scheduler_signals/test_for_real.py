@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from tests.aggregator.nodes import T0, faulty, healthy, report
 from tests.aggregator.scheduler_signals.real_aggregator import aggregator
+from tests.parts.api_proxy import ApiProxy, Request, Rule
 from tests.parts.deadlines import stays, until
 from tests.parts.exposition import listed, scraped
 
@@ -81,6 +83,25 @@ async def test_conditions_follow_the_faults_of_a_node(
     daemon.waits_for_text("node_conditions is off: no Node has its conditions any more")
     assert conditions(control_plane) == {}
     assert taints(control_plane) == [("node.kubernetes.io/not-ready", "NoSchedule")]
+
+
+async def test_no_node_is_written_before_the_first_publication(
+    control_plane: ControlPlane, store: Store, make: Make, node: str
+) -> None:
+    await store.put(report(node, healthy()))
+    writes_of_node = Rule("patch", "nodes", node)
+
+    def is_publication(request: Request) -> bool:
+        return request.verb != "get" and b"cluster-info-device-0" in request.body
+
+    with ApiProxy(control_plane) as proxy:
+        proxy.delay(lambda request: 3.0 if is_publication(request) else 0.0)
+        daemon = make("kubernetes:", proxy.kubeconfig)
+        daemon.environment = {"VIGIL_NODE_CONDITIONS_ENABLED": "true"}
+        await asyncio.to_thread(daemon.start)
+        await until(lambda: conditions(control_plane).get("NPUHealthy", {}).get("status") == "True")
+        published = next(request for request in proxy.requests() if is_publication(request))
+        assert proxy.requests(writes_of_node)[0].at >= published.at + 3.0
 
 
 OTHER = {"key": "other", "value": "v", "effect": "NoExecute"}
@@ -172,3 +193,45 @@ async def test_a_taint_follows_the_faults_of_a_node_and_a_removal_is_obeyed(
     await until(lambda: not kept(control_plane))
     await store.put(report(node, faulty(update_time=T0 + 4)))
     await until(lambda: ours in taints(control_plane))
+
+
+@pytest.mark.timeout(120)
+async def test_a_leader_killed_between_the_two_writes_of_an_eviction_loses_neither(
+    control_plane: ControlPlane, store: Store, make: Make, node: str
+) -> None:
+    """The next leader finishes, although the API server goes away and others write the Node."""
+    set_taints(control_plane, "someone", OTHER)
+    await store.put(report(node, faulty()))
+    writes_of_node = Rule("patch", "nodes", node)
+
+    def seconds(write: Request) -> float:
+        return 3600.0 if ours_in(write) == "NoExecute" else 0.0
+
+    with ApiProxy(control_plane) as proxy, another_writer(control_plane) as writes:
+        # The second write reaches nobody before its leader ends.
+        proxy.delay(seconds, writes_of_node)
+        daemon = make("kubernetes:", proxy.kubeconfig)
+        options = {**TAINTS, "NODE_TAINTS_NO_EXECUTE_LEVELS": "RestartNPU"}
+        daemon.environment = {f"VIGIL_{name}": value for name, value in options.items()}
+        await asyncio.to_thread(daemon.start)
+        await until(lambda: "NoExecute" in map(ours_in, proxy.requests(writes_of_node)), seconds=40)
+        daemon.kill()
+        assert taints(control_plane) == [("npu-vigil/fault", "NoSchedule"), ("other", "NoExecute")]
+        proxy.relent()
+        await asyncio.to_thread(daemon.start)
+        proxy.refuse_connections()
+        await stays(3, because="the API server is away for so long")
+        proxy.accept_connections()
+        both = [("npu-vigil/fault", "NoExecute"), ("other", "NoExecute")]
+        await until(lambda: taints(control_plane) == both, seconds=40)
+        await until(lambda: len(writes) >= 5)
+    assert other_value(control_plane) == writes[-1], "the other program has lost no write"
+    outcomes = daemon.ask("/api/v1/scheduler-signals")[1]["signals"][0]["outcomes"]
+    # A new leader writes each taint once more, so that a write of the leader before is late.
+    assert outcomes["written"] == 2
+
+
+def ours_in(write: Request) -> str:
+    """Return the effect of our taint that a write of a Node has; empty without it."""
+    wanted = json.loads(write.body)["spec"]["taints"] or ()
+    return next((str(t["effect"]) for t in wanted if t["key"] == "npu-vigil/fault"), "")
