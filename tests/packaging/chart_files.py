@@ -57,6 +57,7 @@ COMPONENTS = {
     "advice": Value("advice.enabled", True),
     "agent-tls": Value("agent.tls.enabled", True),
     "agent-users": Value("agent.users.enabled", True),
+    "aggregator-network-policy": Value("networkPolicy.pages.restricted", True),
     "aggregator-tls": Value("aggregator.tls.enabled", True),
     "aggregator-tokens": Value("aggregator.tokens.enabled", True),
     "aggregator-users": Value("aggregator.users.enabled", True),
@@ -108,7 +109,7 @@ FULLEST = "overlays/beside-device-plugin"
 
 BY_HAND = (
     *("/agent.yaml", "/aggregator.yaml", "/elastic.yaml", "/namespaces.yaml"),
-    *("/grpc/service.yaml", "/grpc-plaintext/service.yaml", "/grpc-plaintext/network-policy.yaml"),
+    *("/grpc/service.yaml", "/grpc-plaintext/service.yaml", "/network-policy.yaml"),
 )
 """Ends of the paths of sources whose templates are written by hand, because they have values."""
 

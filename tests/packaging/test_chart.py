@@ -54,6 +54,7 @@ ALL = (
     "advice",
     "agent-tls",
     "agent-users",
+    "aggregator-network-policy",
     "aggregator-tls",
     "aggregator-tokens",
     "aggregator-users",
@@ -70,6 +71,7 @@ CASES = [
     *((overlay, ()) for overlay in OVERLAYS),
     *((FULLEST, (*NEEDS.get(component, ()), component)) for component in COMPONENTS),
     (FULLEST, (*ALL, "dpc-storage", "dtfs-storage")),
+    (FULLEST, ("grpc-plaintext", "aggregator-network-policy")),
     (FULLEST, ("without-own-node-only", "device-plugin-roles")),
 ]
 
@@ -329,6 +331,9 @@ def test_pod_monitors_and_helm_test_use_tls_where_daemons_do() -> None:
     assert [service.partition(":")[0] for service in services] == ["http", "https"]
 
 
+PAGES = {"restricted": True}
+
+
 def policy_of(**values: Any) -> dict[str, Any] | None:
     """Return the specification of the network policy that values make."""
     items = rendered("helm4", values)
@@ -347,6 +352,10 @@ def test_network_policy_is_a_switch() -> None:
     closed = policy_of(networkPolicy={"create": "always"})
     assert closed is not None
     assert [port["port"] for rule in closed["ingress"] for port in rule["ports"]] == ["http"]
+    pages = policy_of(networkPolicy={"create": "always", "pages": PAGES | {"from": [block]}})
+    assert pages is not None
+    assert pages["ingress"][0]["from"][-1] == block
+    assert all(rule["from"] for rule in pages["ingress"])
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -382,7 +391,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "TLS of the aggregator in shadow": (
         {"profile": "shadow", "aggregator": {"tls": {"enabled": True}}},
-        "aggregator.tls.enabled and aggregator.tokens.enabled must be false",
+        "networkPolicy.pages.restricted must be false",
     ),
     "a signal to schedulers in shadow": (
         {"profile": "shadow", "deviceTaints": {"enabled": True}},
