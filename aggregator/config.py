@@ -120,6 +120,18 @@ class AggregatorPagesSection(PagesTlsSection):
     """Names that a request over loopback may use, besides ``localhost`` and addresses."""
     agent_url: AgentUrl | None = None
     """The page in the browser links to it; nothing asks there."""
+    tokens: bool = False
+    """Tokens of Kubernetes may read pages, where their users may get the paths of these."""
+    token_audience: Annotated[str, Field(min_length=1)] = "npu-vigil"
+    """For which tokens must be issued."""
+
+    @model_validator(mode="after")
+    def _has_tls(self) -> Self:
+        if self.tokens and self.certificate_file is None:
+            raise ValueError(
+                "certificate_file and key_file are missing: tokens needs TLS on the pages"
+            )
+        return self
 
 
 class LeaderSection(Section):
@@ -254,7 +266,7 @@ class AggregatorConfiguration(Section):
     device_taints: DeviceTaintsSection = DeviceTaintsSection()
 
     @model_validator(mode="after")
-    def _has_nodes(self) -> Self:
+    def _has_api_server(self) -> Self:
         options = {
             "node_conditions": self.node_conditions.enabled,
             "node_taints": self.node_taints.enabled,
@@ -263,6 +275,8 @@ class AggregatorConfiguration(Section):
         enabled = [name for name, is_enabled in options.items() if is_enabled]
         if enabled and "kubernetes:" not in self.store:
             raise ValueError(f"{', '.join(enabled)}: only the store kubernetes: has Nodes")
+        if self.pages.tokens and "kubernetes:" not in (*self.store, *self.publish):
+            raise ValueError("pages.tokens: only the store kubernetes: reviews tokens")
         return self
 
     @property

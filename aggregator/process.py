@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from aggregator.config import AggregatorConfiguration
     from aggregator.plugin import Plugin
+    from stores.kubernetes_api.access import TokenReviews
 
 _log = logging.getLogger(__name__)
 
@@ -93,6 +94,13 @@ async def _run(
         setting = aggregator.public_faults.namespaces.setting
         _log.info("public faults are taken from all namespaces; %s names those to trust", setting)
     pages = application(aggregator.queries, configuration.pages.agent_url or "")
+    reviews = _token_reviews(configuration)
+    tokens = None
+    if reviews is not None:
+        # Imported late: most aggregators serve their pages without tokens.
+        from service.http.tokens import TokenChecks
+
+        tokens = TokenChecks(reviews, configuration.pages.token_audience)
     try:
         async with serving(
             pages,
@@ -104,6 +112,7 @@ async def _run(
             host_names=configuration.pages.host_names,
             tls=pages_tls(configuration.pages),
             users=pages_users(configuration.pages),
+            tokens=tokens,
         ):
             await until_stopped(aggregator.run())
             _log.info("received a signal, stopping")
@@ -113,7 +122,19 @@ async def _run(
             async with asyncio.timeout(_CLOSE_SECONDS):
                 for store in stores.values():
                     await store.close()
+                if reviews is not None:
+                    await reviews.close()
         identity.close()
+
+
+def _token_reviews(configuration: AggregatorConfiguration) -> TokenReviews | None:
+    """Return what reviews tokens of clients of the pages; ``None`` without that option."""
+    if not configuration.pages.tokens:
+        return None
+    from stores.address import kubeconfig_files
+    from stores.kubernetes_api.access import TokenReviews
+
+    return TokenReviews(kubeconfig_files(configuration.kubeconfig))
 
 
 def _collecting_seldom() -> Callable[[], None]:

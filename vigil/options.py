@@ -118,7 +118,7 @@ _LOGIN_HELP = {
     "certificate_file": "Own certificate (PEM) for a daemon that needs a login.",
     "key_file": "Key of --certificate-file (PEM), if it is another file.",
     "password_file": "File with a line USER:PASSWORD, for a daemon that needs a login.",
-    "token_file": "File with a token, for a proxy before a daemon that takes one.",
+    "token_file": "File with a token, for an aggregator or a proxy that accepts tokens.",
 }
 _login = LoginFiles()
 

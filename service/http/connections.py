@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import select
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -109,6 +110,73 @@ class RequestRate:
     def _tick(self) -> None:
         self._timer = None
         self._let_begin()
+
+
+class Turns:
+    """Lets checks of logins begin; at most ``max_waiting`` wait, addresses in turn.
+
+    A new one takes the place of the newest one of the address with the most; where no address has
+    more than its own, it is refused.
+    """
+
+    def __init__(self, limits: RateLimits, max_waiting: int) -> None:
+        self._rate = RequestRate(limits)
+        self._max_waiting = max_waiting
+        self._waiting: dict[_Turn, None] = {}
+        """In the order in which they came."""
+
+    async def take(self, address: str) -> bool:
+        """Wait for a turn, which ends with ``done``; return whether it came, or was refused."""
+        turn = _Turn(self._waiting, address)
+        if not self._enqueue(turn):
+            return False
+        try:
+            return await turn.result
+        except asyncio.CancelledError:
+            if turn in self._waiting:
+                self._leave(turn)
+            # It had its turn, but its client left before it could use it.
+            elif not turn.result.cancelled() and turn.result.result():
+                self.done()
+            raise
+
+    def done(self) -> None:
+        """End a turn."""
+        self._rate.done()
+
+    def close(self) -> None:
+        """Let no more begin."""
+        self._rate.close()
+
+    def _enqueue(self, turn: _Turn) -> bool:
+        if len(self._waiting) >= self._max_waiting:
+            counts = Counter(waiting.address for waiting in self._waiting)
+            address, most = counts.most_common(1)[0]
+            if most <= counts[turn.address]:
+                return False
+            newest = next(other for other in reversed(self._waiting) if other.address == address)
+            self._leave(newest)
+            newest.result.set_result(False)
+        self._waiting[turn] = None
+        self._rate.enqueue(turn)
+        return True
+
+    def _leave(self, turn: _Turn) -> None:
+        del self._waiting[turn]
+        self._rate.leave(turn)
+
+
+class _Turn:
+    """One that waits in ``waiting``."""
+
+    def __init__(self, waiting: dict[_Turn, None], address: str) -> None:
+        self._waiting = waiting
+        self.address = address
+        self.result: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    def proceed(self) -> None:
+        del self._waiting[self]
+        self.result.set_result(True)
 
 
 @dataclass(frozen=True)

@@ -57,12 +57,16 @@ class RequestResult(Enum):
 
 
 class LoginResult(Enum):
-    """What came of a user and a password."""
+    """What came of a user and a password, or of a token."""
 
     RIGHT = "right"
     WRONG = "wrong"
     BUSY = "busy"
-    """Too many others waited to be compared."""
+    """Too many others waited to be compared or reviewed."""
+    FORBIDDEN = "forbidden"
+    """The token is right, but its user may not get the page."""
+    UNREVIEWED = "unreviewed"
+    """The API server did not review the token."""
 
 
 class Counts(Collector):
@@ -121,7 +125,7 @@ class Counts(Collector):
         if self.logins:
             yield counter(
                 "npu_vigil_http_logins",
-                "HTTP requests with a user and a password, by result.",
+                "HTTP requests with a user and a password, or with a token, by result.",
                 ["result"],
                 (([result.value], count) for result, count in self.logins.items()),
             )

@@ -1,4 +1,4 @@
-"""Who may read the pages: a client with a certificate, or a user with a password.
+"""Who may read the pages: a client with a certificate, a user with a password, or a token.
 
 ``/healthz`` and ``/readyz`` stay open, because probes of a kubelet have no login; without one they
 state only the status. Who may use the socket in the state directory has the rights of the daemon.
@@ -6,6 +6,7 @@ state only the status. Who may use the socket in the state directory has the rig
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import os
@@ -21,48 +22,78 @@ from service.http.connection import free_place
 from service.http.counts import LoginResult
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from aiohttp.typedefs import Handler
 
     from service.http.counts import Counts
     from service.http.tls_context import PagesTls
+    from service.http.tokens import TokenChecks, TokenResult
     from service.http.users import PasswordChecks, UsersFile
 
 _OPEN_PAGES = {"/healthz": "healthy", "/readyz": "ready"}
 _CERTIFICATE = "a client certificate of an authority in pages.client_ca_file"
 _PASSWORD = "a user of pages.users_file with the password"
-_CHALLENGE = 'Basic realm="NPU Vigil", charset="UTF-8"'
-_BUSY = "too many logins are being compared; try again in a second"
+_TOKEN = "a token of a user who may get its path"
+_BASIC_CHALLENGE = 'Basic realm="NPU Vigil", charset="UTF-8"'
+_BEARER_CHALLENGE = 'Bearer realm="NPU Vigil"'
+_BUSY = "too many logins are being checked; try again in a second"
 _WRONG = "the user or the password is wrong"
 _FOREIGN_UID = "this socket is for root and the user of the daemon"
 # ``struct ucred`` of unix(7): the process, the user and the group of the peer.
 _UCRED = struct.Struct("iII")
+_TOKEN_PERIOD_SECONDS = 5.0
 
 
 class Login:
     """The check of each request, where the pages need a login."""
 
-    def __init__(self, tls: PagesTls | None, users: UsersFile | None, counts: Counts) -> None:
+    def __init__(
+        self,
+        tls: PagesTls | None,
+        users: UsersFile | None,
+        tokens: TokenChecks | None,
+        counts: Counts,
+    ) -> None:
         self._takes_certificates = tls is not None and tls.demands_certificate
         self._users = users
+        self._tokens = tokens
         self._counts = counts
         self._passwords: PasswordChecks | None = None
         self._open: dict[int, tuple[web.Request, bytes, bytes]] = {}
         """Requests that are being answered, with user and hash, by identity: they have no hash."""
+        self._open_by_token: dict[int, tuple[web.Request, str]] = {}
+        """The same with their tokens."""
         if users is not None:
             # Imported late: most daemons serve their pages without passwords.
             from service.http.users import PasswordChecks
 
             self._passwords = PasswordChecks(users)
+        if users is not None or tokens is not None:
             _forbid_cores()
 
     async def keep_current(self, users: UsersFile) -> NoReturn:
         """Take up replaced users for ever; end what their old lines permitted."""
         await users.keep_current(self._end_replaced)
 
+    async def keep_reviewed(self, tokens: TokenChecks) -> NoReturn:
+        """End for ever what tokens permitted that are right no longer."""
+        while True:
+            await asyncio.sleep(_TOKEN_PERIOD_SECONDS)
+            for identity, (request, token) in tuple(self._open_by_token.items()):
+                result = (await tokens.check(token, request.path, "")).result
+                # It may have been answered meanwhile. A busy check is repeated in the next round.
+                if result in (LoginResult.RIGHT, LoginResult.BUSY):
+                    continue
+                if identity in self._open_by_token and request.transport is not None:
+                    request.transport.abort()
+
     def close(self) -> None:
-        """Compare no more passwords."""
+        """Compare no more passwords, and review no more tokens."""
         if self._passwords is not None:
             self._passwords.close()
+        if self._tokens is not None:
+            self._tokens.close()
 
     @web.middleware
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -74,17 +105,22 @@ class Login:
             return await handler(request)
         if self._takes_certificates and request.get_extra_info("peercert"):
             return await handler(request)
-        login = _basic(request)
-        result = None
+        login, token = _basic(request), _bearer(request)
+        result, reason = None, ""
         if login is not None and self._users is not None:
             stored = self._users.content.get(login[0])
             result = await self._result(request, *login, stored)
             self._counts.logins[result] += 1
             if result is LoginResult.RIGHT and stored is not None:
                 return await self._answer(request, handler, login[0], stored)
+        elif token is not None and self._tokens is not None:
+            result, reason = await _token_result(self._tokens, request, token)
+            self._counts.logins[result] += 1
+            if result is LoginResult.RIGHT:
+                return await self._answer_token(request, handler, token)
         member = _OPEN_PAGES.get(request.path)
         if member is None:
-            return self._refused(result)
+            return self._refused(result, reason)
         status = (await handler(request)).status
         return _json({member: status == 200}, status)
 
@@ -107,6 +143,15 @@ class Login:
         finally:
             del self._open[id(request)]
 
+    async def _answer_token(
+        self, request: web.Request, handler: Handler, token: str
+    ) -> web.StreamResponse:
+        self._open_by_token[id(request)] = (request, token)
+        try:
+            return await handler(request)
+        finally:
+            del self._open_by_token[id(request)]
+
     def _end_replaced(self) -> None:
         assert self._users is not None, "they were replaced"
         assert self._passwords is not None, "users have passwords"
@@ -115,21 +160,36 @@ class Login:
             if self._users.content.get(name) != stored and request.transport is not None:
                 request.transport.abort()
 
-    def _refused(self, result: LoginResult | None) -> web.Response:
+    def _refused(self, result: LoginResult | None, reason: str) -> web.Response:
+        """Return the answer to a client without a right login; ``reason`` is that of its token."""
         if result is LoginResult.BUSY:
-            return _refusal(429, _BUSY, {hdrs.RETRY_AFTER: "1"})
-        kinds = []
+            return _refusal(429, _BUSY, [(hdrs.RETRY_AFTER, "1")])
+        if result is LoginResult.FORBIDDEN:
+            return _refusal(403, reason)
+        if result is LoginResult.UNREVIEWED:
+            return _refusal(503, reason)
+        kinds, challenges = [], []
         if self._users is not None:
             kinds.append(_PASSWORD)
+            challenges.append((hdrs.WWW_AUTHENTICATE, _BASIC_CHALLENGE))
+        if self._tokens is not None:
+            kinds.append(_TOKEN)
+            challenges.append((hdrs.WWW_AUTHENTICATE, _BEARER_CHALLENGE))
         if self._takes_certificates:
             kinds.append(_CERTIFICATE)
-        reason = f"this page needs {' or '.join(kinds)}"
+        needs = f"this page needs {' or '.join(kinds)}"
         if result is LoginResult.WRONG:
-            reason = f"{_WRONG}; {reason}"
-        headers: dict[str, str] = {}
-        if self._users is not None:
-            headers[hdrs.WWW_AUTHENTICATE] = _CHALLENGE
-        return _refusal(401, reason, headers)
+            needs = f"{reason or _WRONG}; {needs}"
+        return _refusal(401, needs, challenges)
+
+
+async def _token_result(tokens: TokenChecks, request: web.Request, token: str) -> TokenResult:
+    remembered = tokens.remembered(token, request.path)
+    if remembered is not None:
+        return remembered
+    # As for a password that is compared.
+    free_place(request)
+    return await tokens.check(token, request.path, request.remote or "")
 
 
 def _basic(request: web.Request) -> tuple[bytes, bytes] | None:
@@ -145,6 +205,12 @@ def _basic(request: web.Request) -> tuple[bytes, bytes] | None:
     return (name, password) if colon else None
 
 
+def _bearer(request: web.Request) -> str | None:
+    """Return the token of a request (RFC 6750); ``None`` without one."""
+    scheme, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
 def _is_own_user(request: web.Request) -> bool:
     """Return whether root or the user of this process connected; the kernel has recorded it."""
     peer = request.get_extra_info("socket")
@@ -155,14 +221,15 @@ def _is_own_user(request: web.Request) -> bool:
 
 
 def _forbid_cores() -> None:
-    """Let the kernel write no core of this process, because passwords pass through its memory."""
+    """Let the kernel write no core of this process, because logins pass through its memory."""
     _, hard = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
 
 
-def _refusal(status: int, reason: str, headers: dict[str, str] | None = None) -> web.Response:
+def _refusal(status: int, reason: str, headers: Iterable[tuple[str, str]] = ()) -> web.Response:
     response = _json({"error": reason}, status)
-    response.headers.update(headers or {})
+    # Not ``update``: a header may be there twice.
+    response.headers.extend(headers)
     return response
 
 

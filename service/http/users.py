@@ -14,7 +14,6 @@ import os
 import re
 import secrets
 import threading
-from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -24,7 +23,7 @@ import bcrypt
 
 from contract.errors import ConfigurationError, Problem
 from service.files.private import rights_problems
-from service.http.connections import RateLimits, RequestRate
+from service.http.connections import RateLimits, Turns
 from service.http.counts import LoginResult
 from service.tls_files import ReloadedFiles, read_files
 
@@ -129,18 +128,12 @@ class _Remembered(NamedTuple):
 
 
 class PasswordChecks:
-    """Compares passwords with the hashes of ``users``, one at a time, beside the loop.
-
-    At most ``_MAX_WAITING`` wait. A new one takes the place of the newest one of the address with
-    the most; where no address has more than its own, it is refused.
-    """
+    """Compares passwords with the hashes of ``users``, one at a time, beside the loop."""
 
     def __init__(self, users: UsersFile) -> None:
         self._users = users
         self._loop = asyncio.get_running_loop()
-        self._rate = RequestRate(_LIMITS)
-        self._waiting: dict[_Comparison, None] = {}
-        """In the order in which they came."""
+        self._turns = Turns(_LIMITS, _MAX_WAITING)
         self._executor = ThreadPoolExecutor(1, "passwords", _yield_to_others)
         # A hash without it shows nothing of a password, and it ends with the process.
         self._key = secrets.token_bytes(32)
@@ -164,21 +157,19 @@ class PasswordChecks:
         ``None`` stands for an unknown user, which takes as long.
         """
         hashed = self._of_unknown(name) if stored is None else stored
-        comparison = _Comparison(self, address, password, hashed)
-        if not self._enqueue(comparison):
+        if not await self._turns.take(address):
             return LoginResult.BUSY
-        try:
-            result = await comparison.result
-        finally:
-            if comparison in self._waiting:
-                self._leave(comparison)
-        if result is LoginResult.RIGHT:
+        job = self._loop.run_in_executor(self._executor, _is_password, password, hashed)
+        # Not where the result is awaited: the thread goes on when a client has left.
+        job.add_done_callback(self._compared)
+        is_right = await asyncio.shield(job)
+        if is_right:
             # The line may have been replaced meanwhile.
             if stored is None or stored != self._users.content.get(name):
                 return LoginResult.WRONG
             until = self._loop.time() + _REMEMBERED_SECONDS
             self._remembered[name] = _Remembered(stored, self._digest(password), until)
-        return result
+        return LoginResult.RIGHT if is_right else LoginResult.WRONG
 
     def forget_replaced(self) -> None:
         """Forget passwords whose lines were changed or removed."""
@@ -189,45 +180,11 @@ class PasswordChecks:
 
     def close(self) -> None:
         """Compare nothing more."""
-        self._rate.close()
+        self._turns.close()
         self._executor.shutdown(wait=False, cancel_futures=True)
 
-    def start(self, comparison: _Comparison) -> None:
-        """Compare a password in the thread."""
-        del self._waiting[comparison]
-        job = self._loop.run_in_executor(
-            self._executor, _is_password, comparison.password, comparison.hashed
-        )
-        # Not where the result is awaited: the thread goes on when a client has left.
-        job.add_done_callback(partial(self._computed, comparison))
-
-    def _computed(self, comparison: _Comparison, job: asyncio.Future[bool]) -> None:
-        self._rate.done()
-        if job.cancelled() or comparison.result.done():
-            return
-        error = job.exception()
-        if error is not None:
-            comparison.result.set_exception(error)
-        else:
-            comparison.result.set_result(LoginResult.RIGHT if job.result() else LoginResult.WRONG)
-
-    def _enqueue(self, comparison: _Comparison) -> bool:
-        """Let a comparison wait for its turn; return whether it may."""
-        if len(self._waiting) >= _MAX_WAITING:
-            counts = Counter(waiting.address for waiting in self._waiting)
-            address, most = counts.most_common(1)[0]
-            if most <= counts[comparison.address]:
-                return False
-            newest = next(c for c in reversed(self._waiting) if c.address == address)
-            self._leave(newest)
-            newest.result.set_result(LoginResult.BUSY)
-        self._waiting[comparison] = None
-        self._rate.enqueue(comparison)
-        return True
-
-    def _leave(self, comparison: _Comparison) -> None:
-        del self._waiting[comparison]
-        self._rate.leave(comparison)
+    def _compared(self, _: asyncio.Future[bool]) -> None:
+        self._turns.done()
 
     def _digest(self, text: bytes) -> bytes:
         return hashlib.blake2b(text, key=self._key, digest_size=32).digest()
@@ -237,22 +194,6 @@ class PasswordChecks:
         hashes = tuple(self._users.content.values()) or (b"$2y$%02d$" % _MIN_COST,)
         index = int.from_bytes(self._digest(name)[:8]) % len(hashes)
         return hashes[index][:_COST_BYTES] + _UNKNOWN
-
-
-class _Comparison:
-    """A password that waits to be compared."""
-
-    def __init__(
-        self, checks: PasswordChecks, address: str, password: bytes, hashed: bytes
-    ) -> None:
-        self._checks = checks
-        self.address = address
-        self.password = password
-        self.hashed = hashed
-        self.result: asyncio.Future[LoginResult] = asyncio.get_running_loop().create_future()
-
-    def proceed(self) -> None:
-        self._checks.start(self)
 
 
 def _yield_to_others() -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from service.http.counts import Render
     from service.http.tls_context import PagesTls
+    from service.http.tokens import TokenChecks
     from service.http.users import UsersFile
 
 log = logging.getLogger("service.pages")
@@ -120,6 +121,7 @@ async def serving(
     host_names: Collection[str] = (),
     tls: PagesTls | None = None,
     users: UsersFile | None = None,
+    tokens: TokenChecks | None = None,
 ) -> AsyncIterator[None]:
     """Serve ``pages`` until the end of the block, on ``listen`` (``HOST:PORT``, port 0 for any).
 
@@ -127,7 +129,8 @@ async def serving(
     metric, and is tried again every 5 s. ``socket_name`` is a socket in ``state_dir`` for users who
     may write there; without it the daemon works, and a warning is logged. ``host_names`` are names
     that requests over loopback may use, besides ``localhost`` and addresses. With ``tls`` the
-    address is served over TLS; the socket never is. ``users`` may read what needs a login.
+    address is served over TLS; the socket never is. ``users`` and clients with ``tokens`` may read
+    what needs a login.
     """
     counts = pages[_COUNTS]
     pages.on_response_prepare.append(_sends)
@@ -135,8 +138,9 @@ async def serving(
     pages[HOST_NAMES] = names
     pages.middlewares.insert(0, _only_for(names))
     login = None
-    if users is not None or (tls is not None and tls.demands_certificate):
-        login = Login(tls, users, counts)
+    has_certificates = tls is not None and tls.demands_certificate
+    if has_certificates or users is not None or tokens is not None:
+        login = Login(tls, users, tokens, counts)
         pages.middlewares.insert(0, login.check)
     runner = web.AppRunner(
         pages, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS, handler_cancellation=True
@@ -158,6 +162,9 @@ async def serving(
             if users is not None and login is not None:
                 current = login.keep_current(users)
                 tasks.append(asyncio.create_task(current, name="users of the pages"))
+            if tokens is not None and login is not None:
+                current = login.keep_reviewed(tokens)
+                tasks.append(asyncio.create_task(current, name="tokens of the pages"))
         yield
     finally:
         for task in tasks:

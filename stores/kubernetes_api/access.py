@@ -1,4 +1,4 @@
-"""What this process may do in a cluster, asked of the API server itself; changes nothing."""
+"""What this process and others may do in a cluster, asked of the API server; changes nothing."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from stores.kubernetes_api.pods_with_chips import ALIVE, PATH
 from stores.kubernetes_api.watch import read_objects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from contract.kubernetes import KubernetesObject
 
-_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_AUTHENTICATION, _AUTHORIZATION = "authentication.k8s.io/v1", "authorization.k8s.io/v1"
 
 
 class Right(NamedTuple):
@@ -47,12 +47,32 @@ class _Review(msgspec.Struct):
     status: _Verdict
 
 
+class TokenUser(msgspec.Struct, frozen=True):
+    """A user as a TokenReview states it."""
+
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, tuple[str, ...]] = {}
+
+
+class _TokenVerdict(msgspec.Struct):
+    authenticated: bool = False
+    user: TokenUser = TokenUser()
+    audiences: tuple[str, ...] = ()
+
+
+class _TokenReview(msgspec.Struct):
+    status: _TokenVerdict
+
+
 class _Version(msgspec.Struct, rename="camel"):
     git_version: str = ""
 
 
 _version = msgspec.json.Decoder(_Version)
-_review = msgspec.json.Decoder(_Review)
+_review = msgspec.json.Decoder(_Review).decode
+_token_review = msgspec.json.Decoder(_TokenReview).decode
 
 
 class Access:
@@ -114,10 +134,55 @@ class Access:
             **({"subresource": below} if below else {}),
             **({"name": right.name} if right.name else {}),
         }
-        body = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": attributes},
+        spec = {"resourceAttributes": attributes}
+        kind, action = "SelfSubjectAccessReview", "ask for our own rights"
+        body = await _reviewed(self._connection, _AUTHORIZATION, kind, spec, action)
+        return wire.decoded(_review, body, action).status.allowed
+
+
+class TokenReviews:
+    """Asks the API server that ``kubeconfig`` names, or this pod's, whose a token is and what its
+    user may do. Each method raises ``StoreError``.
+
+    It has a connection of its own: where the API server limits reviews, documents are still
+    written.
+    """
+
+    def __init__(self, kubeconfig: str | None) -> None:
+        self._connection = ApiConnection(kubeconfig)
+
+    async def authenticate(self, token: str, audience: str) -> TokenUser | None:
+        """Return whose token it is; ``None`` for one that is not valid for ``audience``."""
+        spec = {"token": token, "audiences": [audience]}
+        action = "review a token"
+        body = await _reviewed(self._connection, _AUTHENTICATION, "TokenReview", spec, action)
+        status = wire.decoded(_token_review, body, action).status
+        # Authenticators that know no audiences name none: such a token is for the API server alone.
+        is_valid = status.authenticated and audience in status.audiences
+        return status.user if is_valid else None
+
+    async def may_get(self, user: TokenUser, path: str) -> bool:
+        """Return whether a user may get a path that is none of a resource."""
+        spec = {
+            "user": user.username,
+            "uid": user.uid,
+            "groups": user.groups,
+            "extra": user.extra,
+            "nonResourceAttributes": {"path": path, "verb": "get"},
         }
-        answer = await self._connection.request("POST", _REVIEWS, msgspec.json.encode(body))
-        return _review.decode(wire.accepted(answer, "ask for our own rights")).status.allowed
+        kind, action = "SubjectAccessReview", "review the rights of a user"
+        body = await _reviewed(self._connection, _AUTHORIZATION, kind, spec, action)
+        return wire.decoded(_review, body, action).status.allowed
+
+    async def close(self) -> None:
+        """Give the connection back."""
+        await self._connection.close()
+
+
+async def _reviewed(
+    connection: ApiConnection, group: str, kind: str, spec: Mapping[str, object], action: str
+) -> bytes:
+    """Return the body of the answer to a review of ``kind``."""
+    body = msgspec.json.encode({"apiVersion": group, "kind": kind, "spec": spec})
+    answer = await connection.request("POST", f"/apis/{group}/{kind.lower()}s", body)
+    return wire.accepted(answer, action)

@@ -55,6 +55,12 @@ class Value(NamedTuple):
 
 COMPONENTS = {
     "advice": Value("advice.enabled", True),
+    "agent-tls": Value("agent.tls.enabled", True),
+    "agent-users": Value("agent.users.enabled", True),
+    "aggregator-network-policy": Value("networkPolicy.pages.restricted", True),
+    "aggregator-tls": Value("aggregator.tls.enabled", True),
+    "aggregator-tokens": Value("aggregator.tokens.enabled", True),
+    "aggregator-users": Value("aggregator.users.enabled", True),
     "device-plugin-roles": Value("devicePluginRoles.enabled", True),
     "device-taints": Value("deviceTaints.enabled", True),
     "dpc-storage": Value("agent.dpcStorage.enabled", True),
@@ -78,6 +84,9 @@ to ``OF_THE_CHART``. This program adds its other objects and the schema of its s
 """
 
 NEEDS = {
+    "agent-users": ("agent-tls",),
+    "aggregator-tokens": ("aggregator-tls",),
+    "aggregator-users": ("aggregator-tls",),
     "elastic": ("advice",),
     "elastic-dead-nodes": ("advice", "elastic"),
     "elastic-network-faults": ("advice", "elastic"),
@@ -100,7 +109,7 @@ FULLEST = "overlays/beside-device-plugin"
 
 BY_HAND = (
     *("/agent.yaml", "/aggregator.yaml", "/elastic.yaml", "/namespaces.yaml"),
-    *("/grpc/service.yaml", "/grpc-plaintext/service.yaml", "/grpc-plaintext/network-policy.yaml"),
+    *("/grpc/service.yaml", "/grpc-plaintext/service.yaml", "/network-policy.yaml"),
 )
 """Ends of the paths of sources whose templates are written by hand, because they have values."""
 
@@ -108,10 +117,12 @@ OF_THE_CHART = {
     "agent": {
         *("node_name", "state_dir", "listen", "kubeconfig", "documents", "shadow"),
         "heartbeat.generation",
+        *("pages.certificate_file", "pages.key_file", "pages.users_file"),
     },
     "aggregator": {
         *("state_dir", "listen", "kubeconfig", "advice.enabled", "grpc.listen", "grpc.plaintext"),
         *("grpc.certificate_file", "grpc.key_file", "grpc.client_ca_file"),
+        *("pages.certificate_file", "pages.key_file", "pages.users_file", "pages.tokens"),
         *("node_conditions.enabled", "node_taints.enabled", "device_taints.enabled"),
     },
     "elastic": {"state_dir", "listen", "kubeconfig", "act", "network_faults", "dead_nodes"},
@@ -242,6 +253,10 @@ def _document(text: str, metadata: str | None = None) -> str:
     if "rules" in item:
         rules = lines.index("rules:")
         lines[rules:] = _rules(item, lines[rules:])
+    if item["kind"] == "PodMonitor":
+        daemon = item["metadata"]["name"].removeprefix("npu-vigil-")
+        call = f'include "npu-vigil.endpoint" (dict "top" $ "daemon" "{daemon}")'
+        lines.insert(lines.index("    - port: http") + 1, f"      {{{{- {call} | nindent 6 }}}}")
     return "\n".join(lines) + "\n"
 
 

@@ -52,6 +52,12 @@ OF_THE_RELEASE = ("Namespace", "", "mindx-dl")
 
 ALL = (
     "advice",
+    "agent-tls",
+    "agent-users",
+    "aggregator-network-policy",
+    "aggregator-tls",
+    "aggregator-tokens",
+    "aggregator-users",
     "elastic",
     "elastic-network-faults",
     "elastic-dead-nodes",
@@ -65,6 +71,7 @@ CASES = [
     *((overlay, ()) for overlay in OVERLAYS),
     *((FULLEST, (*NEEDS.get(component, ()), component)) for component in COMPONENTS),
     (FULLEST, (*ALL, "dpc-storage", "dtfs-storage")),
+    (FULLEST, ("grpc-plaintext", "aggregator-network-policy")),
     (FULLEST, ("without-own-node-only", "device-plugin-roles")),
 ]
 
@@ -307,6 +314,26 @@ def test_objects_of_monitoring_are_those_of_its_folder(version: str) -> None:
     assert items == comparable(rendered(version, {})), "monitoring is off by default"
 
 
+def test_pod_monitors_and_helm_test_use_tls_where_daemons_do() -> None:
+    login = {"basicAuth": {"username": {"name": "scraper", "key": "user"}}}
+    switches = {"podMonitors": {"enabled": True, "login": login}}
+    values = {"aggregator": {"tls": {"enabled": True}}, "monitoring": switches}
+    items = rendered("helm4", values)
+    endpoints = {
+        item["metadata"]["name"]: item["spec"]["podMetricsEndpoints"][0]
+        for item in items
+        if item["kind"] == "PodMonitor"
+    }
+    assert endpoints["npu-vigil-aggregator"].items() >= {"scheme": "https", **login}.items()
+    assert "scheme" not in endpoints["npu-vigil-agent"]
+    (pod,) = (item for item in items if item["kind"] == "Pod")
+    services = pod["spec"]["containers"][0]["command"][3:]
+    assert [service.partition(":")[0] for service in services] == ["http", "https"]
+
+
+PAGES = {"restricted": True}
+
+
 def policy_of(**values: Any) -> dict[str, Any] | None:
     """Return the specification of the network policy that values make."""
     items = rendered("helm4", values)
@@ -325,6 +352,10 @@ def test_network_policy_is_a_switch() -> None:
     closed = policy_of(networkPolicy={"create": "always"})
     assert closed is not None
     assert [port["port"] for rule in closed["ingress"] for port in rule["ports"]] == ["http"]
+    pages = policy_of(networkPolicy={"create": "always", "pages": PAGES | {"from": [block]}})
+    assert pages is not None
+    assert pages["ingress"][0]["from"][-1] == block
+    assert all(rule["from"] for rule in pages["ingress"])
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -349,6 +380,18 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a component of the aggregator in shadow": (
         {"profile": "shadow", "advice": {"enabled": True}},
         "shadow has no aggregator",
+    ),
+    "users without TLS": (
+        {"agent": {"users": {"enabled": True}}},
+        "users and tokens of agent need agent.tls.enabled",
+    ),
+    "tokens without TLS": (
+        {"aggregator": {"tokens": {"enabled": True}}},
+        "users and tokens of aggregator need aggregator.tls.enabled",
+    ),
+    "TLS of the aggregator in shadow": (
+        {"profile": "shadow", "aggregator": {"tls": {"enabled": True}}},
+        "networkPolicy.pages.restricted must be false",
     ),
     "a signal to schedulers in shadow": (
         {"profile": "shadow", "deviceTaints": {"enabled": True}},
@@ -397,7 +440,7 @@ def test_helm_test_asks_what_runs() -> None:
     assert interpreter == ["/opt/npu-vigil/bin/python3", "-c"]
     assert script == (CHART / "files/ready.py").read_text(encoding="utf-8")
     services = {
-        f"{item['metadata']['name']}.mindx-dl:{port['port']}"
+        f"http://{item['metadata']['name']}.mindx-dl:{port['port']}"
         for item in rendered("helm4", {})
         if item["kind"] == "Service"
         for port in item["spec"]["ports"]
@@ -422,17 +465,16 @@ def test_helm_test_names_who_is_not_ready_and_why(tmp_path: Path) -> None:
     try:
         runs.start()
         waits.spawn()
-        address = runs.url.removeprefix("http://")
-        other = waits.url.removeprefix("http://")
+        address, other, silence = runs.url, waits.url, f"http://127.0.0.1:{nowhere}"
         assert ready(address) == (0, "")
-        status, text = ready(f"127.0.0.1:{nowhere}", other, address)
+        status, text = ready(silence, other, address)
         assert status == 1
         silent, unready = text.splitlines()
-        assert silent.startswith(f"127.0.0.1:{nowhere} does not answer: ")
+        assert silent.startswith(f"{silence} does not answer: ")
         assert unready.startswith(f"{other} is not ready: ")
         assert broker in unready
     finally:
         runs.stop()
         waits.stop()
-    status, text = ready("no-such-service.invalid:9820")
+    status, text = ready("http://no-such-service.invalid:9820")
     assert (status, text.partition(" has no address")[0]) == (1, "no-such-service.invalid")

@@ -96,3 +96,33 @@ def test_the_api_server_takes_the_objects_over_tls(
         assert volumes["grpc"]["secret"]["defaultMode"] == 0o440
     finally:
         take_back(control_plane, over_tls)
+
+
+@pytest.mark.apiserver
+def test_pages_are_open_to_chosen_namespaces_alone(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    components = ("grpc-plaintext", "aggregator-network-policy")
+    items = build_with(tmp_path, "overlays/beside-device-plugin", *components)
+    policies = [item for item in items if item["kind"] == "NetworkPolicy"]
+    namespaces = [item for item in items if item["kind"] == "Namespace"]
+    admitted: dict[str, set[str]] = {"http": set(), "grpc": set()}
+    try:
+        for item in (*namespaces, *policies):
+            control_plane.apply(item)
+        stored = [control_plane.request("GET", path_of(policy)) for policy in policies]
+    finally:
+        take_back(control_plane, policies)
+    # Policies add up, so no rule of any of them may be open.
+    for rule in (rule for policy in stored for rule in policy["spec"]["ingress"]):
+        for peer in rule["from"]:
+            [(label, _)] = peer["namespaceSelector"]["matchLabels"].items()
+            for port in rule["ports"]:
+                admitted[port["port"]].add(label)
+    assert admitted == {
+        "http": {"kubernetes.io/metadata.name", "npu-vigil/page-readers"},
+        "grpc": {"kubernetes.io/metadata.name", "npu-vigil/clusterd-clients"},
+    }
+    labels = object_of(items, "Deployment", "npu-vigil-aggregator")["spec"]["template"]["metadata"]
+    for policy in stored:
+        assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels["labels"].items()

@@ -313,11 +313,17 @@ class ControlPlane:
         spec: dict[str, Any] = {"expirationSeconds": 3600}
         if node is not None:
             spec["boundObjectRef"] = self._pod(namespace, name, node)
-        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-        token = self.request("POST", path, {"spec": spec})["status"]["token"]
         kubeconfig = self.directory / f"{namespace}-{name}-{node}.kubeconfig"
-        self._write_kubeconfig(kubeconfig, {"token": token})
+        self._write_kubeconfig(kubeconfig, {"token": self._token(namespace, name, spec)})
         return kubeconfig
+
+    def token_for(self, namespace: str, name: str, audience: str) -> str:
+        """Return a token of an existing service account, as it is projected into a pod."""
+        return self._token(namespace, name, {"audiences": [audience]})
+
+    def _token(self, namespace: str, name: str, spec: Mapping[str, Any]) -> str:
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        return str(self.request("POST", path, {"spec": spec})["status"]["token"])
 
     def _pod(self, namespace: str, account: str, node: str) -> dict[str, str]:
         self.ask("POST", "/api/v1/nodes", {"metadata": {"name": node}})

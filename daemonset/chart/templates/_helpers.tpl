@@ -55,6 +55,9 @@ labels:
   {{- end }}
 annotations:
   {{- $scrape := dict "prometheus.io/scrape" "true" "prometheus.io/port" (toString .port) }}
+  {{- if dig "tls" "enabled" false .values }}
+  {{- $_ := set $scrape "prometheus.io/scheme" "https" }}
+  {{- end }}
   {{- merge (dict) .values.podAnnotations .top.Values.commonAnnotations $scrape | toYaml | nindent 2 }}
 {{- end }}
 
@@ -135,18 +138,78 @@ capabilities:
   drop: [ALL]
 {{- end }}
 
-{{/* Probes of the pages of a daemon. */}}
+{{/* Probes of the pages of a daemon. Takes its values. */}}
 {{- define "npu-vigil.probes" -}}
 livenessProbe:
-  httpGet:
-    path: /healthz
-    port: http
+  {{- include "npu-vigil.httpGet" (dict "path" "/healthz" "values" .) | nindent 2 }}
   periodSeconds: 15
   timeoutSeconds: 5
 readinessProbe:
-  httpGet:
-    path: /readyz
-    port: http
+  {{- include "npu-vigil.httpGet" (dict "path" "/readyz" "values" .) | nindent 2 }}
   periodSeconds: 10
   timeoutSeconds: 5
+{{- end }}
+
+{{/* A request of a probe. Takes a dict: path, and values, which are those of the daemon. */}}
+{{- define "npu-vigil.httpGet" -}}
+httpGet:
+  path: {{ .path }}
+  port: http
+  {{- if dig "tls" "enabled" false .values }}
+  scheme: HTTPS
+  {{- end }}
+{{- end }}
+
+{{/* Settings of TLS and users of the pages. Takes the values of a daemon. */}}
+{{- define "npu-vigil.pagesEnv" -}}
+{{- if .tls.enabled }}
+- name: VIGIL_PAGES_CERTIFICATE_FILE
+  value: /etc/npu-vigil/pages/tls.crt
+- name: VIGIL_PAGES_KEY_FILE
+  value: /etc/npu-vigil/pages/tls.key
+{{- end }}
+{{- if .users.enabled }}
+- name: VIGIL_PAGES_USERS_FILE
+  value: /etc/npu-vigil/users/users
+{{- end }}
+{{- end }}
+
+{{/* Where the Secrets of the pages are mounted. Takes the values of a daemon. */}}
+{{- define "npu-vigil.pagesMounts" -}}
+{{- if .tls.enabled }}
+- name: pages
+  mountPath: /etc/npu-vigil/pages
+  readOnly: true
+{{- end }}
+{{- if .users.enabled }}
+- name: users
+  mountPath: /etc/npu-vigil/users
+  readOnly: true
+{{- end }}
+{{- end }}
+
+{{/* The Secrets of the pages. Takes the values of a daemon. */}}
+{{- define "npu-vigil.pagesVolumes" -}}
+{{- if .tls.enabled }}
+- name: pages
+  secret:
+    secretName: {{ .tls.secretName }}
+    defaultMode: 0440
+{{- end }}
+{{- if .users.enabled }}
+- name: users
+  secret:
+    secretName: {{ .users.secretName }}
+    defaultMode: 0440
+{{- end }}
+{{- end }}
+
+{{/* How a PodMonitor reads a daemon with TLS. Takes a dict: top, and daemon, which is the key of its values. */}}
+{{- define "npu-vigil.endpoint" -}}
+{{- if dig "tls" "enabled" false (get .top.Values .daemon) -}}
+scheme: https
+{{- with .top.Values.monitoring.podMonitors.login }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
 {{- end }}

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from service.http.tls_context import PagesTls
+    from service.http.tokens import TokenChecks
 
 LARGE = "x" * (1 << 20)
 SOCKET = "pages.sock"
@@ -128,6 +129,7 @@ async def tls_site(
     *,
     with_ca: bool = False,
     users: Path | None = None,
+    tokens: TokenChecks | None = None,
     limits: ListenerLimits = ListenerLimits(),  # noqa: B008
 ) -> AsyncIterator[Site]:
     section = tls_section(files, with_ca=with_ca, users=users)
@@ -149,5 +151,6 @@ async def tls_site(
         limits=limits,
         tls=tls,
         users=pages_users(section),
+        tokens=tokens,
     ):
         yield Site(place, tls, stream)
