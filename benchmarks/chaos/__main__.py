@@ -153,7 +153,7 @@ def main() -> int:
 def _play_simulated(plans: list[Plan], results: _Results) -> bool:
     """Play each plan with programs of its own; return whether all is proved."""
     from benchmarks.chaos.simulated.mutants import MUTANTS
-    from benchmarks.chaos.simulated.site import play_in
+    from benchmarks.chaos.simulated.site import MEMORY, play_in
 
     # The order of sets of strings is a part of what a seed decides.
     if os.environ.get("PYTHONHASHSEED") != "0":
@@ -161,13 +161,13 @@ def _play_simulated(plans: list[Plan], results: _Results) -> bool:
     mutant = contextlib.nullcontext if results.mutant is None else MUTANTS[results.mutant]
 
     def fails(plan: Plan) -> bool:
-        with tempfile.TemporaryDirectory(prefix="vigil-chaos-") as directory, mutant():
+        with tempfile.TemporaryDirectory(prefix="vigil-chaos-", dir=MEMORY) as directory, mutant():
             episode, _ = play_in(Path(directory), plan)
         return bool(judged(plan, *episode.parts) or episode.crashes)
 
     is_proved = True
     for plan in plans:
-        with tempfile.TemporaryDirectory(prefix="vigil-chaos-") as directory:
+        with tempfile.TemporaryDirectory(prefix="vigil-chaos-", dir=MEMORY) as directory:
             with mutant():
                 episode, state_dirs = play_in(Path(directory), plan)
             is_wrong = results.add(plan, *episode.parts, episode.crashes)

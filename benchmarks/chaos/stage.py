@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import http.client
 import json
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -191,6 +192,7 @@ def judged(
     return judge(faults, samples, excuses, _LEVELS, silences)
 
 
+@functools.lru_cache(maxsize=64)
 def _shown_in(node: str, text: str, *, is_wrapped: bool) -> _Shown | None:
     """Return the level and the begin of each code by chip; ``None`` for what is not a document."""
     try:
