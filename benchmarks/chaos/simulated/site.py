@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from benchmarks.chaos.judge import Excuse, Fault, Sample
     from benchmarks.chaos.plan import Plan
-    from benchmarks.chaos.troubles import Trouble
     from tests.cluster.apiserver import Change
 
 START_SECONDS = 8.0
@@ -103,9 +102,9 @@ class SimulatedSite(Stage):
             self.api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
 
     @override
-    def bound(self, trouble: Trouble) -> float | None:
+    def waits(self, seconds: float) -> float:
         # A busy machine does not make virtual time longer.
-        return trouble.virtual_seconds
+        return seconds
 
     @property
     @override
