@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test collected together unit slow affected coverage mutants release bundle verify outdated test-release test-node test-volcano test-brokers test-alerts lint types style servers bench lock wire clean
+.PHONY: help demo test collected together unit slow affected coverage mutants release bundle verify outdated test-release test-node test-volcano test-brokers test-alerts chaos lint types style servers bench lock wire clean
 
 help:
 	@echo "make demo          the whole system on this machine, with emulated hardware"
@@ -48,6 +48,7 @@ help:
 	@echo "make test-volcano  elastic training and labels with real controllers; 25 minutes, once 20 more"
 	@echo "make test-brokers  RabbitMQ, HiveMQ CE and the brokers of make test; 5 minutes, Java 11 or newer"
 	@echo "make test-alerts   causes alerts on a real Prometheus and Alertmanager; writes their times to docs/alerts.md; 15 minutes"
+	@echo "make chaos         faults and troubles: kept plans, and 20 new ones of each world (SEED=… repeats them); an hour"
 	@echo "make bench         latency benchmark on a real kube-apiserver"
 	@echo "make lock          pins the packages of pyproject.toml anew, with their hashes"
 	@echo "make wire          generates contract/wire from its .proto files"
@@ -175,6 +176,16 @@ test-brokers: $(VENV)/installed-dev
 test-alerts: $(VENV)/installed-dev
 	tests/setup.sh
 	$(BIN)/pytest -v -o python_files='real_*.py' tests/alerts
+
+# A world with something wrong keeps its plans in dist/chaos and does not hold up the others.
+SEED ?= $(shell date +%s)
+chaos: $(VENV)/installed-dev
+	tests/setup.sh
+	$(BIN)/python -m benchmarks.chaos --replay tests/chaos/*.json
+	status=0; for world in simulated directory kubernetes mqtt; do \
+		echo "$$world, seed $(SEED):"; \
+		$(BIN)/python -m benchmarks.chaos --world $$world --episodes 20 --seed $(SEED) --keep dist/chaos || status=1; \
+	done; exit $$status
 
 bench: $(VENV)/installed-dev
 	tests/setup.sh

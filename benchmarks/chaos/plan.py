@@ -27,6 +27,11 @@ _SETTLE_SECONDS = 4.0
 _MIN_FAULT_SECONDS = 2.0
 
 
+def aggregators_of(platform: str) -> tuple[str, ...]:
+    """Return the aggregators of a platform. A broker has no election, so there is one."""
+    return AGGREGATORS[:1] if platform == "mqtt" else AGGREGATORS
+
+
 class PlannedFault(msgspec.Struct, frozen=True, omit_defaults=True):
     """A fault that begins ``at`` and ends at ``until``; ``None``: it holds at the end."""
 
