@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test collected together unit slow affected coverage mutants release bundle verify outdated advisories test-release test-node test-volcano test-brokers test-alerts test-intruder lint types style servers bench fuzz lock wire clean
+.PHONY: help demo test collected together unit slow affected coverage mutants release bundle verify outdated advisories test-release test-node test-volcano test-brokers test-alerts test-intruder chaos lint types style servers bench fuzz lock wire clean
 
 help:
 	@echo "make demo          the whole system on this machine, with emulated hardware"
@@ -50,6 +50,7 @@ help:
 	@echo "make test-brokers  RabbitMQ, HiveMQ CE and the brokers of make test; 5 minutes, Java 11 or newer"
 	@echo "make test-alerts   causes alerts on a real Prometheus and Alertmanager; writes their times to docs/alerts.md; 15 minutes"
 	@echo "make test-intruder what each intruder tries, each row without its protection; 5 minutes"
+	@echo "make chaos         faults and troubles: kept plans, and 20 new ones of each world (SEED=… repeats them); an hour"
 	@echo "make bench         latency on a real kube-apiserver; others: python -m benchmarks.NAME, such as scale or signals"
 	@echo "make fuzz          2,000 wrong inputs for each parser, of another seed each day; four minutes"
 	@echo "make lock          pins the packages of pyproject.toml anew, with their hashes"
@@ -183,10 +184,22 @@ test-alerts: $(VENV)/installed-dev
 	tests/setup.sh
 	$(BIN)/pytest -v -o python_files='real_*.py' tests/alerts
 
+<<<<<<< HEAD
 # Not part of `make test`, which has the same rows with their protections: it removes one after another.
 test-intruder: $(VENV)/installed-dev
 	tests/setup.sh
 	$(BIN)/pytest -v -o python_files='real_*.py' tests/intruder
+=======
+# A world with something wrong keeps its plans in dist/chaos and does not hold up the others.
+SEED ?= $(shell date +%s)
+chaos: $(VENV)/installed-dev
+	tests/setup.sh
+	$(BIN)/python -m benchmarks.chaos --replay tests/chaos/*.json
+	status=0; for world in simulated directory kubernetes mqtt; do \
+		echo "$$world, seed $(SEED):"; \
+		$(BIN)/python -m benchmarks.chaos --world $$world --episodes 20 --seed $(SEED) --keep dist/chaos || status=1; \
+	done; exit $$status
+>>>>>>> h-ch
 
 bench: $(VENV)/installed-dev
 	tests/setup.sh

@@ -2,13 +2,15 @@
 
 ::
 
-    python -m benchmarks.chaos --world directory --episodes N --seed S [--replay FILE] [--keep DIR]
+    python -m benchmarks.chaos --world directory --episodes N --seed S [--keep DIR]
+    python -m benchmarks.chaos --replay FILE...
     python -m benchmarks.chaos --world simulated --episodes N --seed S --mutant NAME
 
-The worlds ``directory`` and ``kubernetes`` are real parts, ``simulated`` is virtual time. Prints a
-line for each episode with something wrong, of real parts for each, and a summary as JSON. Exit
-status: 0 nothing wrong, 1 something is. A plan with something wrong is made smaller, kept in DIR,
-and can be played again. A mutant is a wrong product: the first episode that finds it is the last.
+The worlds ``directory``, ``kubernetes`` and ``mqtt`` are real parts, ``simulated`` is virtual time.
+Prints a line for each episode with something wrong, of real parts for each, and a summary as JSON.
+Exit status: 0 nothing wrong, 1 something is. A plan with something wrong is made smaller, kept in
+DIR, and can be played again. A mutant is a wrong product: the first episode that finds it is the
+last.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from benchmarks.chaos.judge import excused_share
+from benchmarks.chaos.plan import aggregators_of
 from benchmarks.chaos.shrink import MAX_SECONDS, shrunk
 from benchmarks.chaos.stage import judged
 from benchmarks.chaos.troubles import plan_of, read_plan
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
     from benchmarks.chaos.stage import StorePlatform
 
 _SIMULATED = "simulated"
+_REAL_MUTANTS = {("mqtt", "a deletion assumed at once"): "benchmarks.chaos.hasty_aggregator"}
+"""The module that aggregators are started from, by world and name."""
 
 
 class _Results:
@@ -120,27 +125,27 @@ def main() -> int:
     parser.add_argument(
         "--world",
         dest="platform",
-        choices=("directory", "kubernetes", _SIMULATED),
+        choices=("directory", "kubernetes", "mqtt", _SIMULATED),
         default="directory",
     )
     parser.add_argument("--episodes", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--replay", type=Path, help="a kept plan")
+    parser.add_argument("--replay", type=Path, nargs="+", help="kept plans of one world")
     parser.add_argument("--keep", type=Path, help="where to keep plans with something wrong")
-    parser.add_argument("--mutant", help="a wrong product, in the simulated world")
+    parser.add_argument("--mutant", help="a wrong product, in the worlds simulated and mqtt")
     given = parser.parse_args()
     if given.replay is not None:
         try:
-            plans = [read_plan(given.replay)]
+            plans = [read_plan(file) for file in given.replay]
         except ValueError as error:
             parser.error(str(error))
+        if len({plan.platform for plan in plans}) > 1:
+            parser.error("the plans are of several worlds: play those of each by themselves")
     else:
         seeds = range(given.seed, given.seed + given.episodes)
         plans = [plan_of(given.platform, seed) for seed in seeds]
     results = _Results(given.keep, given.mutant)
     play = _play_simulated if plans[0].platform == _SIMULATED else _play_real
-    if given.mutant is not None and play is not _play_simulated:
-        parser.error("only the simulated world has mutants")
     is_proved = play(plans, results)
     summary = results.summary()
     if play is _play_simulated:
@@ -153,7 +158,7 @@ def main() -> int:
 def _play_simulated(plans: list[Plan], results: _Results) -> bool:
     """Play each plan with programs of its own; return whether all is proved."""
     from benchmarks.chaos.simulated.mutants import MUTANTS
-    from benchmarks.chaos.simulated.site import play_in
+    from benchmarks.chaos.simulated.site import MEMORY, play_in
 
     # The order of sets of strings is a part of what a seed decides.
     if os.environ.get("PYTHONHASHSEED") != "0":
@@ -161,13 +166,13 @@ def _play_simulated(plans: list[Plan], results: _Results) -> bool:
     mutant = contextlib.nullcontext if results.mutant is None else MUTANTS[results.mutant]
 
     def fails(plan: Plan) -> bool:
-        with tempfile.TemporaryDirectory(prefix="vigil-chaos-") as directory, mutant():
+        with tempfile.TemporaryDirectory(prefix="vigil-chaos-", dir=MEMORY) as directory, mutant():
             episode, _ = play_in(Path(directory), plan)
         return bool(judged(plan, *episode.parts) or episode.crashes)
 
     is_proved = True
     for plan in plans:
-        with tempfile.TemporaryDirectory(prefix="vigil-chaos-") as directory:
+        with tempfile.TemporaryDirectory(prefix="vigil-chaos-", dir=MEMORY) as directory:
             with mutant():
                 episode, state_dirs = play_in(Path(directory), plan)
             is_wrong = results.add(plan, *episode.parts, episode.crashes)
@@ -181,25 +186,35 @@ def _play_simulated(plans: list[Plan], results: _Results) -> bool:
 
 def _play_real(plans: list[Plan], results: _Results) -> bool:
     """Play all plans with one set of processes; return whether all is proved."""
+    from benchmarks.chaos.broker import MqttPlatform
     from benchmarks.chaos.site import DirectoryPlatform, KubernetesPlatform, Site
     from dcmi_shim.emulator.install import install
 
+    platform, program = plans[0].platform, "vigil"
+    if results.mutant is not None:
+        program = _REAL_MUTANTS[platform, results.mutant]
     with tempfile.TemporaryDirectory(prefix="vigil-chaos-") as folder:
         directory = Path(folder)
         install(directory / "driver", directory / "emulator", "a2")
         with contextlib.ExitStack() as stack:
             store: StorePlatform
-            if plans[0].platform == "kubernetes":
+            if platform == "kubernetes":
                 store = KubernetesPlatform(directory)
                 stack.callback(store.plane.stop)
+            elif platform == "mqtt":
+                store = MqttPlatform(directory)
+                stack.callback(store.close)
             else:
                 store = DirectoryPlatform(directory)
-            site = Site(directory, directory, store)
+            names = aggregators_of(platform)
+            site = Site(directory, directory, store, names, program)
             stack.callback(site.close)
             site.start()
             for plan in plans:
                 if results.add(plan, *site.play(plan)):
                     results.keep(plan, lambda plan: bool(judged(plan, *site.play(plan))))
+                    if results.mutant is not None:
+                        break
             return results.prove(node.state_dir for node in site.nodes.values())
 
 

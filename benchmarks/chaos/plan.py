@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Set
 
 NODES = ("node-1", "node-2")
 AGGREGATORS = ("aggregator-1", "aggregator-2")
@@ -22,8 +22,14 @@ CHIPS = 8
 CODES = ("80818C05", "80E18402", "80C98001", "80BB8003", "80818C06", "80818201")
 """Codes of chips with different levels; no rule of the shipped configuration counts them twice."""
 MIN_SECONDS, MAX_SECONDS = 20.0, 60.0
+MAX_FAULTS = 12
 _SETTLE_SECONDS = 4.0
 _MIN_FAULT_SECONDS = 2.0
+
+
+def aggregators_of(platform: str) -> tuple[str, ...]:
+    """Return the aggregators of a platform. A broker has no election, so there is one."""
+    return AGGREGATORS[:1] if platform == "mqtt" else AGGREGATORS
 
 
 class PlannedFault(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -67,18 +73,20 @@ def make_plan(
     seed: int,
     subjects: Mapping[str, tuple[str, ...]],
     lengths: Mapping[str, tuple[float, float]],
+    hiding: Set[str] = frozenset(),
     periods: str = "short",
 ) -> Plan:
     """Return the plan of this seed; ``subjects`` are what each trouble of the platform may hit.
 
-    ``lengths`` are the shortest and the longest of each trouble (seconds).
+    ``lengths`` are the shortest and the longest of each trouble (seconds). A fault begins during
+    each of the ``hiding`` ones.
     """
     draw = random.Random(f"{platform} {seed}")
     seconds = round(draw.uniform(MIN_SECONDS, MAX_SECONDS), 2)
     last = seconds - _SETTLE_SECONDS
     faults: list[PlannedFault] = []
     taken: dict[tuple[str, int, str], float] = {}
-    for _ in range(draw.randint(3, 12)):
+    for _ in range(draw.randint(3, MAX_FAULTS)):
         node, chip, code = draw.choice(NODES), draw.randrange(CHIPS), draw.choice(CODES)
         free_from = taken.get((node, chip, code), 0.0)
         if free_from > last - _MIN_FAULT_SECONDS:
@@ -106,6 +114,19 @@ def make_plan(
         # Two troubles of one subject at one time would undo each other.
         if not any(_collide(trouble, other) for other in troubles):
             troubles.append(trouble)
+    for trouble in troubles:
+        # A fault that begins at random is seldom hidden.
+        if trouble.name in hiding and len(faults) < MAX_FAULTS:
+            at = round(draw.uniform(trouble.at, trouble.until), 2)
+            free = [
+                (chip, code)
+                for chip in range(CHIPS)
+                for code in CODES
+                if (trouble.subject, chip, code) not in taken
+            ]
+            chip, code = draw.choice(free)
+            taken[trouble.subject, chip, code] = seconds
+            faults.append(PlannedFault(trouble.subject, chip, code, at))
     return Plan(
         *(platform, seed, seconds),
         tuple(sorted(faults, key=lambda fault: fault.at)),

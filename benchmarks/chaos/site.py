@@ -17,6 +17,7 @@ from tests.parts.controlplane import ControlPlane
 from tests.parts.places import Cluster, Folder
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from benchmarks.chaos.judge import Excuse, Fault, Sample
@@ -78,14 +79,24 @@ class Site(Stage):
     time.
     """
 
-    def __init__(self, directory: Path, built: Path, store: StorePlatform) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        built: Path,
+        store: StorePlatform,
+        aggregators: Sequence[str] = AGGREGATORS,
+        program: str = "vigil",
+    ) -> None:
+        """Make everything; ``program`` is the module that aggregators are started from."""
         self.store = store
         self.nodes = {name: Node(directory / name, built, self.place, name) for name in NODES}
         for node in self.nodes.values():
             node.environment |= _SHORT_PERIODS
         self.aggregators = {
-            name: Daemon(directory / name, *self.place.options) for name in AGGREGATORS
+            name: Daemon(directory / name, *self.place.options) for name in aggregators
         }
+        for aggregator in self.aggregators.values():
+            aggregator.program = program
         self._samples: list[Sample] = []
         self._began = 0.0
         self._looking = False

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import http.client
 import json
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from benchmarks.chaos.judge import Excuse, Fault, Sample, Silence, judge
 from benchmarks.chaos.plan import CODES, NODES
-from benchmarks.chaos.troubles import CLUSTER_INFO, DEVICE_INFO, TROUBLES
+from benchmarks.chaos.troubles import CLUSTER_INFO, DEVICE_INFO, TROUBLES, Effect
 from contract.codes.catalogue import shipped
 from contract.names import CLUSTER_NODE_NAME
 from tests.parts.deadlines import patience
@@ -88,33 +89,27 @@ class Stage:
             begin = self.now
             if kind == "apply":
                 trouble.apply(self, subject)
-                excuses.append(self._excuse(planned_trouble.name, subject, begin))
+                excuses.append(self._excuse(plan.platform, trouble, subject, begin))
             else:
                 trouble.undo(self, subject)
-                if trouble.lasts:
-                    excuses.append(self._excuse(planned_trouble.name, subject, planned_trouble.at))
+                if Effect.AT_ONCE not in trouble.effects:
+                    begin = planned_trouble.at
+                    excuses.append(self._excuse(plan.platform, trouble, subject, begin))
 
-    def bound(self, trouble: Trouble) -> float | None:
-        """Return how long a trouble excuses after its end; it is longer on a busy machine.
+    def waits(self, seconds: float) -> float:
+        """Return how long a bound of ``seconds`` is here; it is longer on a busy machine."""
+        return patience(seconds)
 
-        ``None``: no document may be late.
-        """
-        return patience(trouble.bound_seconds)
-
-    def _excuse(self, name: str, subject: str, begin: float) -> Excuse:
-        trouble = TROUBLES[name]
-        nodes = frozenset({subject}) if subject in NODES else frozenset(NODES)
-        bound = self.bound(trouble)
-        documents: frozenset[str] = frozenset() if bound is None else trouble.excuses
+    def _excuse(self, platform: str, trouble: Trouble, subject: str, begin: float) -> Excuse:
         return Excuse(
-            name,
+            trouble.name,
             begin,
-            self.now + (bound or 0.0),
-            nodes,
-            documents,
-            forgets=trouble.forgets,
-            loses=trouble.loses,
-            retimes=trouble.retimes,
+            self.now + self.waits(trouble.bounds[platform]),
+            frozenset({subject}) if subject in NODES else frozenset(NODES),
+            trouble.documents,
+            forgets=Effect.FORGETS in trouble.effects,
+            loses=Effect.LOSES in trouble.effects,
+            retimes=Effect.RETIMES in trouble.effects,
         )
 
     def seen(self) -> Iterator[Sample]:
@@ -186,11 +181,12 @@ def judged(
     silences = [
         Silence(trouble.name, trouble.subject, trouble.at, trouble.until)
         for trouble in plan.troubles
-        if TROUBLES[trouble.name].silences
+        if Effect.SILENCES in TROUBLES[trouble.name].effects
     ]
     return judge(faults, samples, excuses, _LEVELS, silences)
 
 
+@functools.lru_cache(maxsize=64)
 def _shown_in(node: str, text: str, *, is_wrapped: bool) -> _Shown | None:
     """Return the level and the begin of each code by chip; ``None`` for what is not a document."""
     try:

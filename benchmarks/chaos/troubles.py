@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import signal
 from dataclasses import dataclass
+from enum import Flag, auto
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from benchmarks.chaos.plan import AGGREGATORS, NODES, STORE, Plan, make_plan
+from benchmarks.chaos.plan import AGGREGATORS, NODES, STORE, Plan, aggregators_of, make_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from benchmarks.chaos.stage import Stage
@@ -36,32 +37,45 @@ def _nothing(site: Stage, subject: str) -> None:
     """Undo nothing: the trouble is over by itself."""
 
 
+class Effect(Flag):
+    """What belongs to a trouble. The first three are those of ``Excuse``."""
+
+    NOTHING = 0
+    FORGETS = auto()
+    LOSES = auto()
+    RETIMES = auto()
+    AT_ONCE = auto()
+    """Nothing lies between ``apply`` and ``undo``, so only the bound is excused."""
+    SILENCES = auto()
+    """The agent makes no progress."""
+    HIDES_EVENTS = auto()
+    """No event reports what happens meanwhile, so a plan has a fault that begins then."""
+    NEEDS_AUDIT = auto()
+    """Only a periodic audit finds what happened meanwhile."""
+
+
+def _bounds(*, real: float | None = None, virtual: float | None = None) -> dict[str, float]:
+    """Return the bound of each platform; ``None``: the platforms have no such trouble."""
+    seconds = {"directory": real, "kubernetes": real, "mqtt": real, "simulated": virtual}
+    return {platform: bound for platform, bound in seconds.items() if bound is not None}
+
+
 @dataclass(frozen=True)
 class Trouble:
-    """What happens to a subject. ``excuses`` are documents about the subject's nodes.
+    """What happens to a subject. ``documents`` about the subject's nodes may be late.
 
-    ``lasts`` is whether there is anything between ``apply`` and ``undo``; a trouble at one time
-    excuses only its bound. ``length`` are the shortest and the longest (seconds). ``forgets``,
-    ``loses`` and ``retimes`` are those of ``Excuse``. ``silences``: the agent makes no progress.
-    ``virtual_seconds`` is the bound in virtual time, where no machine is busy; ``None``: documents
-    may not be late there. ``needs_audit``: only an audit finds what happens meanwhile.
+    ``bounds`` are by platform how long after the end (seconds). In virtual time no machine is busy.
+    ``length`` are the shortest and the longest (seconds).
     """
 
     name: str
     subjects: tuple[str, ...]
     apply: Callable[[Stage, str], None]
     undo: Callable[[Stage, str], None]
-    bound_seconds: float
-    excuses: frozenset[str] = frozenset()
-    platforms: frozenset[str] = frozenset({"directory", "kubernetes", "simulated"})
-    lasts: bool = True
-    virtual_seconds: float | None = None
+    documents: frozenset[str]
+    bounds: Mapping[str, float]
+    effects: Effect = Effect.NOTHING
     length: tuple[float, float] = SHORT
-    forgets: bool = False
-    loses: bool = False
-    retimes: bool = False
-    silences: bool = False
-    needs_audit: bool = False
 
 
 def _kill_agent(site: Stage, subject: str) -> None:
@@ -263,142 +277,137 @@ _NONE: frozenset[str] = frozenset()
 _CLUSTER = frozenset({CLUSTER_INFO})
 _HOUR_MS = 3_600_000
 
-
-def _virtual(
-    name: str,
-    subjects: tuple[str, ...],
-    apply: Callable[[Stage, str], None],
-    undo: Callable[[Stage, str], None],
-    seconds: float,
-    excuses: frozenset[str],
-    **options: Any,
-) -> Trouble:
-    """Return a trouble of the simulated platform alone."""
-    platforms = frozenset({"simulated"})
-    arguments = name, subjects, apply, undo, seconds, excuses, platforms
-    return Trouble(*arguments, virtual_seconds=seconds, **options)
-
-
-_SIMULATED_TROUBLES = (
-    _virtual("store-late", _ON_STORE, _be_late, _be_on_time, 2.0, BOTH),
-    _virtual("store-refuses", _ON_STORE, _refuse_writes, _accept_writes, 3.0, BOTH),
-    _virtual("watches-cut", _ON_STORE, _cut_watches, _nothing, 0.0, _NONE, lasts=False),
-    _virtual("store-set-back", _ON_STORE, _keep_store, _set_store_back, 2.0, BOTH, forgets=True),
-    _virtual("agent-apart", _ON_NODES, _separate, _join, 3.0, BOTH, loses=True),
-    _virtual("aggregator-apart", _ON_AGGREGATORS, _separate, _join, 3.0, _CLUSTER),
-    _virtual(
-        *("aggregator-apart-long", _ON_AGGREGATORS, _separate, _join, 3.0, _CLUSTER),
-        length=_OUTLASTS_LEASE,
+_TABLE = (
+    # A real agent needs up to 4 s to start and to read the lists of all chips on a busy machine.
+    Trouble(
+        *("agent-killed", _ON_NODES, _kill_agent, _start_agent, BOTH),
+        *(_bounds(real=8.0, virtual=2.0), Effect.LOSES),
     ),
-    _virtual(
+    Trouble(
+        *("agent-restarted", _ON_NODES, _restart_agent, _nothing, BOTH),
+        *(_bounds(real=10.0, virtual=2.0), Effect.LOSES | Effect.AT_ONCE),
+    ),
+    Trouble(
+        *("agent-paused", _ON_NODES, _stop_agent, _continue_agent, BOTH),
+        *(_bounds(real=8.0, virtual=2.0), Effect.LOSES),
+    ),
+    Trouble(
+        *("agent-killed-at-write", _ON_NODES, _kill_at_write, _start_after_write, BOTH),
+        *(_bounds(virtual=3.0), Effect.LOSES),
+    ),
+    Trouble(
+        *("agent-apart", _ON_NODES, _separate, _join, BOTH),
+        *(_bounds(virtual=3.0), Effect.LOSES),
+    ),
+    Trouble(
+        *("task-hangs", _ON_NODES, _hang_task, _release_task, BOTH),
+        *(_bounds(virtual=6.0), Effect.LOSES | Effect.SILENCES, _STALLS),
+    ),
+    Trouble(
+        *("aggregator-killed", _ON_AGGREGATORS, _kill_aggregator, _start_aggregator, _CLUSTER),
+        _bounds(real=20.0, virtual=2.0),
+    ),
+    Trouble(
+        *("aggregator-paused", _ON_AGGREGATORS, _stop_aggregator, _continue_aggregator),
+        *(_CLUSTER, _bounds(real=20.0, virtual=1.0)),
+    ),
+    Trouble(
         *("aggregator-paused-long", _ON_AGGREGATORS, _stop_aggregator, _continue_aggregator),
-        *(1.0, _CLUSTER),
-        length=_OUTLASTS_LEASE,
+        *(_CLUSTER, _bounds(virtual=1.0), Effect.NOTHING, _OUTLASTS_LEASE),
     ),
-    _virtual("driver-crashes", _ON_NODES, _crash_driver, _nothing, 0.0, _NONE, lasts=False),
-    _virtual("driver-garbled", _ON_NODES, _garble_driver, _nothing, 0.0, _NONE, lasts=False),
-    _virtual("library-replaced", _ON_NODES, _replace_library, _nothing, 0.0, _NONE, lasts=False),
-    _virtual("events-lost", _ON_NODES, _lose_events, _keep_events, 0.0, _NONE, needs_audit=True),
-    _virtual("events-overrun", _ON_NODES, _lose_events, _report_dropped, 0.0, _NONE),
-    _virtual(
-        *("task-hangs", _ON_NODES, _hang_task, _release_task, 6.0, BOTH),
-        length=_STALLS,
-        loses=True,
-        silences=True,
+    Trouble(
+        *("aggregators-restarted", _ON_STORE, _restart_aggregators, _nothing, _CLUSTER),
+        *(_bounds(real=20.0, virtual=2.0), Effect.AT_ONCE),
     ),
-    _virtual(
-        *("agent-killed-at-write", _ON_NODES, _kill_at_write, _start_after_write, 3.0, BOTH),
-        loses=True,
+    Trouble(
+        *("aggregator-apart", _ON_AGGREGATORS, _separate, _join, _CLUSTER),
+        _bounds(virtual=3.0),
     ),
-    _virtual("disk-full", _ON_NODES, _fill_disk, _empty_disk, 0.0, _NONE),
-    _virtual(
-        *("clock-ahead", (*NODES, *AGGREGATORS), _set_clock(_HOUR_MS), _set_clock(0), 17.0, _NONE),
-        retimes=True,
+    Trouble(
+        *("aggregator-apart-long", _ON_AGGREGATORS, _separate, _join, _CLUSTER),
+        *(_bounds(virtual=3.0), Effect.NOTHING, _OUTLASTS_LEASE),
     ),
-    _virtual(
-        *(
-            "clock-behind",
-            (*NODES, *AGGREGATORS),
-            _set_clock(-_HOUR_MS),
-            _set_clock(0),
-            17.0,
-            _NONE,
-        ),
-        retimes=True,
+    # Without the list events still count, but their order is confirmed late.
+    Trouble(
+        *("codes-hang", _ON_NODES, _hang_codes, _release_codes, BOTH),
+        _bounds(real=12.0, virtual=3.0),
+    ),
+    Trouble(
+        *("codes-fail", _ON_NODES, _fail_codes, _release_codes, BOTH),
+        _bounds(real=8.0, virtual=3.0),
+    ),
+    Trouble(
+        *("codes-slow", _ON_NODES, _slow_codes, _release_codes, BOTH),
+        _bounds(real=8.0, virtual=3.0),
+    ),
+    Trouble(
+        *("health-fails", _ON_NODES, _fail_health, _release_health, _NONE),
+        _bounds(real=0.0, virtual=0.0),
+    ),
+    Trouble(*("event-lost", _ON_NODES, _lose_event, _nothing, _NONE), _bounds(real=0.0)),
+    Trouble(
+        *("events-lost", _ON_NODES, _lose_events, _keep_events, _NONE),
+        *(_bounds(virtual=0.0), Effect.HIDES_EVENTS | Effect.NEEDS_AUDIT),
+    ),
+    Trouble(
+        *("events-overrun", _ON_NODES, _lose_events, _report_dropped, _NONE),
+        *(_bounds(virtual=0.0), Effect.HIDES_EVENTS),
+    ),
+    Trouble(
+        *("driver-crashes", _ON_NODES, _crash_driver, _nothing, _NONE),
+        *(_bounds(virtual=0.0), Effect.AT_ONCE),
+    ),
+    Trouble(
+        *("driver-garbled", _ON_NODES, _garble_driver, _nothing, _NONE),
+        *(_bounds(virtual=0.0), Effect.AT_ONCE),
+    ),
+    Trouble(
+        *("library-replaced", _ON_NODES, _replace_library, _nothing, _NONE),
+        *(_bounds(virtual=0.0), Effect.AT_ONCE),
+    ),
+    Trouble(
+        *("disk-full", _ON_NODES, _fill_disk, _empty_disk, _NONE),
+        _bounds(virtual=0.0),
+    ),
+    Trouble(
+        *("foreign-write", _ON_NODES, _write_foreign, _nothing, BOTH),
+        *(_bounds(real=8.0, virtual=0.0), Effect.AT_ONCE),
+    ),
+    Trouble(
+        *("document-deleted", _ON_NODES, _delete_document, _nothing, BOTH),
+        *(_bounds(real=8.0, virtual=0.0), Effect.AT_ONCE),
+    ),
+    Trouble(
+        *("cluster-info-deleted", _ON_STORE, _delete_cluster_info, _nothing, _CLUSTER),
+        *(_bounds(real=8.0, virtual=0.0), Effect.AT_ONCE),
+    ),
+    Trouble(
+        *("store-away", _ON_STORE, _take_store, _give_store, BOTH),
+        *(_bounds(real=15.0, virtual=3.0), Effect.LOSES),
+    ),
+    Trouble(*("store-late", _ON_STORE, _be_late, _be_on_time, BOTH), _bounds(virtual=2.0)),
+    Trouble(
+        *("store-refuses", _ON_STORE, _refuse_writes, _accept_writes, BOTH), _bounds(virtual=3.0)
+    ),
+    Trouble(
+        *("store-set-back", _ON_STORE, _keep_store, _set_store_back, BOTH),
+        *(_bounds(virtual=2.0), Effect.FORGETS),
+    ),
+    Trouble(
+        *("watches-cut", _ON_STORE, _cut_watches, _nothing, _NONE),
+        *(_bounds(virtual=0.0), Effect.AT_ONCE),
+    ),
+    Trouble(
+        *("clock-ahead", (*NODES, *AGGREGATORS), _set_clock(_HOUR_MS), _set_clock(0), _NONE),
+        *(_bounds(virtual=17.0), Effect.RETIMES),
+    ),
+    Trouble(
+        *("clock-behind", (*NODES, *AGGREGATORS), _set_clock(-_HOUR_MS), _set_clock(0), _NONE),
+        *(_bounds(virtual=17.0), Effect.RETIMES),
     ),
 )
-
-TROUBLES = {
-    trouble.name: trouble
-    for trouble in (
-        # An agent needs up to 4 s to start and to hear of every chip on a busy machine.
-        Trouble(
-            *("agent-killed", _ON_NODES, _kill_agent, _start_agent, 8.0, BOTH),
-            loses=True,
-            virtual_seconds=2.0,
-        ),
-        Trouble(
-            *("agent-restarted", _ON_NODES, _restart_agent, _nothing, 10.0, BOTH),
-            lasts=False,
-            loses=True,
-            virtual_seconds=2.0,
-        ),
-        Trouble(
-            *("agent-paused", _ON_NODES, _stop_agent, _continue_agent, 8.0, BOTH),
-            loses=True,
-            virtual_seconds=2.0,
-        ),
-        Trouble(
-            *("aggregator-killed", _ON_AGGREGATORS, _kill_aggregator, _start_aggregator, 20.0),
-            frozenset({CLUSTER_INFO}),
-            virtual_seconds=2.0,
-        ),
-        Trouble(
-            *("aggregator-paused", _ON_AGGREGATORS, _stop_aggregator, _continue_aggregator, 20.0),
-            frozenset({CLUSTER_INFO}),
-            virtual_seconds=1.0,
-        ),
-        Trouble(
-            *("aggregators-restarted", _ON_STORE, _restart_aggregators, _nothing, 20.0),
-            frozenset({CLUSTER_INFO}),
-            lasts=False,
-            virtual_seconds=2.0,
-        ),
-        # Without the list events still count, but their order is confirmed late.
-        Trouble(
-            *("codes-hang", _ON_NODES, _hang_codes, _release_codes, 12.0, BOTH),
-            virtual_seconds=3.0,
-        ),
-        Trouble(
-            *("codes-fail", _ON_NODES, _fail_codes, _release_codes, 8.0, BOTH),
-            virtual_seconds=3.0,
-        ),
-        Trouble(
-            *("codes-slow", _ON_NODES, _slow_codes, _release_codes, 8.0, BOTH),
-            virtual_seconds=3.0,
-        ),
-        Trouble("health-fails", _ON_NODES, _fail_health, _release_health, 0.0),
-        Trouble(
-            *("event-lost", _ON_NODES, _lose_event, _nothing, 0.0, frozenset()),
-            platforms=frozenset({"directory", "kubernetes"}),
-        ),
-        Trouble(*("foreign-write", _ON_NODES, _write_foreign, _nothing, 8.0, BOTH), lasts=False),
-        Trouble(
-            *("document-deleted", _ON_NODES, _delete_document, _nothing, 8.0, BOTH), lasts=False
-        ),
-        Trouble(
-            *("cluster-info-deleted", _ON_STORE, _delete_cluster_info, _nothing, 8.0),
-            frozenset({CLUSTER_INFO}),
-            lasts=False,
-        ),
-        *_SIMULATED_TROUBLES,
-        Trouble(
-            *("store-away", _ON_STORE, _take_store, _give_store, 15.0, BOTH),
-            loses=True,
-            virtual_seconds=3.0,
-        ),
-    )
-}
+TROUBLES = {trouble.name: trouble for trouble in _TABLE}
+_TOO_LONG_WITH_SHIPPED_PERIODS = Effect.NEEDS_AUDIT | Effect.SILENCES
 
 
 def troubles_of(platform: str, periods: str = "short") -> dict[str, tuple[str, ...]]:
@@ -406,11 +415,16 @@ def troubles_of(platform: str, periods: str = "short") -> dict[str, tuple[str, .
 
     With the shipped periods an audit comes later than the judge waits.
     """
+    running = aggregators_of(platform)
     return {
-        trouble.name: trouble.subjects
+        trouble.name: tuple(
+            subject
+            for subject in trouble.subjects
+            if subject not in AGGREGATORS or subject in running
+        )
         for trouble in TROUBLES.values()
-        if platform in trouble.platforms
-        and not (periods == "shipped" and (trouble.needs_audit or trouble.silences))
+        if platform in trouble.bounds
+        and not (periods == "shipped" and trouble.effects & _TOO_LONG_WITH_SHIPPED_PERIODS)
     }
 
 
@@ -433,4 +447,7 @@ def plan_of(platform: str, seed: int) -> Plan:
     is_shipped = platform == "simulated" and seed % 10 == 0
     periods = "shipped" if is_shipped else "short"
     lengths = {trouble.name: trouble.length for trouble in TROUBLES.values()}
-    return make_plan(platform, seed, troubles_of(platform, periods), lengths, periods)
+    hiding = frozenset(
+        trouble.name for trouble in TROUBLES.values() if Effect.HIDES_EVENTS in trouble.effects
+    )
+    return make_plan(platform, seed, troubles_of(platform, periods), lengths, hiding, periods)

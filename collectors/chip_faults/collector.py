@@ -95,12 +95,13 @@ class _Watched:
 
     def next(self, query: ChipQuery) -> float:
         """Return when ``query`` is due: by its period, or because of an event not audited since."""
-        checks = [self.tracker.next_check(query)]
-        if query is ChipQuery.CODES:
-            checks.append(self.settled_at)
-        queried_at = self.queried_at[query]
-        waiting = [check for check in checks if check is not None and check > queried_at]
-        return min([self.due[query], *waiting])
+        due, queried_at = self.due[query], self.queried_at[query]
+        check = self.tracker.next_check(query)
+        if check is not None and queried_at < check < due:
+            due = check
+        if query is ChipQuery.CODES and queried_at < self.settled_at < due:
+            due = self.settled_at
+        return due
 
 
 class ChipFaultsSection(Section):

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+import msgspec
 
 from contract.errors import StoreUnavailable
 from stores.kubernetes_api.client.attempts import ApiAnswer
@@ -107,7 +109,7 @@ class ApiServer:
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """Send a request from outside the cluster; return the status and the answer."""
-        return self._answer(method, path, None if body is None else json.dumps(body), "")
+        return self._answer(method, path, None if body is None else msgspec.json.encode(body), "")
 
     def go_down(self) -> None:
         """Stop answering requests, and end all watches."""
@@ -398,6 +400,7 @@ class Client:
         """See ``Connection``."""
 
 
+@functools.lru_cache(maxsize=256)
 def place_of(path: str) -> Place:
     """Decode a path such as ``/api/v1/namespaces/a/pods/b``."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
@@ -417,11 +420,11 @@ def _decoded(body: Any) -> Any:
         return None
     if isinstance(body, bytes) and body.startswith(b"k8s\0"):
         return config_map_of(body)
-    return json.loads(body)
+    return msgspec.json.decode(body)
 
 
 def _encoded(status: int, answer: Any) -> tuple[int, bytes]:
-    return status, json.dumps(answer).encode()
+    return status, msgspec.json.encode(answer)
 
 
 def _status(code: int, message: str) -> tuple[int, Any]:
@@ -449,7 +452,7 @@ def _breaks_immutability(there: Object, content: Object) -> bool:
 
 def _line(kind: str, shown: Object, *, only_metadata: bool) -> bytes:
     shown = only_metadata_of(shown) if only_metadata else shown
-    return json.dumps({"type": kind, "object": shown}).encode() + b"\n"
+    return msgspec.json.encode({"type": kind, "object": shown}) + b"\n"
 
 
 def _wants_only_metadata(headers: Mapping[str, str] | None) -> bool:

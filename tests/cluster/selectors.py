@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,9 @@ def selects(query: Mapping[str, str], item: dict[str, Any]) -> bool:
     ) and all(_field_holds(term, item) for term in _terms(query.get("fieldSelector", "")))
 
 
-def _terms(text: str) -> list[str]:
-    return [term for term in _COMMA.split(text) if term]
+@functools.lru_cache(maxsize=256)
+def _terms(text: str) -> tuple[str, ...]:
+    return tuple(term for term in _COMMA.split(text) if term)
 
 
 def _label_holds(term: str, labels: Mapping[str, str]) -> bool:

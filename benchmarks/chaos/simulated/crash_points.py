@@ -31,7 +31,7 @@ from benchmarks.chaos.plan import (
     PlannedFault,
     PlannedTrouble,
 )
-from benchmarks.chaos.simulated.site import SimulatedSite, run_site
+from benchmarks.chaos.simulated.site import MEMORY, SimulatedSite, run_site
 from benchmarks.chaos.stage import judged
 from benchmarks.chaos.troubles import BOTH, CLUSTER_INFO
 
@@ -144,7 +144,7 @@ def run(script: Script, at: int | None) -> tuple[int, list[Verdict]]:
     is wrong.
     """
     steps = 0
-    with tempfile.TemporaryDirectory(prefix="vigil-crash-") as directory:
+    with tempfile.TemporaryDirectory(prefix="vigil-chaos-", dir=MEMORY) as directory:
 
         async def work(site: SimulatedSite) -> None:
             nonlocal steps

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import json
 import os
 import signal
 import subprocess
 from contextvars import Context
 from io import FileIO
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from dcmi_shim.emulator.codes import parse_code, severity_of
 from dcmi_shim.library.return_codes import UNSUPPORTED
@@ -234,7 +235,7 @@ class DriverProcess:
 
     def send(self, message: dict[str, object]) -> None:
         """Send a message to the agent, unless the pipe is full."""
-        body = json.dumps(message, separators=(",", ":")).encode()
+        body = msgspec.json.encode(message)
         self.write(len(body).to_bytes(4, "big") + body)
 
     def write(self, frame: bytes) -> None:
@@ -254,7 +255,7 @@ class DriverProcess:
             size = int.from_bytes(self._buffer[:4], "big")
             if len(self._buffer) < 4 + size:
                 return
-            self._serve(json.loads(self._buffer[4 : 4 + size]))
+            self._serve(msgspec.json.decode(self._buffer[4 : 4 + size]))
             del self._buffer[: 4 + size]
 
     def _serve(self, request: dict[str, Any]) -> None:

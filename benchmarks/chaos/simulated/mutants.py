@@ -22,7 +22,7 @@ from agent.publishing.publisher import DocumentPublisher
 from aggregator.liveness import lost_nodes
 from aggregator.publish import document_writer
 from collectors.chip_faults.chip_tracker import ChipQuery, ChipTracker
-from collectors.chip_faults.collector import _Watched
+from collectors.chip_faults.collector import ChipFaultsCollector, _Watched
 from contract.observation import Assertion, Observation
 from service.election.leadership import LeaseElection
 from stores.base import DocumentsListed
@@ -93,6 +93,10 @@ async def _wait_for_no_commit(_: OwnDocument) -> None:
     pass
 
 
+def _ask_nothing_now(_: ChipFaultsCollector, chips: Any) -> None:
+    """Leave the queries of ``chips`` due when they are; those of a new chip are due already."""
+
+
 def _end_what_is_not_seen(
     tracker: ChipTracker, query: ChipQuery, reason: str, at: float, now_ms: int, **options: Any
 ) -> Any:
@@ -138,6 +142,7 @@ MUTANTS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "wrong level": _patch(chip_lists, "_entry_of", _entry_by_the_first_code),
     "heartbeat without progress": _patch(Heartbeat, "_is_withheld", _progresses),
     "acknowledged before committed": _patch(OwnDocument, "before_write", _wait_for_no_commit),
+    "gap without audit": _patch(ChipFaultsCollector, "_ask_now", _ask_nothing_now),
     "recovery taken from a blind chip": _patch(
         ChipTracker, "observe_failure", _end_what_is_not_seen
     ),

@@ -378,6 +378,8 @@ def replaced(platform: Platform, seed: int) -> Iterator[None]:
         "agent.daemon.serving": _no_pages,
         "aggregator.process.serving": _no_pages,
         "dcmi_shim.worker.process.subprocess.Popen": open_process,
+        # Nobody fetches the files of the page.
+        "service.pages.browser_page.packed": lambda content, _: content,
         "stores.address.kubeconfig_files": lambda _: None,
         "stores.kubernetes_api.store.ApiConnection": lambda _: program().connect(),
         "socket.gethostname": lambda: PROGRAM.get().rpartition(" ")[0] or "platform",

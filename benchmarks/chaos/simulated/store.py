@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import json
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
+import msgspec
 from typing_extensions import override
 
 from contract.errors import StoreUnavailable
@@ -70,7 +70,7 @@ class SimulatedApiServer(ApiServer):
                 callback(client.name, place.name)
         if only_metadata and status < 300:
             answer = only_metadata_of(answer)
-        content = json.dumps(answer).encode()
+        content = msgspec.json.encode(answer)
         await asyncio.sleep(half)
         self._check(client)
         return status, content

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from benchmarks.chaos.plan import Plan
-from benchmarks.chaos.troubles import TROUBLES, plan_of, troubles_of
+from benchmarks.chaos.plan import MAX_FAULTS, Plan
+from benchmarks.chaos.troubles import TROUBLES, Effect, plan_of, troubles_of
 
 SUBJECTS = troubles_of("directory")
 PLANS = [plan_of("directory", seed) for seed in range(400)]
@@ -44,8 +44,24 @@ def test_each_tenth_simulated_plan_has_shipped_periods_and_no_trouble_that_needs
     for plan in plans:
         for planned in plan.troubles:
             trouble = TROUBLES[planned.name]
-            assert plan.periods == "short" or not (trouble.needs_audit or trouble.silences)
-            assert planned.until - planned.at >= trouble.length[0] - 0.02 or not trouble.lasts
+            too_long = Effect.NEEDS_AUDIT | Effect.SILENCES
+            assert plan.periods == "short" or not trouble.effects & too_long
+            is_whole = planned.until - planned.at >= trouble.length[0] - 0.02
+            assert is_whole or Effect.AT_ONCE in trouble.effects
     names = {trouble.name for plan in plans for trouble in plan.troubles}
     assert names == set(troubles_of("simulated"))
     assert len(names) >= 30
+
+
+def test_a_fault_begins_while_events_are_hidden_and_holds_long_enough_to_be_missed() -> None:
+    plans = [plan_of("simulated", seed) for seed in range(400)]
+    hidden = 0
+    for plan in plans:
+        assert len(plan.faults) <= MAX_FAULTS
+        for trouble in plan.troubles:
+            if Effect.HIDES_EVENTS in TROUBLES[trouble.name].effects:
+                hidden += 1
+                begins = [fault.at for fault in plan.faults if fault.node == trouble.subject]
+                is_hidden = any(trouble.at <= at <= trouble.until for at in begins)
+                assert is_hidden or len(plan.faults) == MAX_FAULTS
+    assert hidden > 20
