@@ -184,12 +184,11 @@ test-alerts: $(VENV)/installed-dev
 	tests/setup.sh
 	$(BIN)/pytest -v -o python_files='real_*.py' tests/alerts
 
-<<<<<<< HEAD
 # Not part of `make test`, which has the same rows with their protections: it removes one after another.
 test-intruder: $(VENV)/installed-dev
 	tests/setup.sh
 	$(BIN)/pytest -v -o python_files='real_*.py' tests/intruder
-=======
+
 # A world with something wrong keeps its plans in dist/chaos and does not hold up the others.
 SEED ?= $(shell date +%s)
 chaos: $(VENV)/installed-dev
@@ -199,7 +198,6 @@ chaos: $(VENV)/installed-dev
 		echo "$$world, seed $(SEED):"; \
 		$(BIN)/python -m benchmarks.chaos --world $$world --episodes 20 --seed $(SEED) --keep dist/chaos || status=1; \
 	done; exit $$status
->>>>>>> h-ch
 
 bench: $(VENV)/installed-dev
 	tests/setup.sh
