@@ -48,7 +48,7 @@ help:
 	@echo "make test-volcano  elastic training and labels with real controllers; 25 minutes, once 20 more"
 	@echo "make test-brokers  RabbitMQ, HiveMQ CE and the brokers of make test; 5 minutes, Java 11 or newer"
 	@echo "make test-alerts   causes alerts on a real Prometheus and Alertmanager; writes their times to docs/alerts.md; 15 minutes"
-	@echo "make test-intruder what each intruder tries, each row without its protection; 5 minutes"
+	@echo "make test-intruder what each intruder tries, each row without its protection; 2 minutes"
 	@echo "make bench         latency benchmark on a real kube-apiserver"
 	@echo "make lock          pins the packages of pyproject.toml anew, with their hashes"
 	@echo "make wire          generates contract/wire from its .proto files"

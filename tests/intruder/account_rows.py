@@ -116,6 +116,13 @@ ROWS: tuple[Row, ...] = (
         (Thing.RANK_TABLES, Verb.WRITE, create(TENANT, "rings-config-job", RANK_TABLE)),
         (Thing.RANK_TABLES, Verb.DELETE, delete(TENANT, "rings-config-train")),
     ),
+    *_rows(
+        Actor.TENANT,
+        "public faults in its own namespace, which `public_faults.namespaces` excludes",
+        _MAY,
+        (Thing.DOCUMENTS, Verb.WRITE, create(TENANT, "any", PUBLIC_FAULT)),
+        (Thing.DOCUMENTS, Verb.FLOOD, create_many(TENANT, "any-", PUBLIC_FAULT)),
+    ),
     *_of_the_system(Actor.ADDRESS),
     *_rows(
         Actor.PLUGIN,
