@@ -49,7 +49,7 @@ help:
 	@echo "make test-volcano  elastic training and labels with real controllers; 25 minutes, once 20 more"
 	@echo "make test-brokers  RabbitMQ, HiveMQ CE and the brokers of make test; 5 minutes, Java 11 or newer"
 	@echo "make test-alerts   causes alerts on a real Prometheus and Alertmanager; writes their times to docs/alerts.md; 15 minutes"
-	@echo "make test-intruder what each intruder tries, each row without its protection; 5 minutes"
+	@echo "make test-intruder what each intruder tries, each row without its protection; 2 minutes"
 	@echo "make chaos         faults and troubles: kept plans, and 20 new ones of each world (SEED=… repeats them); an hour"
 	@echo "make bench         latency on a real kube-apiserver; others: python -m benchmarks.NAME, such as scale or signals"
 	@echo "make fuzz          2,000 wrong inputs for each parser, of another seed each day; four minutes"

@@ -68,8 +68,8 @@ TABLE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tests/brokers/*", ("tests/parts/broker.py",)),
     ("tests/setup.sh", ("tests/test_parts.py",)),
     ("tests/mutants/*", ("tests/test_mutants.py",)),
-    ("daemonset/*", ("tests/packaging",)),
-    ("systemd/*", ("tests/packaging",)),
+    ("daemonset/*", ("tests/packaging", "tests/intruder")),
+    ("systemd/*", ("tests/packaging", "tests/intruder")),
     (
         "monitoring/*",
         (

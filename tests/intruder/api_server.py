@@ -15,6 +15,7 @@ from tests.intruder.requests import (
     LEASES,
     NODE_PATH,
     OTHER,
+    PUBLIC_FAULT,
     STATUS,
     TENANT,
     create,
@@ -108,10 +109,12 @@ def _fill(plane: ControlPlane) -> None:
         ("mindx-dl", "cluster-info-device-0"),
         ("kube-system", "coredns"),
         ("mindx-dl", "rings-config-train"),
+        ("mindx-dl", "other"),
         (TENANT, "rings-config-train"),
         (TENANT, "own"),
     ):
         plane.request("POST", *config_map(namespace, name))
+    plane.request("POST", *config_map("mindx-dl", "public-faults", labels=PUBLIC_FAULT))
     for name in (f"npu-vigil-{NODE}", f"npu-vigil-{OTHER}", "npu-vigil-aggregator"):
         plane.request("POST", LEASES, {"metadata": {"name": name}})
     named = {"metadata": {"name": "own"}}
@@ -151,7 +154,7 @@ class ApiServer:
         status, answer = self.accounts[actor].ask(*attempt)
         if status in (OK, CREATED):
             return None
-        if status == FORBIDDEN and "device-info is written by NPU Vigil" in answer:
+        if status == FORBIDDEN and _POLICIES[Protection.DEVICE_INFO_POLICY] in answer:
             return Protection.DEVICE_INFO_POLICY
         if status == FORBIDDEN and "cannot" in answer:
             return Protection.ROLE

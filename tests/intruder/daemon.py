@@ -174,13 +174,13 @@ GAPS = (
             Gap(
                 actor,
                 (Thing.PAGES,),
-                "a flood has rows with figures above, and `python -m benchmarks.attack_pages`",
+                "attacks above are floods of pages; figures: `python -m benchmarks.attack_pages`",
                 (Verb.FLOOD,),
             ),
             Gap(
                 actor,
                 (Thing.GRPC,),
-                "a client without a certificate has no connection that it could flood",
+                "a client that the handshake refuses has no call that it could repeat",
                 (Verb.FLOOD,),
             ),
         )

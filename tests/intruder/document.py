@@ -21,12 +21,12 @@ HEAD = "\n## What each actor may do\n"
 ROWS: tuple[Row, ...] = (*agent_rows.ROWS, *account_rows.ROWS, *broker.ROWS, *daemon.ROWS)
 GAPS: tuple[Gap, ...] = (*agent_rows.GAPS, *account_rows.GAPS, *broker.GAPS, *daemon.GAPS)
 _TEXT = (
-    "Each cell is tested: an actor tries something with a thing, on a real API server, broker or "
-    "daemon. *Refused* names what refuses it. *May* names what remains open. A number is the "
-    "reason why the actor cannot reach the thing. A flood writes things without end, under names "
-    "that the actor chooses. `make test-intruder` repeats each refused attempt without its "
-    "protection: then nothing else refuses it. `python -m tests.intruder.document` writes this "
-    "section."
+    "Each cell without a number is tested: an actor tries something with a thing, on a real API "
+    "server, broker or daemon. *Refused* names what refuses it first. *May* names what remains "
+    "open. A number is the reason why there is nothing to try. A flood writes things without end, "
+    "under names that the actor chooses. `make test-intruder` repeats each refused attempt without "
+    "its protections: then nothing else refuses it. `python -m tests.intruder.document` writes "
+    "this section."
 )
 
 

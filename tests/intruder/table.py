@@ -1,7 +1,8 @@
 """The intruder's table: what each actor tries with each thing, and what refuses it.
 
 A row is one attempt. A cell is an actor, a thing and a verb; it has rows, or the reason why the
-actor cannot reach it. ``cells`` refuses a table with an empty cell. ``docs/security.md`` shows it.
+actor has nothing to try. ``cells`` refuses a table with an empty cell. ``docs/security.md`` shows
+it.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ class Row(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Why an actor cannot reach these things with these verbs."""
+    """Why an actor has nothing to try with these things and verbs."""
 
     actor: Actor
     things: tuple[Thing, ...]
@@ -156,7 +157,7 @@ Cell: TypeAlias = tuple[Actor, Thing, Verb]
 
 
 def cells(rows: Iterable[Row], gaps: Iterable[Gap]) -> dict[Cell, list[Row] | str]:
-    """Return the rows of each cell, or the reason why it cannot be reached.
+    """Return the rows of each cell, or the reason why there are none.
 
     Raises ``ValueError`` for an empty cell, and for one that has both or two reasons.
     """

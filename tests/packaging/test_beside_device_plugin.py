@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aggregator.processors.separation_documents import CHIPS_NAME, POLICY_NAME
+from aggregator.public_faults import fault_table
+from aggregator.public_faults.published_faults import STATISTIC_LABEL, STATISTIC_NAME
+from contract.documents.forget_record import FORGET_LABEL
+from contract.names import (
+    CLUSTER_DEVICE_PREFIX,
+    CLUSTER_LABEL,
+    CLUSTER_NODE_NAME,
+    CLUSTER_SWITCH_PREFIX,
+    NODE_INFO_PREFIX,
+    PUBLIC_FAULT_LABEL,
+    PUBLIC_FAULT_PREFIXES,
+    REPORT_LABEL,
+    STATE_LABEL,
+    STATE_PREFIX,
+    SWITCH_INFO_PREFIX,
+)
+from contract.operator_rules.fault_configuration import CONFIG_MAPS
 from tests.parts import vendors_plugin
 from tests.parts.controlplane import CHIEF_TOKEN, path_of
 from tests.parts.deadlines import wait_until
@@ -110,6 +129,27 @@ def test_agents_and_operators_may_write(
         assert write(control_plane, agent) == OK
     finally:
         take_back(control_plane, [rights, *bindings])
+
+
+@pytest.mark.server
+def test_the_policy_names_the_documents_that_npu_vigil_reads() -> None:
+    """An account of kube-system could else write a document that was added later."""
+    (policy,) = (
+        item
+        for item in build(OVERLAY)
+        if item["kind"] == "ValidatingAdmissionPolicy" and "writers" in item["metadata"]["name"]
+    )
+    expression = policy["spec"]["matchConditions"][0]["expression"]
+    texts = set(re.findall(r'"([^"]*)"', expression)) - {""}
+    names = {
+        *(NODE_INFO_PREFIX, SWITCH_INFO_PREFIX, *PUBLIC_FAULT_PREFIXES.values(), STATE_PREFIX),
+        *(CLUSTER_DEVICE_PREFIX, CLUSTER_SWITCH_PREFIX, CLUSTER_NODE_NAME),
+        *(config_map.name for config_map in CONFIG_MAPS),
+        *(POLICY_NAME, CHIPS_NAME, STATISTIC_NAME, fault_table.NAME),
+    }
+    assert [name for name in names if not name.startswith(tuple(texts))] == []
+    labels = (PUBLIC_FAULT_LABEL, REPORT_LABEL, CLUSTER_LABEL, STATISTIC_LABEL, FORGET_LABEL)
+    assert {STATE_LABEL, *(label for label, _ in labels)} <= texts
 
 
 @pytest.mark.server
