@@ -97,8 +97,8 @@ class StorageCollector(Collector[StorageSection]):
             changed = await asyncio.gather(*(watch.check() for watch in watches))
             if any(changed) or removed:
                 removed = set()
-                kept = {watch.client.name: watch.kept() for watch in watches if watch.was_there}
-                context.saved_state.write(msgspec.json.encode(StoredFlags(boot_id(), kept)))
+                flags = {watch.client.name: watch.kept() for watch in watches if watch.was_there}
+                context.saved_state.write(msgspec.json.encode(StoredFlags(boot_id(), flags)))
             context.progress()
             await asyncio.sleep(self.period_seconds)
 
