@@ -75,7 +75,7 @@ class EndedJobs(msgspec.Struct, frozen=True):
 
     ``version`` is the newest resourceVersion of a vcjob that it was computed from. ``not_known``
     is why no size should be relied on. ``running`` are jobs of several pods that run over a
-    network fault and over no other one, with the size that would fit after them.
+    network fault and over no other one, with the size for which there would be room after them.
     ``hit`` are jobs with live pods over a fault of any kind.
     """
 
