@@ -167,9 +167,9 @@ class ChunkedRows(Sequence[T_co]):
     __slots__ = ("_chunks", "_length")
 
     def __init__(self, rows: Iterable[T_co] = ()) -> None:
-        kept = tuple(rows)
-        self._length = len(kept)
-        self._chunks = [kept[at : at + _CHUNK_ROWS] for at in range(0, self._length, _CHUNK_ROWS)]
+        copied = tuple(rows)
+        self._length = len(copied)
+        self._chunks = [copied[at : at + _CHUNK_ROWS] for at in range(0, self._length, _CHUNK_ROWS)]
 
     def replaced(self: ChunkedRows[T_co], rows: Mapping[int, T_co]) -> ChunkedRows[T_co]:
         """Return these rows with others at some places."""

@@ -95,10 +95,13 @@ _OWNING_LABELS = (scheduling.STORM_SERVICE, scheduling.OME_SERVICE, scheduling.L
 
 def _owned_by(snapshot: ClusterSnapshot, namespace: str, name: str) -> set[str]:
     """Return the names of ``name`` and of all that it owns, whatever their kinds are."""
-    made: tuple[ReplicaSet | WorkloadObject, ...] = (*snapshot.replica_sets, *snapshot.workloads)
+    controllers: tuple[ReplicaSet | WorkloadObject, ...] = (
+        *snapshot.replica_sets,
+        *snapshot.workloads,
+    )
     links = [
         (workload.owner.name, workload.name)
-        for workload in made
+        for workload in controllers
         if workload.namespace == namespace and workload.owner is not None
     ]
     owners, size = {name}, 0
@@ -197,9 +200,9 @@ def changes(report: AdviceReport, base: AdviceReport) -> dict[str, dict[str, lis
     takes: dict[str, list[Any]] = {}
     for member in COMPARED:
         new, old = getattr(report, member), getattr(base, member)
-        before, left = {_key(value) for value in old}, {_key(value) for value in new}
+        before, after = {_key(value) for value in old}, {_key(value) for value in new}
         adds[member] = [value for value in new if _key(value) not in before]
-        takes[member] = [value for value in old if _key(value) not in left]
+        takes[member] = [value for value in old if _key(value) not in after]
     return {"adds": adds, "takes_away": takes}
 
 

@@ -42,9 +42,9 @@ class ChangeLog:
 
     def log_faults_at_start(self, state: PolicyState) -> None:
         """Log the faults that hold when the process starts."""
-        held = sorted(_held(state))
-        if held:
-            texts = [text for _, text in held]
+        standing = sorted(_held(state))
+        if standing:
+            texts = [text for _, text in standing]
             log.warning(
                 "%s at the start: %s",
                 plural(len(texts), "fault"),

@@ -416,8 +416,8 @@ class OwnDeviceInfo(OwnDocument):
         the name. A name that the Device Plugin itself leaves out is not released by an operator
         (defects K01 to K03).
         """
-        made = self._device_info
-        if made.stamp_of(foreign) is None:
+        document = self._device_info
+        if document.stamp_of(foreign) is None:
             return
         if self.is_left:
             self._left_document = foreign
@@ -425,7 +425,7 @@ class OwnDeviceInfo(OwnDocument):
             self.on_foreign_write(foreign)
         now_ms, revision = self._context.wall_clock(), self._context.state.revision
         self._context.fault_state.apply_inputs(
-            [Acknowledged(made.name, revision, now_ms, made.separated_chips(foreign))]
+            [Acknowledged(document.name, revision, now_ms, document.separated_chips(foreign))]
         )
 
     def _is_edit_of_newest(self, foreign: Document) -> bool:

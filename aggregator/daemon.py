@@ -233,9 +233,11 @@ class Aggregator:
             last_known = self.lasting.last_known
             # In a thread: SQLite reads from a disk that may hang, and ``/healthz`` must answer
             # meanwhile.
-            kept = await asyncio.to_thread(last_known.load)
-            self.pipeline.note_complete(self.lasting.restore_stores(kept, self.heartbeat_monitor))
-            self.publication.restore_copies(kept)
+            restored = await asyncio.to_thread(last_known.load)
+            self.pipeline.note_complete(
+                self.lasting.restore_stores(restored, self.heartbeat_monitor)
+            )
+            self.publication.restore_copies(restored)
             lasting.create_task(last_known.run(), name="last known state")
             try:
                 await self._run()

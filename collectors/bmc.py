@@ -80,8 +80,8 @@ class BmcCollector(Collector[BmcSection]):
                 context.report(reports)
             context.progress()
             # A slow BMC gets a pause all the same, or it would have no time for others.
-            left = began + self.period_seconds - loop.time()
-            await asyncio.sleep(max(left, _MIN_PAUSE_SECONDS))
+            remaining_seconds = began + self.period_seconds - loop.time()
+            await asyncio.sleep(max(remaining_seconds, _MIN_PAUSE_SECONDS))
 
 
 class BmcTracker:

@@ -143,13 +143,13 @@ class HostClockCollector(Collector[ClockSection]):
         self._read_synchronised = synchronised
         self._answers = answers
         self._boot = boot_id()
-        kept = read_saved(context.saved_state, self.name, SavedClock)
+        saved = read_saved(context.saved_state, self.name, SavedClock)
         # The time since boot begins at zero again: an offset of another boot compares to nothing.
-        if kept is not None and kept.boot != self._boot:
-            kept = None
-        self._kept = kept
-        self._offset = offset() if kept is None else kept.offset
-        self._was_synchronised = kept is not None and kept.was_synchronised
+        if saved is not None and saved.boot != self._boot:
+            saved = None
+        self._kept = saved
+        self._offset = offset() if saved is None else saved.offset
+        self._was_synchronised = saved is not None and saved.was_synchronised
         self._is_lost = (_SUBJECT, CLOCK_UNSYNCHRONISED) in context.tracked
 
     async def run(self) -> NoReturn:
@@ -193,11 +193,11 @@ class HostClockCollector(Collector[ClockSection]):
         """Save what a later run in this boot compares with, if it changed by more than normal
         drift.
         """
-        kept, now = self._kept, SavedClock(self._boot, self._offset, self._was_synchronised)
+        saved, now = self._kept, SavedClock(self._boot, self._offset, self._was_synchronised)
         if (
-            kept is None
-            or abs(kept.offset - now.offset) > _WORTH_SECONDS
-            or kept.was_synchronised != now.was_synchronised
+            saved is None
+            or abs(saved.offset - now.offset) > _WORTH_SECONDS
+            or saved.was_synchronised != now.was_synchronised
         ):
             self._kept = now
             self.context.saved_state.write(msgspec.json.encode(now))

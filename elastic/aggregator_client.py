@@ -81,12 +81,12 @@ class Aggregators:
     async def _ask(
         self, sized: Sequence[VcJob], judged: Sequence[VcJob], options: Mapping[str, str]
     ) -> AggregatorReply:
-        asked = {"sized": _keys(sized), "judged": _keys(judged), **options}
+        parameters = {"sized": _keys(sized), "judged": _keys(judged), **options}
         trouble = ""
         try:
             async with asyncio.timeout(_SECONDS):
                 for _ in range(_ATTEMPTS):
-                    page = await self._page({key: text for key, text in asked.items() if text})
+                    page = await self._page({key: text for key, text in parameters.items() if text})
                     if page.leads:
                         return _answer(page, self._url)
                 trouble = "no aggregator that was asked leads"

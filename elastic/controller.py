@@ -290,13 +290,13 @@ class ElasticController:
             blocked.append(f"a Resilience-Controller runs: {rival}; it would start jobs, too")
         now_ms = self._clock().wall_ms
         for job in jobs:
-            kept = kept_of(job)
+            persisted = kept_of(job)
             is_over = job.is_deleted or job.phase in FINISHED
             # Only a start that the status of the job shows is followed by a PodGroup.
-            if kept is None or is_over or job.started != kept.start:
+            if persisted is None or is_over or job.started != persisted.start:
                 continue
             has_any = self.cache.has_group(job) or self.cache.pods(job)
-            if not has_any and now_ms - kept.at_ms > _GROUP_MS:
+            if not has_any and now_ms - persisted.at_ms > _GROUP_MS:
                 seconds = _GROUP_MS // 1000
                 blocked.append(
                     f"{job.key} was started and has no PodGroup after {seconds} s: Volcano's job "

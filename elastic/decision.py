@@ -139,9 +139,9 @@ def decide(job: VcJob, facts: JobContext) -> RestartDecision:
     cause = _cause(job, facts)
     if not cause:
         return _without_cause(job, facts)
-    left = [pod for pod in facts.pods if not pod.has_ended_itself]
-    if left:
-        return _waiting(job, left, facts, cause)
+    remaining_pods = [pod for pod in facts.pods if not pod.has_ended_itself]
+    if remaining_pods:
+        return _waiting(job, remaining_pods, facts, cause)
     if facts.blocked_reasons:
         return RestartDecision(VcjobState.BLOCKED, "; ".join(facts.blocked_reasons), cause=cause)
     if not _is_unstarted(job) and not is_cleared and (reason := _too_many(job, facts)):
@@ -196,8 +196,10 @@ def _running(job: VcJob, facts: JobContext) -> RestartDecision:
 
 def _is_cleared(job: VcJob) -> bool:
     """Whether its size was set to 0, so that pods that ended by themselves go."""
-    kept, size = kept_of(job), job.size
-    return kept is not None and size is not None and kept.size.replicas == size.replicas == 0
+    persisted, size = kept_of(job), job.size
+    return (
+        persisted is not None and size is not None and persisted.size.replicas == size.replicas == 0
+    )
 
 
 def _is_unstarted(job: VcJob) -> bool:
@@ -206,16 +208,16 @@ def _is_unstarted(job: VcJob) -> bool:
     The message of our last start has its number. Where another program replaced it, a phase with
     pods since the size was written shows the same. The owner may have set another size meanwhile.
     """
-    kept = kept_of(job)
-    if kept is None or not job.is_ended:
+    persisted = kept_of(job)
+    if persisted is None or not job.is_ended:
         return False
-    return job.started < kept.start and job.last_active_ms < kept.at_ms
+    return job.started < persisted.start and job.last_active_ms < persisted.at_ms
 
 
 def _cause(job: VcJob, facts: JobContext) -> str:
-    kept = kept_of(job)
-    if kept is not None and (_is_unstarted(job) or not job.is_ended):
-        return kept.cause
+    persisted = kept_of(job)
+    if persisted is not None and (_is_unstarted(job) or not job.is_ended):
+        return persisted.cause
     if job.annotations.get(RESTORE) == RESTORE_NOW:
         return f"annotation {RESTORE}"
     cause = found_cause(job, facts)
@@ -233,7 +235,7 @@ def due_cause(job: VcJob, facts: JobContext) -> CauseWrite | None:
 
 def _without_cause(job: VcJob, facts: JobContext) -> RestartDecision:
     """Return whether there was no fault, or that it is not known."""
-    kept, mine = kept_of(job), cause_on(job)
+    persisted, mine = kept_of(job), cause_on(job)
     if mine is not None and not mine.kind:
         return RestartDecision(VcjobState.NO_CAUSE, _without_fault(job))
     if facts.judged is None:
@@ -243,7 +245,7 @@ def _without_cause(job: VcJob, facts: JobContext) -> RestartDecision:
         return RestartDecision(VcjobState.CAUSE_NOT_KNOWN, reason, asks=True)
     if not facts.judged:
         return RestartDecision(VcjobState.NO_CAUSE, _without_fault(job), asks=True)
-    number = 0 if kept is None else kept.start
+    number = 0 if persisted is None else persisted.start
     reason = (
         "the job, the scheduler's record and the aggregator's history show no fault that ended it"
         f"{f' after start {number}' if number else ''}, and the history does not show all: "
@@ -253,13 +255,13 @@ def _without_cause(job: VcJob, facts: JobContext) -> RestartDecision:
 
 
 def _without_fault(job: VcJob) -> str:
-    kept, cause = kept_of(job), "it ended without a fault of a chip, a network or a node"
-    if kept is None or job.started != kept.start or job.has_run:
+    persisted, cause = kept_of(job), "it ended without a fault of a chip, a network or a node"
+    if persisted is None or job.started != persisted.start or job.has_run:
         return cause
     return (
-        f"start {kept.start} ended before the job ran, and not by a fault. The controller gives up "
-        "after 15 tries where pods cannot be made, as when a quota is used up. It is not started "
-        "again"
+        f"start {persisted.start} ended before the job ran, and not by a fault. The controller "
+        "gives up after 15 tries where pods cannot be made, as when a quota is used up. It is not "
+        "started again"
     )
 
 
@@ -271,8 +273,10 @@ def _waiting(job: VcJob, pods: Sequence[JobPod], facts: JobContext, cause: str) 
     shown = [_shown(pod, _asked_ms(job, pod)) for pod in ordered[:3]]
     more = f" and {len(pods) - len(shown)} more" if len(pods) > len(shown) else ""
     reason = f"pods that have not ended: {'; '.join(shown)}{more}"
-    asked = [at_ms for pod in pods if (at_ms := _asked_ms(job, pod))]
-    is_overdue = bool(asked) and facts.now_ms - min(asked) > facts.grace_over_time_ms
+    requested_at_ms = [at_ms for pod in pods if (at_ms := _asked_ms(job, pod))]
+    is_overdue = (
+        bool(requested_at_ms) and facts.now_ms - min(requested_at_ms) > facts.grace_over_time_ms
+    )
     if is_overdue:
         reason = (
             f"{reason}; for more than {facts.grace_over_time_ms // 1000} s: once the host of such "
@@ -318,8 +322,8 @@ def _shown(pod: JobPod, asked_ms: int) -> str:
 
 
 def _too_many(job: VcJob, facts: JobContext) -> str:
-    kept = kept_of(job)
-    own = [] if kept is None else _recent(kept.starts_ms, facts.now_ms)
+    persisted = kept_of(job)
+    own = [] if persisted is None else _recent(persisted.starts_ms, facts.now_ms)
     if len(own) >= STARTS_OF_A_JOB:
         return f"{len(own)} starts of this job within an hour; the next one waits"
     all_of_them = _recent(facts.cluster_starts_ms, facts.now_ms)
@@ -335,8 +339,8 @@ def _recent(starts_ms: tuple[int, ...], now_ms: int) -> list[int]:
 
 def recent_starts(job: VcJob, now_ms: int) -> tuple[int, ...]:
     """Return when the job was started by us within the last hour (wall)."""
-    kept = kept_of(job)
-    return () if kept is None else tuple(_recent(kept.starts_ms, now_ms))
+    persisted = kept_of(job)
+    return () if persisted is None else tuple(_recent(persisted.starts_ms, now_ms))
 
 
 def _sized(job: VcJob, facts: JobContext, original: Size, cause: str) -> RestartDecision:
@@ -360,8 +364,8 @@ def _sized(job: VcJob, facts: JobContext, original: Size, cause: str) -> Restart
         )
         return RestartDecision(VcjobState.WAITING_FOR_ROOM, reason, asks=True, cause=cause)
     size = size_of(original, advice.replicas, advice.cards)
-    kept = kept_of(job)
-    before = 0 if kept is None else kept.start
+    persisted = kept_of(job)
+    before = 0 if persisted is None else persisted.start
     # What was written and not started has its number already.
     is_begun = _is_unstarted(job) or _is_cleared(job)
     write = _write(job, facts, size)
@@ -393,7 +397,7 @@ def _evicted_at_seconds(job: VcJob, facts: JobContext) -> int:
 
 def _write(job: VcJob, facts: JobContext, size: Size) -> DueWrite | None:
     """Return the next write; ``None`` while the controller removes pods."""
-    kept = kept_of(job)
+    persisted = kept_of(job)
     if _is_cleared(job):
         if job.is_ended:
             return DueWrite.START
@@ -402,7 +406,7 @@ def _write(job: VcJob, facts: JobContext, size: Size) -> DueWrite | None:
         # The controller keeps pods that failed, and a start over them fails at once
         # (consumers#2.9).
         return DueWrite.CLEAR
-    if kept is not None and _is_unstarted(job) and kept.size == job.size == size:
+    if persisted is not None and _is_unstarted(job) and persisted.size == job.size == size:
         return DueWrite.START
     return DueWrite.SIZE
 

@@ -162,9 +162,9 @@ def _by_record(job: VcJob, evictions: Sequence[Evicted]) -> Cause | None:
     It has whole seconds of the scheduler's own clock, so the second of the start counts. The one
     after which the job was started counts no more.
     """
-    kept = kept_of(job)
-    began_ms = max(job.created_at_ms if kept is None else kept.at_ms, job.resumed_ms)
-    after = max(began_ms // 1000 - 1, 0 if kept is None else kept.evicted_at_seconds)
+    persisted = kept_of(job)
+    began_ms = max(job.created_at_ms if persisted is None else persisted.at_ms, job.resumed_ms)
+    after = max(began_ms // 1000 - 1, 0 if persisted is None else persisted.evicted_at_seconds)
     since = [eviction for eviction in evictions if eviction.at_seconds > after]
     if not since:
         return None

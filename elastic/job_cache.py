@@ -122,10 +122,10 @@ class JobCache:
                 objects.clear()
             case Snapshot(items=items, unreadable=unreadable):
                 # An object that cannot be decoded still exists, as it was.
-                kept = {uid: objects[uid] for uid in unreadable if uid in objects}
+                last_readable = {uid: objects[uid] for uid in unreadable if uid in objects}
                 for uid, job in items.items() if name == JOBS else ():
                     self._begin_run(objects.get(uid), job)
-                self._found[name] = items | kept
+                self._found[name] = items | last_readable
                 self._unread.pop(name, None)
                 # Without records a job may look as if no fault had ended it.
                 if name == "records" and unreadable:
@@ -169,10 +169,10 @@ class JobCache:
 
     def jobs(self) -> list[VcJob]:
         """Return the jobs that ask for elastic training, in the order in which they are served."""
-        asked = (
+        elastic_jobs = (
             job for job in self._found[JOBS].values() if scheduling.ELASTIC_SCHEDULING in job.labels
         )
-        return sorted(asked, key=lambda job: (job.created_at_ms, job.namespace, job.name))
+        return sorted(elastic_jobs, key=lambda job: (job.created_at_ms, job.namespace, job.name))
 
     def pods(self, job: VcJob) -> tuple[JobPod, ...]:
         """Return the pods of a job."""

@@ -84,11 +84,11 @@ class JobEvents:
 
     def _report_foreign_size(self, job: VcJob) -> None:
         """Report the program that set another size than ours."""
-        kept, size = kept_of(job), job.size
-        if kept is None or size is None:
+        persisted, size = kept_of(job), job.size
+        if persisted is None or size is None:
             return
         now = (size.replicas, size.cards)
-        is_foreign = now != (kept.size.replicas, kept.size.cards)
+        is_foreign = now != (persisted.size.replicas, persisted.size.cards)
         if is_foreign and self._sizes.get(job.uid) != now:
             who = job.writer or "another program"
             chips = plural(size.cards, "chip")

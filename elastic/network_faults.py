@@ -78,8 +78,8 @@ def is_under_way(job: VcJob) -> bool:
         return False
     if job.phase in ("Terminating", "Terminated"):
         return command_on(job) is not None
-    kept = kept_of(job)
-    return kept is not None and job.started == kept.start and job.phase not in FINISHED
+    persisted = kept_of(job)
+    return persisted is not None and job.started == persisted.start and job.phase not in FINISHED
 
 
 def network_fault(

@@ -40,7 +40,7 @@ def size_patch(job: VcJob, decision: RestartDecision, now_ms: int) -> list[dict[
         starts = (*starts, now_ms)
     # The controller's clock may be ahead of ours.
     at_ms = max(now_ms, job.last_active_ms + 1)
-    kept = PersistedJob(
+    persisted = PersistedJob(
         decision.original,
         size,
         decision.cause,
@@ -52,7 +52,7 @@ def size_patch(job: VcJob, decision: RestartDecision, now_ms: int) -> list[dict[
     patch = [
         # The API server refuses the patch where the job has changed since it was read.
         _set("/metadata/resourceVersion", job.version),
-        _annotation(KEPT, _text(kept)),
+        _annotation(KEPT, _text(persisted)),
         _annotation(DISTRIBUTED, "true"),
         _set("/spec/tasks/0/replicas", size.replicas),
         _set("/spec/minAvailable", size.available),

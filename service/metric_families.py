@@ -35,11 +35,11 @@ def counter(
 def fault_info(codes: Iterable[str]) -> Metric:
     """Return the names of each of ``codes``, for a join in a rule; a series a code."""
     rows = []
-    held = sorted(set(codes))
-    if held:
+    sorted_codes = sorted(set(codes))
+    if sorted_codes:
         # The tables of names are large: an agent without a fault never loads them.
         from contract.codes.reference import describe_code
-    for code in held:
+    for code in sorted_codes:
         reference = describe_code(code)
         names = ("", "") if reference is None else (reference.name("en"), reference.name("zh"))
         rows.append(((code, *names), 1))

@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections import defaultdict
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +17,6 @@ from tests.parts.tree import ROOT, files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Set
-    from pathlib import Path
 
 DOCUMENT = ROOT / "docs" / "architecture.md"
 PACKAGES = sorted((ROOT / "docs" / "packages").glob("*.md"))
@@ -26,6 +26,49 @@ _SCREENS = 120
 _MOST_TERMS = 20
 _MAX_PARTS = 15
 """Of one function that wires parts, and public ones of a class that has all parts of a daemon."""
+
+_MIN_LINES = 100
+_MAY_BE_SMALL = {
+    "pure beside I/O": """
+        agent/publishing/update_times
+        aggregator/scheduler_signals/pending_writes
+        collectors/chip_faults/health_word
+        collectors/links/unified_bus
+        collectors/memory/pressure
+        elastic/metrics
+    """,
+    "a wire format": """
+        advisor/inputs/quantities
+        aggregator/grpc/wire_messages
+        collectors/kernel_log/records
+        collectors/links/readings
+        dcmi_shim/ipmi/serial_number
+        dcmi_shim/worker/outbox
+        stores/kubernetes_api/protobuf
+    """,
+    "a layer of its own": """
+        agent/all_chips_blind
+        agent/change_log
+        agent/exit_deadline
+        dcmi_shim/library/second_generation
+        stores/kubernetes_api/client/official_client
+    """,
+    "loaded only where it is used: gRPC, requests to an API server": """
+        agent/publishing/fault_service_call
+        vigil/support/cluster_parts
+    """,
+    "a rule with one subject, as the specification has it": """
+        advisor/lint/retries
+        advisor/lint/scheduler
+        advisor/lint/super_pods
+        advisor/placement/card_counts
+        advisor/rescheduling/fault_scheduling
+    """,
+    "its importer would have more than 500 lines": """
+        stores/directory/lock
+    """,
+}
+"""Modules below ``_MIN_LINES`` with one importer beside them, by the reason (CONTRIBUTING.md)."""
 
 _ROW = re.compile(r"^\| `([\w.]+)/` \| .* \| (\d?) ?\|$", re.MULTILINE)
 _NAMED = re.compile(
@@ -79,6 +122,35 @@ def test_the_acceptance_harness_needs_no_emulator() -> None:
     harness = {name for name in importing if re.fullmatch(r"tests/acceptance/(?!test_).*", name)}
     assert "tests/acceptance/daemons.py" in harness
     assert sorted(harness & needs) == []
+
+
+def _small_modules(importing: Mapping[str, Set[str]], lines: Mapping[str, int]) -> set[str]:
+    """Return the modules below ``_MIN_LINES`` whose only importer lies in their own folder."""
+    small = set()
+    for name, count in lines.items():
+        users = [user for user in importing[name] if user in lines]
+        if count < _MIN_LINES and len(users) == 1:
+            small |= {name} if Path(users[0]).parent == Path(name).parent else set()
+    return small
+
+
+def test_a_small_module_with_one_importer_has_a_reason() -> None:
+    lines = {
+        name: len((ROOT / name).read_text(encoding="utf-8").splitlines())
+        for name in files("*.py")
+        if _rows().get(name.partition("/")[0]) and not name.endswith("/__init__.py")
+    }
+    assert len(lines) > 500
+    allowed = {f"{name}.py" for names in _MAY_BE_SMALL.values() for name in names.split()}
+    small = _small_modules(importers(), lines)
+    assert sorted(small - allowed) == [], "join it with its importer, or give the reason here"
+    assert sorted(allowed - small) == [], "not small or not with one importer: take it out"
+
+
+def test_a_small_module_is_found() -> None:
+    importing = {"a/b.py": {"a/c.py", "tests/a/test_b.py"}, "a/c.py": {"d.py"}, "d.py": set[str]()}
+    assert _small_modules(importing, {"a/b.py": 99, "a/c.py": 99, "d.py": 9}) == {"a/b.py"}
+    assert _small_modules(importing, {"a/b.py": 100, "a/c.py": 99, "d.py": 9}) == set()
 
 
 def test_layers_are_those_that_are_checked() -> None:

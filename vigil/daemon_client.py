@@ -151,11 +151,11 @@ def is_listening(path: Path) -> bool:
 
     A socket that this user may not use counts as well: the request names the reason.
     """
-    with closing(socket.socket(socket.AF_UNIX)) as asked:
+    with closing(socket.socket(socket.AF_UNIX)) as connection:
         # A daemon that accepts nothing any more is one as well.
-        asked.settimeout(_CONNECT_SECONDS)
+        connection.settimeout(_CONNECT_SECONDS)
         try:
-            asked.connect(str(path))
+            connection.connect(str(path))
         # No file, or a file that a daemon left behind when it was killed.
         except (FileNotFoundError, ConnectionRefusedError):
             return False

@@ -88,10 +88,10 @@ def read_catalogue(lines: Iterable[str]) -> dict[str, str]:
 
 def _asked_for(arguments: Sequence[str], environment: Mapping[str, str]) -> Language | None:
     """Return the last ``--lang`` before or after the verb, else that of the environment."""
-    asked = environment.get(VARIABLE, "")
+    requested = environment.get(VARIABLE, "")
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     for argument, following in zip(options, [*options[1:], ""], strict=False):
         name, equals, value = argument.partition("=")
         if name == OPTION:
-            asked = value if equals else following
-    return Language(asked) if asked in list(Language) else None
+            requested = value if equals else following
+    return Language(requested) if requested in list(Language) else None

@@ -75,7 +75,7 @@ class EndedJobs(msgspec.Struct, frozen=True):
 
     ``version`` is the newest resourceVersion of a vcjob that it was computed from. ``not_known``
     is why no size should be relied on. ``running`` are jobs of several pods that run over a
-    network fault and over no other one, with the size that would fit after them.
+    network fault and over no other one, with the size for which there would be room after them.
     ``hit`` are jobs with live pods over a fault of any kind.
     """
 
@@ -133,11 +133,11 @@ def ended_jobs(
             _take_started(job, snapshot, pool)
         for job in jobs:
             if (job.namespace, job.name) in sized:
-                left = sum(1 for pod in _pods(job, snapshot) if pod.is_live)
+                live_pods = sum(1 for pod in _pods(job, snapshot) if pod.is_live)
                 # What the pods of the job hold is not free yet.
-                reason = f"{left} of its pods have not ended"
+                reason = f"{live_pods} of its pods have not ended"
                 advice_of_job = (
-                    _no_advice(job, PODS_LEFT, reason) if left else _advice(job, pool, options)
+                    _no_advice(job, PODS_LEFT, reason) if live_pods else _advice(job, pool, options)
                 )
                 advice[job.namespace, job.name] = advice_of_job
         return pool, advice
@@ -215,13 +215,16 @@ def _as_job(job: VcJob, pod: SchedulerPod, replicas: int) -> SchedulerJob:
 
 def _advice(job: VcJob, pool: FreeCapacity, options: AdvisorOptions) -> ElasticAdvice:
     """Return the size of R60 from the original one, and take its capacity."""
-    kept, pod = kept_of(job), job.template
+    persisted, pod = kept_of(job), job.template
     if pod is None:
         return _no_advice(job, "NOT_ENABLED", "its pods ask for no chips")
     replicas, cards = job.replicas, npu_request(pod)
     # The size that was written last is not the owner's: the original one is tried again.
-    if kept is not None and (replicas, cards) == (kept.size.replicas, kept.size.cards):
-        replicas, cards = kept.original.replicas, kept.original.cards
+    if persisted is not None and (replicas, cards) == (
+        persisted.size.replicas,
+        persisted.size.cards,
+    ):
+        replicas, cards = persisted.original.replicas, persisted.original.cards
     pod = msgspec.structs.replace(pod, requests={**pod.requests, npu_resource(pod): cards})
     return take_fit(job, _as_job(job, pod, replicas), pod, replicas, pool, options)
 

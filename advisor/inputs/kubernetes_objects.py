@@ -478,15 +478,15 @@ def _task(read: _Task) -> snapshot.VcJobTask:
     counts: dict[str, int] = {}
     for index, container in enumerate(spec.containers or ()):
         resources = container.resources or _Resources()
-        asked: dict[str, int] = {}
+        requests: dict[str, int] = {}
         # Requests come last and replace limits; of chips, Kubernetes demands that both are equal.
         for field, amounts in (("limits", resources.limits), ("requests", resources.requests)):
             for resource, quantity in (amounts or {}).items():
                 if resource.startswith(scheduling.RESOURCE_DOMAIN):
                     text = str(quantity)
-                    asked[resource] = int(text) if text.isascii() and text.isdigit() else 0
+                    requests[resource] = int(text) if text.isascii() and text.isdigit() else 0
                     places.append((index, field))
-        for resource, number in asked.items():
+        for resource, number in requests.items():
             counts[resource] = counts.get(resource, 0) + number
     return snapshot.VcJobTask(
         name=read.name,

@@ -136,9 +136,9 @@ def _judge_shared(workload: Workload, group: WorkloadGroup) -> Iterator[LintFind
 def judge_without_gang(collected: Collected) -> Iterator[LintFinding]:
     """Return whose controllers are installed without the gangs that their jobs need."""
     every = [*collected.workloads, *(copy.workload for copy in collected.made)]
-    made = _groups_of_stateful_sets(every)
+    groups = _groups_of_stateful_sets(every)
     for workload in collected.workloads:
-        group = made.get((workload.namespace, workload.name))
+        group = groups.get((workload.namespace, workload.name))
         if workload.form is WorkloadForm.LWS and group is not None:
             yield finding("LWS_WITHOUT_GANG", workload.place, group=group.place.object)
     jobs = [
@@ -160,15 +160,15 @@ def _groups_of_stateful_sets(workloads: list[Workload]) -> dict[tuple[str, str],
     Where LWS has no gang scheduling, the StatefulSet of all leaders has the name of the
     LeaderWorkerSet, and those of workers have the number of their group behind it.
     """
-    made: dict[tuple[str, str], Workload] = {}
+    groups: dict[tuple[str, str], Workload] = {}
     for group in workloads:
         owner = group.controller
         if group.form is not WorkloadForm.POD_GROUP or owner is None or owner.kind != _STATEFUL_SET:
             continue
         if group.groups[0].members == 1:
-            made.setdefault((group.namespace, owner.name), group)
-            made.setdefault((group.namespace, owner.name.rpartition("-")[0]), group)
-    return made
+            groups.setdefault((group.namespace, owner.name), group)
+            groups.setdefault((group.namespace, owner.name.rpartition("-")[0]), group)
+    return groups
 
 
 def operator(deployment: Mapping, place: FindingPlace) -> AscendOperator | None:

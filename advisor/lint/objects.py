@@ -72,14 +72,14 @@ class Texts:
 
 def take(root: Mapping, file: str, into: Collected, texts: Texts) -> Iterator[LintFinding]:
     """Read a document: an object, a List of objects, or a file of the deploy tool."""
-    left = _MAX_OBJECTS
+    remaining = _MAX_OBJECTS
     stack = [(root, root.text("kind"), root.text("apiVersion"), 0)]
     while stack:
         nested, kind, version, depth = stack.pop()
         items = nested.get("items")
         if kind.endswith("List") and isinstance(items, Sequence) and depth < _NESTED_LISTS:
-            for item in islice(items.mappings(), left):
-                left -= 1
+            for item in islice(items.mappings(), remaining):
+                remaining -= 1
                 # Items of a typed list have neither kind nor version.
                 typed = kind.removesuffix("List")
                 of_item = item.text("kind") or typed, item.text("apiVersion") or version

@@ -71,13 +71,13 @@ def short_of(need: Need, demands: Demands, views: Mapping[str, NodeView]) -> str
 
 def _greedy(demands: Demands, views: Mapping[str, NodeView]) -> int:
     """Return how many pods fit when those with most cards are placed first."""
-    left: dict[str, dict[str, int]] = {}
+    remaining: dict[str, dict[str, int]] = {}
     taken = 0
     for result, pods, _ in sorted(demands, key=lambda demand: -npu_request(demand[1][0])):
         requests = {key: value for key, value in pods[0].requests.items() if value > 0}
         waiting = len(pods)
         for name in result.accepts:
-            idle = left.setdefault(name, dict(views[name].idle))
+            idle = remaining.setdefault(name, dict(views[name].idle))
             fits = (idle.get(key, 0) // value for key, value in requests.items())
             times = min(waiting, result.accepts[name], min(fits, default=waiting))
             for key, value in requests.items():

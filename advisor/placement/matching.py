@@ -115,11 +115,11 @@ def _holds(requirement: Requirement, values: Mapping[str, str]) -> bool:
         case "DoesNotExist":
             return value is None
         case "Gt" | "Lt":
-            left = go_integer(value or "")
+            label_value = go_integer(value or "")
             right = go_integer(requirement.values[0]) if len(requirement.values) == 1 else None
-            if left is None or right is None:
+            if label_value is None or right is None:
                 return False
-            return left > right if requirement.operator == "Gt" else left < right
+            return label_value > right if requirement.operator == "Gt" else label_value < right
     return False
 
 

@@ -255,10 +255,10 @@ class Placer:
         new = self._compute(demand, pod, sorted(previous.changed))
         accepts, names = _with_accepts(before, new.accepts, previous.changed)
         refuses = _with(before.refuses, new.refuses, previous.changed)
-        kept = {
+        unchanged = {
             divergence for divergence in before.divergences if divergence[1] not in previous.changed
         }
-        divergences = new.divergences | kept
+        divergences = new.divergences | unchanged
         if (
             accepts is before.accepts
             and refuses is before.refuses
@@ -466,9 +466,9 @@ def _with_accepts(
         return accepts, before.names
     # A new name has no place in the order yet, so all are sorted again.
     if not all(map(accepts.has_place, others)):
-        kept = {name: count for name, count in accepts.items() if name not in changed}
-        kept.update(new)
-        return LayeredDict({name: kept[name] for name in sorted(kept)}), None
+        unchanged = {name: count for name, count in accepts.items() if name not in changed}
+        unchanged.update(new)
+        return LayeredDict({name: unchanged[name] for name in sorted(unchanged)}), None
     accepts = accepts.copy()
     for name in dropped:
         del accepts[name]

@@ -170,8 +170,8 @@ class WaitingJobs:
                     for refs, (result, _) in zip(waiting.refs, answers, strict=True)
                 ]
             )
-        asked = (id(waiting.demands[0]), waiting.need)
-        short = None if is_mixed else shorts.get(asked)
+        demand_key = (id(waiting.demands[0]), waiting.need)
+        short = None if is_mixed else shorts.get(demand_key)
         if short is None:
             demands = [
                 (result, pods, lacking)
@@ -179,7 +179,7 @@ class WaitingJobs:
             ]
             short = short_of(waiting.need, demands, views)
             if not is_mixed:
-                shorts[asked] = short
+                shorts[demand_key] = short
         if placed is not None and placed.gang.short == short:
             gang = placed.gang
         else:

@@ -309,13 +309,13 @@ class Rescheduling:
             if not cached.is_evicted:
                 self._diverges(37, job, "a job that was not acted on is not ended by force")
             return False
-        row, left = cached.row, tuple(pod for pod in job.pods if pod.uid in cached.deleted)
+        row, remaining = cached.row, tuple(pod for pod in job.pods if pod.uid in cached.deleted)
         if not cached.is_executed:
             selection = select(job, cached_jobs.judged_again(cached, job), cached.pending)
-            row, left = selection.row, tuple(pod for pod in selection.pods if pod.uid)
-        if not left:
+            row, remaining = selection.row, tuple(pod for pod in selection.pods if pod.uid)
+        if not remaining:
             return False
-        gone = dict.fromkeys((*cached.deleted, *(pod.uid for pod in left)))
+        gone = dict.fromkeys((*cached.deleted, *(pod.uid for pod in remaining)))
         self.cached[key] = msgspec.structs.replace(
             # Once only: what is left after a forced deletion is Kubernetes' to end.
             cached,
@@ -323,7 +323,7 @@ class Rescheduling:
             deleted=tuple(gone),
             row=row,
         )
-        deletions = tuple(self._deletion(pod, is_evicted=False) for pod in left)
+        deletions = tuple(self._deletion(pod, is_evicted=False) for pod in remaining)
         self._decide(
             job,
             Action.FORCE_DELETE,
@@ -331,7 +331,7 @@ class Rescheduling:
             ("R34",),
             f"pods are left {self._options.grace_over_time} s after the fault was seen",
             pods=deletions,
-            scope=Scope.JOB if len(left) == len(job.pods) else Scope.POD,
+            scope=Scope.JOB if len(remaining) == len(job.pods) else Scope.POD,
         )
         return True
 

@@ -164,14 +164,14 @@ class DeviceLists:
                 cards = pod.annotations.get(key) if "-" not in key else None
                 if cards:
                     taken = set(cards.split(","))
-                    left = [
+                    remaining = [
                         # Cards of a pod that was just placed are not free, although no entry shows
                         # it yet.
                         name
                         for name in document_entries.names(lists[key])
                         if name not in taken
                     ]
-                    lists[key] = ",".join(left)
+                    lists[key] = ",".join(remaining)
         return lists
 
     def _maintained(self, entry: VolcanoDeviceEntry | None, now: int) -> VolcanoDeviceEntry | None:

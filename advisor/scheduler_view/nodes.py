@@ -213,21 +213,23 @@ class _Builder:
         is_npu = any(key.startswith(scheduling.RESOURCE_DOMAIN) for key in node.capacity)
         # The plugin drops nodes that are not Ready, and so all that it kept of them.
         is_in_map = node.is_ready and not (is_npu and self._is_bad_950())
-        kept: dict[str, str] = {}
+        kept_lists: dict[str, str] = {}
         memory = None
         if is_in_map and is_npu:
             memory = self.lists.take_entry(cache.devices.get(node.name), snapshot.now_ms // 1000)
-            kept = memory.kept
+            kept_lists = memory.kept
         kind = _accelerator(node) if is_npu else ""
         resource = f"{scheduling.RESOURCE_DOMAIN}{kind}" if kind else ""
-        listed = resource or f"{scheduling.RESOURCE_DOMAIN}{document_entries.device_type(kept)}"
+        listed = (
+            resource or f"{scheduling.RESOURCE_DOMAIN}{document_entries.device_type(kept_lists)}"
+        )
         switch = cache.switches.get(node.name)
         switch_status = switch.NodeStatus if switch else ""
         host_status = self._host_status(cache)
-        faults = self._faults(kept.get(listed + FAULT))
-        unhealthy = document_entries.names(kept.get(listed + UNHEALTHY))
-        network = _optional(kept, listed + NETWORK_UNHEALTHY)
-        free = _optional(kept, listed)
+        faults = self._faults(kept_lists.get(listed + FAULT))
+        unhealthy = document_entries.names(kept_lists.get(listed + UNHEALTHY))
+        network = _optional(kept_lists, listed + NETWORK_UNHEALTHY)
+        free = _optional(kept_lists, listed)
         state, source, switch_sub, card_sub = NodeHealthState.HEALTHY, "", False, False
         is_in_table = bool(resource) or not is_npu
         if is_in_map and is_in_table:

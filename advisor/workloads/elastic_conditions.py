@@ -60,8 +60,8 @@ def run_of(job: VcJob) -> tuple[int, int]:
     """Return which run of the job this is: the number of the start of ours that began it, 0 for
     none, and when a Command of its owner began it.
     """
-    kept = kept_of(job)
-    return (0 if kept is None else kept.start, job.resumed_ms)
+    persisted = kept_of(job)
+    return (0 if persisted is None else persisted.start, job.resumed_ms)
 
 
 def original_of(job: VcJob) -> Size | None:
@@ -69,12 +69,12 @@ def original_of(job: VcJob) -> Size | None:
 
     A size that is not the one written last is the owner's from then on.
     """
-    size, kept = job.size, kept_of(job)
-    if size is None or kept is None:
+    size, persisted = job.size, kept_of(job)
+    if size is None or persisted is None:
         return size
     # A size other than the one written last was written by the owner (decision 34).
-    is_ours = (size.replicas, size.cards) == (kept.size.replicas, kept.size.cards)
-    return kept.original if is_ours else size
+    is_ours = (size.replicas, size.cards) == (persisted.size.replicas, persisted.size.cards)
+    return persisted.original if is_ours else size
 
 
 def min_replicas(job: VcJob) -> int:

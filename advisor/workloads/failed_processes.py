@@ -209,12 +209,12 @@ def _ended_of_vcjob(job: VcJob, stays: str, members: Sequence[SchedulerPod]) -> 
     if not action:
         end = "the job ends when all its pods have ended"
         return FollowUp(f"{stays}: the vcjob has no policy for PodFailed; {end}")
-    left = [pod for pod in members if pod.is_live and not pod.is_terminating]
+    live_pods = [pod for pod in members if pod.is_live and not pod.is_terminating]
     if action not in _KILLING:
         return FollowUp(f"{action}: done by the vcjob controller (policy for PodFailed)")
     return FollowUp(
         f"{action}: the vcjob controller ends all pods of the job (policy for PodFailed)",
-        _refs(left),
+        _refs(live_pods),
     )
 
 

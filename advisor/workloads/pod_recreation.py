@@ -109,10 +109,10 @@ def _after_lws(
     name = first.labels[scheduling.LWS_NAME]
     called = f"LeaderWorkerSet {first.namespace}/{name}"
     owner = index.workloads.get(("LeaderWorkerSet", first.namespace, name))
-    left = [pod for pod in group if pod.uid not in gone]
-    rest = f" and deletes {', '.join(pod.name for pod in left)}" if left else ""
+    remaining = [pod for pod in group if pod.uid not in gone]
+    rest = f" and deletes {', '.join(pod.name for pod in remaining)}" if remaining else ""
     whole = f"the LWS controller makes the whole group anew{rest}"
-    deleted = tuple(PodRef(pod.namespace, pod.name, pod.uid) for pod in left)
+    deleted = tuple(PodRef(pod.namespace, pod.name, pod.uid) for pod in remaining)
     # The workers are garbage once their leader is gone, whatever the policy is.
     if gone and any(is_leader(pod) and pod.uid in gone for pod in group):
         return FollowUp(whole, deleted)

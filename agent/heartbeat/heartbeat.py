@@ -120,8 +120,8 @@ class Heartbeat:
 
     async def _wait_until(self, until: float, progress: Callable[[], None]) -> None:
         is_due = self.claim.is_beat_due
-        while (left := until - now_seconds()) > 0 and not is_due.is_set():
-            await wait_for_event(is_due, min(left, _MARK_SECONDS))
+        while (remaining_seconds := until - now_seconds()) > 0 and not is_due.is_set():
+            await wait_for_event(is_due, min(remaining_seconds, _MARK_SECONDS))
             progress()
         is_due.clear()
 

@@ -106,14 +106,14 @@ class AckWindow:
 
         Returns whether to ask the aggregator for its sequence by an empty batch.
         """
-        asked, self._asked = self._asked, None
-        if asked is None or self.sent_upto is None:
+        requested, self._asked = self._asked, None
+        if requested is None or self.sent_upto is None:
             self.sent_upto = None
             self.sent.clear()
             self._due = self._later(now)
             self._pause = min(2 * self._pause, _LAST_SECONDS)
             return True
-        self.sent_upto = min(asked, self.sent[0].after if self.sent else self.sent_upto)
+        self.sent_upto = min(requested, self.sent[0].after if self.sent else self.sent_upto)
         self.sent.clear()
         self._due = None
         return False

@@ -183,9 +183,9 @@ class EventSender:
 
         ``None`` if it is missing some seconds after the start.
         """
-        left = self._started + _INVENTORY_SECONDS - self._loop.time()
+        remaining_seconds = self._started + _INVENTORY_SECONDS - self._loop.time()
         try:
-            async with asyncio.timeout(max(0.0, left)):
+            async with asyncio.timeout(max(0.0, remaining_seconds)):
                 return await self._inventory()
         except TimeoutError:
             return None

@@ -107,9 +107,9 @@ def application(
 
     async def faults(request: web.Request) -> web.Response:
         now = status()
-        held = map(partial(fault_row, now.node, rules.rules_about), now.faults)
+        standing = map(partial(fault_row, now.node, rules.rules_about), now.faults)
         isolated = isolation_rows(now.node, now.chips, now.faults)
-        rows = sorted([*held, *isolated], key=key_of)
+        rows = sorted([*standing, *isolated], key=key_of)
         return await snapshot(request, rows, fault_page.FAULT_ROWS, stream, now.at_ms)
 
     async def journal(request: web.Request) -> web.Response:

@@ -162,12 +162,12 @@ def isolation_rows(
 
     An isolation without a code has its level instead of a code, as in cluster-info.
     """
-    held = {(fault.device, fault.code) for fault in faults}
+    shown = {(fault.device, fault.code) for fault in faults}
     for chip in chips:
         for upgrade in chip.upgrades:
             if (
                 upgrade.level is not ChipLevel.MANUALLY_SEPARATE_NPU
-                or (chip.device, upgrade.code) in held
+                or (chip.device, upgrade.code) in shown
             ):
                 continue
             code = upgrade.level.value if upgrade.code == AUTOFILL_CODE else upgrade.code

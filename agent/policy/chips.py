@@ -59,9 +59,9 @@ def listed(
             context = RuleContext(subject, item.at_ms, draft)
             # A chip that moved here has a state of its own, so the separation ends as well.
             is_taken = subject.id in taken
-            left = _ended(state, because, context, with_isolation=is_taken)
+            ended = _ended(state, because, context, with_isolation=is_taken)
             if not is_taken:
-                successor = ChipState(upgrades=left.upgrades, counters=left.counters)
+                successor = ChipState(upgrades=ended.upgrades, counters=ended.counters)
                 chips[subject.id] = successor
         else:
             chips[comparison.moved.get(subject.id, subject.id)] = state

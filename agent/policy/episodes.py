@@ -130,15 +130,15 @@ def _absent(
         waits and observation.source == LINK_SOURCE
     ):
         return state
-    left = tuple(source for source in active.reported_by if source != observation.source)
-    if not left and not _outlasts_list(state, observation):
+    other_sources = tuple(source for source in active.reported_by if source != observation.source)
+    if not other_sources and not _outlasts_list(state, observation):
         return end(state, active, "its source does not list it any more", context)
     unconfirmed_at_ms = active.unconfirmed_at_ms
     is_tool_blind = _is_tool_blind(state, context.draft.state)
     # The tool's 6 s begin with the first list that lacks the fault; later ones do not prolong them.
-    if not left and unconfirmed_at_ms is None and not is_tool_blind:
+    if not other_sources and unconfirmed_at_ms is None and not is_tool_blind:
         unconfirmed_at_ms = observation.seen_at_ms
-    active = replace(active, sources=left, unconfirmed_at_ms=unconfirmed_at_ms)
+    active = replace(active, sources=other_sources, unconfirmed_at_ms=unconfirmed_at_ms)
     return replace(state, faults=state.faults | {active.code: active})
 
 
@@ -371,14 +371,14 @@ def _remember(
 
     They are in order of time, so the old ones are in front: a flood has hundreds of them.
     """
-    kept = without(state.ended, observation.code)
-    kept[observation.code] = Ended(
+    ended = without(state.ended, observation.code)
+    ended[observation.code] = Ended(
         observation.seen_at_ms, fault, observation.driver_raised_at_ms, observation.serial
     )
     # Stops at the new entry at the latest, which is recent.
-    while not _is_recent(kept[(oldest := next(iter(kept)))], observation.seen_at_ms):
-        del kept[oldest]
-    return kept
+    while not _is_recent(ended[(oldest := next(iter(ended)))], observation.seen_at_ms):
+        del ended[oldest]
+    return ended
 
 
 _ASSERTED = {
@@ -496,13 +496,15 @@ def _without_explained(state: ChipState, at_ms: int) -> ChipState:
     """Return ``state`` after the memory's code occurred at ``at_ms``, without what that
     explains.
     """
-    left = {
+    unexplained = {
         code: observation
         for code, observation in state.held_back.items()
         # Strictly less than 5 s explains, as upstream compares (device-plugin#2.4).
         if abs(at_ms - observation.seen_at_ms) >= _ASSOCIATION_MS
     }
-    return state if len(left) == len(state.held_back) else replace(state, held_back=left)
+    return (
+        state if len(unexplained) == len(state.held_back) else replace(state, held_back=unexplained)
+    )
 
 
 def _without_held_back(state: ChipState, code: str) -> ChipState:

@@ -571,7 +571,7 @@ def _expire(
     """Return ``subjects`` after all changes by time up to ``now_ms``, none dated before
     ``since_ms``.
     """
-    left = dict(subjects)
+    remaining = dict(subjects)
     settled_ms = draft.state.settled_at_ms
     # In the order of time, whatever the subject: the ids of episodes depend on the order, and a
     # call that comes late must give the same ids as one for each deadline.
@@ -583,13 +583,15 @@ def _expire(
     heapify(waiting)
     while waiting:
         _, subject, due = heappop(waiting)
-        left[subject] = current = _changed_by_time(subject, left[subject], due, draft, since_ms)
+        remaining[subject] = current = _changed_by_time(
+            subject, remaining[subject], due, draft, since_ms
+        )
         # Each subject has one entry: a change may move or remove the others that would have
         # followed.
         next_due = _next_due(current, draft.tables, settled_ms)
         if next_due is not None and next_due.at_ms <= now_ms:
             heappush(waiting, (next_due.at_ms, subject, next_due))
-    return left
+    return remaining
 
 
 def _changed_by_time(

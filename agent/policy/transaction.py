@@ -104,9 +104,9 @@ T = TypeVar("T")
 
 def without(items: dict[str, T], key: str) -> dict[str, T]:
     """Return ``items`` without ``key``."""
-    left = items.copy()
-    left.pop(key, None)
-    return left
+    remaining = items.copy()
+    remaining.pop(key, None)
+    return remaining
 
 
 def all_judged_again(state: SubjectState, cause: str, context: RuleContext) -> SubjectState:

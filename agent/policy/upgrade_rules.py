@@ -58,14 +58,14 @@ _NEVER = Counter()
 
 def with_upgrade(state: ChipState, upgrade: Upgrade) -> ChipState:
     """Return ``state`` with ``upgrade`` in the place of the one of the same code and kind."""
-    kept = [
+    others = [
         other
         for other in state.upgrades
         if (other.code, other.kind) != (upgrade.code, upgrade.kind)
     ]
     # Equal states must make equal documents; upstream's order is random, which makes needless
     # writes (EX-51).
-    upgrades = sorted([*kept, upgrade], key=lambda other: (other.code, other.kind))
+    upgrades = sorted([*others, upgrade], key=lambda other: (other.code, other.kind))
     return replace(state, upgrades=tuple(upgrades))
 
 
@@ -85,8 +85,8 @@ def remove_upgrade(
 ) -> ChipState:
     """Return ``state`` without ``upgrade``, and record the change."""
     old = level_of(state, upgrade.code)
-    left = tuple(other for other in state.upgrades if other is not upgrade)
-    state = judged_again(replace(state, upgrades=left), upgrade.code, context)
+    others = tuple(other for other in state.upgrades if other is not upgrade)
+    state = judged_again(replace(state, upgrades=others), upgrade.code, context)
     context.note(ChangeKind.RELEASED, upgrade, because, old, level_of(state, upgrade.code))
     return state
 
@@ -233,8 +233,8 @@ def counters_emptied(state: ChipState) -> ChipState:
     """Return ``state`` without counters, but for codes that are still upgraded."""
     upgraded = {upgrade.code for upgrade in state.upgrades if upgrade.kind == FAULT_FREQUENCY}
     # The counter of an upgraded code has the recovery by which its rule releases it.
-    left = {code: counter for code, counter in state.counters.items() if code in upgraded}
-    return state if len(left) == len(state.counters) else replace(state, counters=left)
+    counters = {code: counter for code, counter in state.counters.items() if code in upgraded}
+    return state if len(counters) == len(state.counters) else replace(state, counters=counters)
 
 
 def _counters_configured(state: ChipState, context: RuleContext) -> ChipState:
@@ -243,10 +243,10 @@ def _counters_configured(state: ChipState, context: RuleContext) -> ChipState:
     Codes without a rule lose their counters, and the occurrences so far may be enough now.
     """
     policies = context.draft.tables.frequencies
-    left = {code: counter for code, counter in state.counters.items() if code in policies}
-    if len(left) != len(state.counters):
-        state = replace(state, counters=left)
-    for code, counter in left.items():
+    counters = {code: counter for code, counter in state.counters.items() if code in policies}
+    if len(counters) != len(state.counters):
+        state = replace(state, counters=counters)
+    for code, counter in counters.items():
         if counter.occurred_ms and state.upgrade_of(code, FAULT_FREQUENCY) is None:
             # The episodes of occurrences that are over are not kept.
             origin = state.faults.get(code) or OccurrenceOrigin(

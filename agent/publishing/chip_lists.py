@@ -218,8 +218,8 @@ def _isolated(state: PolicyState, listed: Sequence[int], family: Family) -> str:
     it.
     """
     isolated = {chip for chip, chip_state in state.chips.items() if chip_state.isolated}
-    left = sorted(isolated.difference(listed))
-    named = [*(chip for chip in listed if chip in isolated), *left]
+    unlisted = sorted(isolated.difference(listed))
+    named = [*(chip for chip in listed if chip in isolated), *unlisted]
     return ",".join(family.device_name(chip) for chip in named)
 
 

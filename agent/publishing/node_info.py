@@ -168,9 +168,9 @@ class NodeInfoDocument:
         if existing is not None and record is not None:
             self._has_no_part = not record.faults
             self._is_for_own_key = not record.faults and self.was_found_with_own_key
-            left = map(_not_of_host_checks, record.faults)
+            foreign_faults = map(_not_of_host_checks, record.faults)
             self._left = tuple(
-                part for part in left if part.fault_code and part.fault_level in _RANK
+                part for part in foreign_faults if part.fault_code and part.fault_level in _RANK
             )
             # A heartbeat without a sender counts too: the node would be lost for ever.
             self._has_other_parts |= record.beat is not None or any(

@@ -90,8 +90,11 @@ class PublicFaultDocument:
         # ClusterD refuses a message without devices; they come once the driver has listed chips.
         if not newest or any(not sent_fault.devices for sent_fault in newest.values()):
             return None
-        if self._was_known and (left := self._began + HOLD_SECONDS - now_seconds()) > 0:
-            self._wake_after(left)
+        if (
+            self._was_known
+            and (remaining_seconds := self._began + HOLD_SECONDS - now_seconds()) > 0
+        ):
+            self._wake_after(remaining_seconds)
             return None
         shown = tuple(sent_fault for sent_fault in newest.values() if not self._is_held(sent_fault))
         if not shown:
@@ -111,10 +114,10 @@ class PublicFaultDocument:
         recovered_at = self._recovered_at.get(sent_fault.code)
         if not sent_fault.occurs or recovered_at is None:
             return False
-        left = recovered_at + HOLD_SECONDS - now_seconds()
-        if left > 0:
-            self._wake_after(left)
-        return left > 0
+        remaining_seconds = recovered_at + HOLD_SECONDS - now_seconds()
+        if remaining_seconds > 0:
+            self._wake_after(remaining_seconds)
+        return remaining_seconds > 0
 
     def _wake_after(self, seconds: float) -> None:
         if self._timer is not None:

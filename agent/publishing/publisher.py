@@ -263,9 +263,11 @@ class DocumentPublisher:
 
     async def _wait(self, pause: _Pause) -> None:
         deadline = now_seconds() + pause.seconds
-        while not pause.until.is_set() and (left := deadline - now_seconds()) > 0:
+        while not pause.until.is_set() and (remaining_seconds := deadline - now_seconds()) > 0:
             self._progress()
-            await wait_for_event(pause.until, max(TICK_SECONDS, min(left, _MARK_SECONDS)))
+            await wait_for_event(
+                pause.until, max(TICK_SECONDS, min(remaining_seconds, _MARK_SECONDS))
+            )
 
     async def _turn(self) -> _Pause | None:
         """Read or write once, whichever is due first.

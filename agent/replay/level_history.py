@@ -121,8 +121,8 @@ class LevelHistory:
         """Take over the levels in ``state`` at ``at_ms``, where no changes lead to them."""
         for subject, subject_state in state.subjects():
             levels = _levels_of(subject_state)
-            kept = self._known.get(subject)
-            if kept is None or kept.codes != levels:
+            known_levels = self._known.get(subject)
+            if known_levels is None or known_levels.codes != levels:
                 self._passed(subject, at_ms).codes = levels
 
     def add_chips(self, chips: Collection[int], at_ms: int) -> None:

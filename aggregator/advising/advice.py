@@ -233,8 +233,8 @@ class AdviceService:
             snapshot, watched = self._objects.snapshot(now_ms), self._objects.take_watched()
             before = self._sessions.reports
             try:
-                self._seconds, kept = await asyncio.to_thread(self._look, snapshot, watched)
-                self.kept.keep(kept)
+                self._seconds, state_texts = await asyncio.to_thread(self._look, snapshot, watched)
+                self.kept.keep(state_texts)
                 self._problem = ""
             except Exception as error:
                 # Nothing that is published depends on it.
@@ -249,8 +249,8 @@ class AdviceService:
         """Advise in a thread; return the CPU seconds, and the texts of state that changed."""
         began = time.thread_time()
         self._sessions.look(snapshot, watched)
-        kept = self.kept.rendered(self._sessions.states, self._sessions.apart)
-        return time.thread_time() - began, kept
+        state_texts = self.kept.rendered(self._sessions.states, self._sessions.apart)
+        return time.thread_time() - began, state_texts
 
     async def _wait(self) -> None:
         """Wait until something has changed, or the next session is due."""

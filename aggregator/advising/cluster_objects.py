@@ -53,12 +53,12 @@ _POD_ANNOTATIONS = frozenset(
 
 def node_as_decided(node: SchedulerNode) -> SchedulerNode:
     """Return a Node with the annotations that decisions read (consumers#1.6, 1.7)."""
-    kept = {}
+    annotations = {}
     if (own := node.annotations.get(scheduling.NODE_HEALTHY_STATUS)) is not None:
-        kept[scheduling.NODE_HEALTHY_STATUS] = own
+        annotations[scheduling.NODE_HEALTHY_STATUS] = own
     if (cards := node.annotations.get(scheduling.BASE_DEVICE_INFOS)) is not None:
-        kept[scheduling.BASE_DEVICE_INFOS] = without_addresses(cards)
-    return msgspec.structs.replace(node, annotations=shared(kept))
+        annotations[scheduling.BASE_DEVICE_INFOS] = without_addresses(cards)
+    return msgspec.structs.replace(node, annotations=shared(annotations))
 
 
 def pod_as_decided(pod: SchedulerPod) -> SchedulerPod:
@@ -245,10 +245,10 @@ class AdvisedObjects:
             case Listed(items=items, unreadable=unreadable):
                 if name == "documents":
                     items = {uid: _seen(item, now_ms) for uid, item in items.items()}
-                kept = {uid: objects[uid] for uid in unreadable if uid in objects}
-                changed = name in self._unknown or _plain(objects) != _plain(items | kept)
+                last_readable = {uid: objects[uid] for uid in unreadable if uid in objects}
+                changed = name in self._unknown or _plain(objects) != _plain(items | last_readable)
                 self._unknown.pop(name, None)
-                self._found[name] = items | kept
+                self._found[name] = items | last_readable
                 self._listed.pop(name, None)
                 return changed
         before = objects.get(event.key)

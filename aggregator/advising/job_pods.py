@@ -237,8 +237,10 @@ def window_of(job: VcJob, pods: Iterable[PodOfRun]) -> tuple[int, int]:
     """
     ended_ms = job.ended_at_ms
     began_ms = job.ending_since_ms or ended_ms
-    asked = [pod.asked_ms for pod in pods if pod.asked_ms >= began_ms - pod.grace_ms - BEFORE_MS]
-    return min((*asked, began_ms)) - BEFORE_MS, ended_ms + AFTER_MS
+    requested_at_ms = [
+        pod.asked_ms for pod in pods if pod.asked_ms >= began_ms - pod.grace_ms - BEFORE_MS
+    ]
+    return min((*requested_at_ms, began_ms)) - BEFORE_MS, ended_ms + AFTER_MS
 
 
 def faults_within(
@@ -289,5 +291,5 @@ def _not_ready(run: RunPods, window: tuple[int, int]) -> Iterator[FaultUnder]:
 
 def began_ms(job: VcJob) -> int:
     """Return when the present run of a job began (wall)."""
-    kept = kept_of(job)
-    return max(job.created_at_ms if kept is None else kept.at_ms, job.resumed_ms)
+    persisted = kept_of(job)
+    return max(job.created_at_ms if persisted is None else persisted.at_ms, job.resumed_ms)

@@ -242,8 +242,10 @@ class StatusQueries:
 
     def leader_page(self) -> LeaderPage:
         """Return which replica writes."""
-        kept = self.takeover.persistent_state.statuses()
-        return LeaderPage(self.at_ms, leader_status(self.leadership), kept, self.stream.last_id)
+        state_statuses = self.takeover.persistent_state.statuses()
+        return LeaderPage(
+            self.at_ms, leader_status(self.leadership), state_statuses, self.stream.last_id
+        )
 
     def signals_page(self) -> SchedulerSignalsPage:
         """Return how it stands with conditions and taints."""

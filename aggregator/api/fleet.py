@@ -52,8 +52,8 @@ def fleet_rows(
         parts = tuple(group)
         # Of a node that only the plugin of its NICs reports there are faults alone.
         status = next((part for part in parts if isinstance(part, NodeStatus)), None)
-        held = tuple(part for part in parts if isinstance(part, FaultStatus))
-        yield _row(node, status, held, records)
+        fault_parts = tuple(part for part in parts if isinstance(part, FaultStatus))
+        yield _row(node, status, fault_parts, records)
 
 
 def _node_of(part: NodeStatus | FaultStatus) -> str:
@@ -144,10 +144,10 @@ class FleetPages:
         """The id of what is published now; another one wherever an event was sent."""
         queries = self._queries
         verdict = queries.heartbeat_monitor.lost_nodes
-        held = () if verdict.brake is None else verdict.brake.nodes
+        braked = () if verdict.brake is None else verdict.brake.nodes
         standing = (
             tuple(sorted(verdict.lost)),
-            tuple(sorted(held)),
+            tuple(sorted(braked)),
             tuple(len(table.entries) for table in queries.pipeline.tables),
             tuple(source.interrupted for source in queries.pipeline.sources),
             queries.leadership.holder,

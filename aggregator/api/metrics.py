@@ -374,7 +374,7 @@ def _leader(status: AggregatorStatus) -> Iterator[Metric]:
         "Times that this aggregator began to lead.",
         status.leader.leader.taken,
     )
-    kept = [
+    stateful_plugins = [
         plugin
         for plugin in status.leader.kept
         if plugin.documents or plugin.writes or plugin.problems
@@ -384,11 +384,11 @@ def _leader(status: AggregatorStatus) -> Iterator[Metric]:
         (gauge, "bytes", "Size of the state of an aggregator plugin."),
         (counter, "writes", "Acknowledged writes of state."),
     ):
-        rows = (([plugin.name], float(getattr(plugin, name))) for plugin in kept)
+        rows = (([plugin.name], float(getattr(plugin, name))) for plugin in stateful_plugins)
         yield make(f"npu_vigil_state_{name}", about, ["plugin"], rows)
     yield gauge(
         "npu_vigil_state_problems",
         "Documents of state that cannot be read or written.",
         ["plugin"],
-        (([plugin.name], len(plugin.problems)) for plugin in kept),
+        (([plugin.name], len(plugin.problems)) for plugin in stateful_plugins),
     )

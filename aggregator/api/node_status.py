@@ -49,9 +49,9 @@ class Heartbeats(NamedTuple):
     def of(cls, monitor: HeartbeatMonitor) -> Heartbeats:
         """Return what the monitor knows now."""
         verdict = monitor.lost_nodes
-        held = () if verdict.brake is None else verdict.brake.nodes
+        braked = () if verdict.brake is None else verdict.brake.nodes
         skews = monitor.skews.values()
-        return cls(verdict.lost, held, monitor.listings, monitor.unread, skews)
+        return cls(verdict.lost, braked, monitor.listings, monitor.unread, skews)
 
     def observed(self, node: str) -> list[ObservedHeartbeat]:
         """Return the heartbeats of a node, the newest first."""

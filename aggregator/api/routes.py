@@ -228,14 +228,14 @@ def _ended_jobs(queries: StatusQueries) -> Callable[[web.Request], Awaitable[web
     """Return the page of ended vcjobs, which its parameters choose."""
 
     async def show(request: web.Request) -> web.Response:
-        asked = []
+        parameters = []
         for name in ("sized", "judged"):
             jobs = [text.partition("/") for text in request.query.get(name, "").split(",") if text]
             if any(not namespace or not job or "/" in job for namespace, _, job in jobs):
                 return daemon_pages.json_response(
                     {"error": f"{name} is not a valid NAMESPACE/NAME"}, 400
                 )
-            asked.append([(namespace, job) for namespace, _, job in jobs])
+            parameters.append([(namespace, job) for namespace, _, job in jobs])
         chosen = {}
         for name in ("running", "hit"):
             text = request.query.get(name, "false")
@@ -243,7 +243,7 @@ def _ended_jobs(queries: StatusQueries) -> Callable[[web.Request], Awaitable[web
                 error = f"{name} is neither true nor false"
                 return daemon_pages.json_response({"error": error}, 400)
             chosen[name] = text == "true"
-        page = await queries.ended_jobs(*asked, running=chosen["running"], hit=chosen["hit"])
+        page = await queries.ended_jobs(*parameters, running=chosen["running"], hit=chosen["hit"])
         return daemon_pages.json_response(page)
 
     return show

@@ -77,13 +77,13 @@ def liveness_status(heartbeat_monitor: HeartbeatMonitor, published: bool) -> Liv
         if place not in unread
         for node in listing.heartbeats
     }
-    held = frozenset(verdict.brake.nodes if verdict.brake is not None else ())
+    braked = frozenset(verdict.brake.nodes if verdict.brake is not None else ())
     return LivenessStatus(
         alarm=verdict.brake is not None,
         published=published,
-        alive=len(listings - verdict.lost.keys() - held),
+        alive=len(listings - verdict.lost.keys() - braked),
         lost=tuple(sorted(verdict.lost)),
-        held=tuple(sorted(held)),
+        held=tuple(sorted(braked)),
         problems=heartbeat_monitor.problems,
         wrong_clocks=tuple(sorted(clock_skew.wrong(heartbeat_monitor.skews.values()))),
         listed_seconds_ago={place: age / 1000 for place, age in heartbeat_monitor.ages_ms.items()},

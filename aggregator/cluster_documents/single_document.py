@@ -105,12 +105,12 @@ class SingleDocument:
     def value(self, _: int) -> Value:
         """Return the desired content of the document."""
         if self._value is None:
-            kept = self._kept()
+            shown_nodes = self._kept()
             self._value = Value(
-                text=value_of(self._member(node) for node in kept),
-                nodes=len(kept),
+                text=value_of(self._member(node) for node in shown_nodes),
+                nodes=len(shown_nodes),
                 revision=self._revision,
-                left_out=len(self._texts) - len(kept),
+                left_out=len(self._texts) - len(shown_nodes),
                 annotations=self._annotations,
             )
         return self._value
@@ -122,15 +122,15 @@ class SingleDocument:
         weights = {node: self._weight(self._texts[node]) for node in nodes}
         # First without nodes that no reader needs, then only with those that schedulers need.
         for least in (1, 2):
-            kept = [node for node in nodes if weights[node] >= least]
-            if self._size(kept) <= self._limit:
-                return kept
+            heaviest = [node for node in nodes if weights[node] >= least]
+            if self._size(heaviest) <= self._limit:
+                return heaviest
         # One byte for the braces, as in ``_Shard.bytes``.
         room = self._limit - 1
-        for number, node in enumerate(kept):
+        for number, node in enumerate(heaviest):
             room -= self._size_of(node)
             if room < 0:
-                return kept[:number]
+                return heaviest[:number]
         raise AssertionError("they do not fit")
 
     def _size(self, nodes: Iterable[str]) -> int:

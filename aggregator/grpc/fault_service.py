@@ -145,13 +145,15 @@ class FaultService:
 
     def methods(self, bucket: TokenBucket) -> dict[str, Any]:
         """Return the methods by name, as gRPC needs them."""
-        asked = wire.ClientInfo
+        request_shape = wire.ClientInfo
         return {
-            "Register": unary(f"/{NAME}/Register", asked, self._register, bucket, self._clock),
-            "GetFaultMsgSignal": unary(
-                f"/{NAME}/GetFaultMsgSignal", asked, self._get, bucket, self._clock
+            "Register": unary(
+                f"/{NAME}/Register", request_shape, self._register, bucket, self._clock
             ),
-            "SubscribeFaultMsgSignal": streaming(asked, self._subscribe),
+            "GetFaultMsgSignal": unary(
+                f"/{NAME}/GetFaultMsgSignal", request_shape, self._get, bucket, self._clock
+            ),
+            "SubscribeFaultMsgSignal": streaming(request_shape, self._subscribe),
         }
 
     def changed(self, jobs: Iterable[str], *, serves: bool) -> None:

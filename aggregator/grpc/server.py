@@ -80,12 +80,16 @@ class RankTableService:
 
     def methods(self, bucket: TokenBucket) -> dict[str, Any]:
         """Return the methods by name, as gRPC needs them."""
-        asked = config_pb2.ClientInfo
+        request_shape = config_pb2.ClientInfo
         return {
             "Register": unary(
-                f"/{RANK_TABLE_SERVICE}/Register", asked, self._register, bucket, self._clock
+                f"/{RANK_TABLE_SERVICE}/Register",
+                request_shape,
+                self._register,
+                bucket,
+                self._clock,
             ),
-            "SubscribeRankTable": streaming(asked, self._subscribe),
+            "SubscribeRankTable": streaming(request_shape, self._subscribe),
         }
 
     def changed(self, jobs: Iterable[str]) -> None:

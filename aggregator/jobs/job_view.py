@@ -154,14 +154,14 @@ class JobView(Timed, Persistent):
 
         Of those among them that are complete again, or deleted, the left places are forgotten.
         """
-        held = self._left_places.jobs
-        if not held:
+        left_places = self._left_places.jobs
+        if not left_places:
             return set()
         waiting = {
             job
             for node in nodes
             for job in (*self._left_places.jobs_on(node), *self._index.jobs_on(node))
-            if job in held
+            if job in left_places
         }
         jobs = self._cluster_state.jobs()
         for job in waiting:
@@ -243,11 +243,11 @@ class JobView(Timed, Persistent):
 
     def _node_infos(self, job: str) -> Iterator[tuple[NodeFaultInfo, Sequence[RankFaultDevice]]]:
         """Yield what hits a job by node: its pods, and the places that pods have left."""
-        impacts, held = self._impacts.get(job, _NO_IMPACTS), self._left_places.places(job)
+        impacts, left_places = self._impacts.get(job, _NO_IMPACTS), self._left_places.places(job)
         for node, impact in impacts.items():
-            if node not in held:
+            if node not in left_places:
                 yield impact.info, impact.faults
-        for node, place in held.items():
+        for node, place in left_places.items():
             chips = place.chips | self._chips(job, node)
             faults = fault_devices(
                 self._nodes.published(node), chips, ready=self._nodes.is_up(node)

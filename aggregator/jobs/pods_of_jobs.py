@@ -61,8 +61,8 @@ class PodIndex:
                 self._count(pod, by)
         earlier = {pod.uid: pod for pod in before}
         stay = {(pod.uid, pod.job) for pod in now}
-        left = (pod.job for pod in before if (pod.uid, pod.job) not in stay)
-        moved = dict.fromkeys(left, False)
+        left_jobs = (pod.job for pod in before if (pod.uid, pod.job) not in stay)
+        moved = dict.fromkeys(left_jobs, False)
         for pod in now:
             old = earlier.get(pod.uid)
             if old != pod:
@@ -198,12 +198,12 @@ class MindieGroups:
         before = self._of.get(job)
         if before == (group, app) or (not group and before is None):
             return _NO_CHIPS
-        left = self.drop(job)
+        left_groups = self.drop(job)
         if not group:
-            return left
+            return left_groups
         self._of[job] = (group, app)
         self._members.setdefault(group, set()).add(job)
-        return left | {group}
+        return left_groups | {group}
 
     def drop(self, job: str) -> frozenset[str]:
         """Remove a job; return the groups that changed."""

@@ -175,8 +175,10 @@ class RelationState:
     def text(self, bucket: str) -> str | None:
         """Return the text of a bucket; ``None`` where it is empty."""
         jobs = self._in.get(bucket, ())
-        kept = {job: sorted(self._tracks[job].items(), key=lambda item: item[0]) for job in jobs}
-        return _encoder.encode(kept).decode() if kept else None
+        tracks_by_job = {
+            job: sorted(self._tracks[job].items(), key=lambda item: item[0]) for job in jobs
+        }
+        return _encoder.encode(tracks_by_job).decode() if tracks_by_job else None
 
     def restore_buckets(self, texts: Mapping[str, str], now: Instant) -> list[str]:
         """Restore the relation faults of an earlier leader; of a known one the stronger result
@@ -185,8 +187,8 @@ class RelationState:
         Return why a bucket cannot be read: nothing of it counts.
         """
         buckets, problems = decoded(texts, _decode)
-        for kept in buckets.values():
-            for job, tracks in kept.items():
+        for tracks_by_job in buckets.values():
+            for job, tracks in tracks_by_job.items():
                 self._take_over(job, tracks, now)
         return problems
 
@@ -206,8 +208,8 @@ def _result(track: Track | None) -> str:
 
 def _decode(text: str) -> dict[str, list[tuple[FaultPlace, Track]]]:
     """Decode a bucket. Raises ``ValueError``, ``msgspec.MsgspecError`` and ``RecursionError``."""
-    kept = _decoder.decode(text)
-    results = {track.result for tracks in kept.values() for _, track in tracks}
+    tracks_by_job = _decoder.decode(text)
+    results = {track.result for tracks in tracks_by_job.values() for _, track in tracks}
     if wrong := results.difference(_RESULTS):
         raise ValueError(f"{min(wrong)!r} is none of {', '.join(_RESULTS[1:])}")
-    return kept
+    return tracks_by_job

@@ -288,7 +288,7 @@ class HeartbeatMonitor:
             await asyncio.sleep(max(_MIN_PAUSE_SECONDS, pause))
 
     async def _list(self, url: str, store: Store) -> None:
-        was, asked = self._beats[url].problem, self._clock()
+        was, requested_at = self._beats[url].problem, self._clock()
         try:
             with self._stalls.busy(f"list beats in {url}"):
                 beats = await store.beats()
@@ -307,9 +307,9 @@ class HeartbeatMonitor:
             _log.info("heartbeats in %s can be listed again", url)
         now = self._clock()
         before, lost = self._beats[url], self.lost_nodes.lost
-        took_ms = now.steady_ms - asked.steady_ms
+        took_ms = now.steady_ms - requested_at.steady_ms
         self.skews[url] = clock_skew.observed(
-            self.skews[url], before.heartbeats, beats, asked.wall_ms, now.wall_ms
+            self.skews[url], before.heartbeats, beats, requested_at.wall_ms, now.wall_ms
         )
         lasting = None
         if url in self._lasting:
@@ -394,21 +394,21 @@ class HeartbeatMonitor:
 
     def _log_state(self, before: LostNodes) -> None:
         lost, was_lost = self.lost_nodes.lost.keys(), before.lost.keys()
-        held, was_held = _nodes(self.lost_nodes.brake), _nodes(before.brake)
+        braked, were_braked = _nodes(self.lost_nodes.brake), _nodes(before.brake)
         if lost - was_lost:
             _log.warning(
                 "lost, no heartbeat for 3 intervals: %s", shortened(sorted(lost - was_lost))
             )
-        if was_lost - lost - held:
-            _log.info("not lost any more: %s", shortened(sorted(was_lost - lost - held)))
-        if held - was_held:
+        if was_lost - lost - braked:
+            _log.info("not lost any more: %s", shortened(sorted(was_lost - lost - braked)))
+        if braked - were_braked:
             _log.error(
                 "silence alarm: %d nodes fell silent at once, none of them is published lost: %s. "
                 "Is the network, the API server or the network path broken?",
-                len(held),
-                shortened(sorted(held)),
+                len(braked),
+                shortened(sorted(braked)),
             )
-        elif was_held and not held:
+        elif were_braked and not braked:
             _log.warning("the silence alarm is over")
 
 

@@ -176,7 +176,7 @@ class MissedWrites:
     async def _read(self, kind: str, numbers: Mapping[str, int]) -> None:
         """Read the documents of a kind; ``numbers`` are the claimed writes by node."""
         documents = self._documents[kind]
-        asked = {WriteClaim(kind, node): number for node, number in numbers.items()}
+        numbers_by_claim = {WriteClaim(kind, node): number for node, number in numbers.items()}
         try:
             with documents.listening() as changed:
                 async with answered_within(_READ_SECONDS):
@@ -185,9 +185,11 @@ class MissedWrites:
                         self._store, documents.selection, names, _MAX_SINGLE_READS
                     )
         except StoreError as error:
-            self.counts[FAILED] += len(asked)
-            self.claims.failed(asked, self._clock().steady_ms)
-            self._trouble.record_failure(f"{kind} of {plural(len(asked), 'node')}: {error}")
+            self.counts[FAILED] += len(numbers_by_claim)
+            self.claims.failed(numbers_by_claim, self._clock().steady_ms)
+            self._trouble.record_failure(
+                f"{kind} of {plural(len(numbers_by_claim), 'node')}: {error}"
+            )
             return
         self._trouble.end()
         # What the watch showed meanwhile may be from before or after this. A document that its
@@ -199,14 +201,18 @@ class MissedWrites:
         }
         before = {node: (_number(documents, node), documents.has(node)) for node in new}
         self._apply(kind, new)
-        settled = {c: n for c, n in asked.items() if c.node not in changed or self._has_got(c, n)}
+        settled = {
+            c: n
+            for c, n in numbers_by_claim.items()
+            if c.node not in changed or self._has_got(c, n)
+        }
         self.claims.read(settled)
-        self.claims.failed(asked.keys() - settled.keys(), self._clock().steady_ms)
+        self.claims.failed(numbers_by_claim.keys() - settled.keys(), self._clock().steady_ms)
         missed = [
             node for node in new if (_number(documents, node), documents.has(node)) != before[node]
         ]
         self.counts[MISSED] += len(missed)
-        self.counts[UNFOUNDED] += len(asked) - len(missed)
+        self.counts[UNFOUNDED] += len(numbers_by_claim) - len(missed)
         self._changed()
         self._log_state(kind, missed, numbers)
 

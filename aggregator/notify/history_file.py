@@ -175,10 +175,10 @@ class HistoryFile:
     def store_runs(self, runs: Mapping[str, str | None]) -> None:
         """Store the runs of jobs, by uid; ``None`` deletes that of a job."""
         gone = [(uid,) for uid, text in runs.items() if text is None]
-        kept = [(uid, text) for uid, text in runs.items() if text is not None]
+        rows = [(uid, text) for uid, text in runs.items() if text is not None]
         with transaction(self._connection):
             self._connection.executemany("DELETE FROM runs WHERE job = ?", gone)
-            self._connection.executemany("INSERT OR REPLACE INTO runs VALUES (?, ?)", kept)
+            self._connection.executemany("INSERT OR REPLACE INTO runs VALUES (?, ?)", rows)
 
     def extend_span(self, began_ms: int, until_ms: int) -> None:
         """Store that this process, which began then, has recorded everything until ``until_ms``."""

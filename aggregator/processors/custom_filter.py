@@ -187,11 +187,11 @@ def filter_switch(
     if not hidden:
         return record, ()
     gone = {event_key(withheld.event) for withheld in hidden}
-    left = tuple(pair for pair in record.times or () if pair[0] not in gone)
-    levels = [level for _, _, level in left if level in _SWITCH_LEVELS]
+    remaining = tuple(pair for pair in record.times or () if pair[0] not in gone)
+    levels = [level for _, _, level in remaining if level in _SWITCH_LEVELS]
     level = max(levels, key=lambda name: _SWITCH_LEVELS[name][0], default="NotHandleFault")
     record = msgspec.structs.replace(
-        record, events=tuple(shown), level=level, status=_SWITCH_LEVELS[level][1], times=left
+        record, events=tuple(shown), level=level, status=_SWITCH_LEVELS[level][1], times=remaining
     )
     return record, tuple(hidden)
 

@@ -201,16 +201,16 @@ class ManualSeparation:
         # A copy: ``_drop`` removes entries during the loop.
         for node, chips in tuple(self.chips.items()):
             for chip, separated in tuple(chips.items()):
-                left = {code: at for code, at in separated.codes.items() if now_ms - at < free_ms}
-                if len(left) == len(separated.codes):
+                codes = {code: at for code, at in separated.codes.items() if now_ms - at < free_ms}
+                if len(codes) == len(separated.codes):
                     continue
                 # Its counter goes with it; else the next single fault could separate the chip
                 # again.
-                for code in separated.codes.keys() - left.keys():
+                for code in separated.codes.keys() - codes.keys():
                     self._forget(node, chip, code)
                 nodes.add(node)
-                if left:
-                    chips[chip] = msgspec.structs.replace(separated, codes=left)
+                if codes:
+                    chips[chip] = msgspec.structs.replace(separated, codes=codes)
                 else:
                     self._drop(node, chip)
         self.changed |= nodes
@@ -221,12 +221,12 @@ class ManualSeparation:
         for node, chips in tuple(self.counts.items()):
             for chip, codes in tuple(chips.items()):
                 for code, times in tuple(codes.items()):
-                    left = tuple(at for at in times if now_ms - at < KEPT_MS)
-                    if len(left) == len(times):
+                    recent = tuple(at for at in times if now_ms - at < KEPT_MS)
+                    if len(recent) == len(times):
                         continue
                     self.changed.add(node)
-                    if left:
-                        codes[code] = left
+                    if recent:
+                        codes[code] = recent
                     else:
                         self._forget(node, chip, code)
 
@@ -398,12 +398,12 @@ class FaultWindows:
         nodes: set[str] = set()
         # A copy, as jobs whose queue is empty are deleted in the loop.
         for job, queue in tuple(self._jobs.items()):
-            counted, dropped, left = _judged_queue(queue, now_ms)
+            counted, dropped, waiting = _judged_queue(queue, now_ms)
             occurrences += counted
             nodes.update(occurrence.node for occurrence in (*counted, *dropped))
             self._size -= len(counted) + len(dropped)
-            if left:
-                self._jobs[job] = left
+            if waiting:
+                self._jobs[job] = waiting
             else:
                 del self._jobs[job]
         return occurrences, frozenset(nodes)

@@ -66,8 +66,8 @@ def remove_faults(record: DeviceRecord, faults: Collection[CodeFault]) -> Device
     # The same object comes back where there is nothing to remove, so that no text is rendered.
     if gone.isdisjoint(record.faults):
         return record
-    left = tuple(fault for fault in record.faults if fault not in gone)
-    serious = [fault for fault in left if fault.level not in HARMLESS]
+    remaining = tuple(fault for fault in record.faults if fault not in gone)
+    serious = [fault for fault in remaining if fault.level not in HARMLESS]
     card = {fault.chip for fault in gone if fault.fault_type in _CARD}
     # A chip stays in the list of a class while another serious fault of that class is left.
     card -= {fault.chip for fault in serious if fault.fault_type in _CARD}
@@ -77,7 +77,7 @@ def remove_faults(record: DeviceRecord, faults: Collection[CodeFault]) -> Device
         record,
         unhealthy=tuple(chip for chip in record.unhealthy if chip not in card),
         network_unhealthy=tuple(chip for chip in record.network_unhealthy if chip not in network),
-        faults=left,
+        faults=remaining,
     )
 
 

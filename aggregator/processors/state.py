@@ -160,15 +160,15 @@ def encode_bucket(nodes: Mapping[str, PersistedNode]) -> tuple[str | None, int]:
         whole = nodes[node]
         if whole == NOTHING:
             continue
-        for kept in (whole, PersistedNode(counts=whole.counts, separated=whole.separated)):
-            member = msgspec.json.encode({node: kept})[1:-1].decode()
+        for node_state in (whole, PersistedNode(counts=whole.counts, separated=whole.separated)):
+            member = msgspec.json.encode({node: node_state})[1:-1].decode()
             size = len(member.encode()) + 1
             # An oversized state is tried once more without the parts that begin anew.
-            if kept != NOTHING and size <= room:
+            if node_state != NOTHING and size <= room:
                 room -= size
                 members.append(member)
                 break
-        left_out += kept is not whole
+        left_out += node_state is not whole
     return (f"{{{','.join(sorted(members))}}}" if members else None), left_out
 
 
@@ -273,8 +273,8 @@ class ProcessorState:
             complete(self.switches, switches, NO_SWITCH_STATE, joined_switch, now_ms),
         )
         if self.separation.policy.enabled:
-            kept = tuple(self.windows.waiting)
-            uncounted = tuple(missing(waiting, kept, self.separation, now_ms))
+            waiting_before = tuple(self.windows.waiting)
+            uncounted = tuple(missing(waiting, waiting_before, self.separation, now_ms))
             self.windows.add(uncounted)
             self.changed |= {occurrence.node for occurrence in uncounted}
         return problems

@@ -156,13 +156,13 @@ class MessageProcessor:
             )
         except DocumentError as error:
             return self._answered(INVALID, resource, [Problem(error.where, error.what)])
-        held = 0
+        report_count = 0
         # Until nodes are known a report cannot be refused for a node that does not exist.
         if not self._has_begun:
             # Limited before it waits: a sender must not fill the queue while nodes are unknown.
             reports, limited = self._within_limits(message.resource, reports)
             if reports and self.waiting.put(None, reports):
-                held = len(reports)
+                report_count = len(reports)
             elif reports:
                 limited.append(Problem("message", "too many messages wait: send it again later"))
         else:
@@ -173,7 +173,7 @@ class MessageProcessor:
             limited += yield from self._apply_reports(reports, overtaken)
             problems += overtaken
         code = LIMITED if limited else OK if reports else INVALID
-        return self._answered(code, resource, [*limited, *problems], held)
+        return self._answered(code, resource, [*limited, *problems], report_count)
 
     def _answered(
         self, code: int, resource: str, refused: list[Problem], held: int = 0

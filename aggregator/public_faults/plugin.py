@@ -356,10 +356,10 @@ class PublicFaultsPlugin(DocumentPlugin, Timed, Viewed, Persistent):
     @override
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
         """See ``Persistent``. Documents that were not applied yet are applied on top of it."""
-        kept = dict(texts)
-        self._kept_about = kept.pop(_ABOUT, None)
+        remaining = dict(texts)
+        self._kept_about = remaining.pop(_ABOUT, None)
         self._is_whole = self._kept_about is not None
-        state, unreadable = read_rows(kept)
+        state, unreadable = read_rows(remaining)
         processor = self._processor
         processor.advance(now)
         self._rows.clear()
@@ -373,7 +373,7 @@ class PublicFaultsPlugin(DocumentPlugin, Timed, Viewed, Persistent):
         processor.restore_rows(state)
         self._away.restore_nodes(state.away, now)
         # Only what differs is written: a restart must not rewrite all buckets.
-        self._rows.compare(kept)
+        self._rows.compare(remaining)
         self.restorations += 1
         processor.apply_restored()
         processor.apply_documents(processor.documents.uncounted())

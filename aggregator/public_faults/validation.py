@@ -157,14 +157,14 @@ class MessageReader:
         is_listed = message.resource in table.resources
         codes = {fault.fault_code for fault in message.faults or ()}
         is_known = is_listed and codes <= table.levels.keys()
-        left = () if is_known else self._active.codes(message.resource)
+        active_codes = () if is_known else self._active.codes(message.resource)
         faults, problems = yield from accepting(
             message,
             document,
             codes=table.levels if is_listed else (),
-            resources=(message.resource,) if is_listed or left else table.resources,
+            resources=(message.resource,) if is_listed or active_codes else table.resources,
             is_serial=bool,  # the nodes are looked up for each influence by itself
-            ending=left,
+            ending=active_codes,
         )
         reports = []
         for fault in faults:

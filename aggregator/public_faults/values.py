@@ -268,14 +268,14 @@ def read_rows(texts: Mapping[str, str]) -> tuple[PersistedRows, list[str]]:
     for state in states:
         documents |= state.documents
         away |= state.away
-    held = sorted(
+    waiting = sorted(
         (report for s in states for report in s.held), key=lambda report: report.received_at_ms
     )
     return (
         PersistedRows(
             tuple(fault for state in states for fault in state.faults),
             tuple(ended for state in states for ended in state.over),
-            tuple(held),
+            tuple(waiting),
             documents,
             away,
             tuple(unplaced for state in states for unplaced in state.absent),

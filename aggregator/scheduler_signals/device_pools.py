@@ -96,10 +96,10 @@ class DevicePools:
 
     def devices(self, chip: NodeChip) -> tuple[Device, ...]:
         """Return the devices that are ``chip`` or parts of it, of pools that are complete."""
-        held = self._nodes.get(chip.node)
+        pools = self._nodes.get(chip.node)
         return tuple(
             Device(*pool, name)
-            for pool in (() if held is None else held.pools)
+            for pool in (() if pools is None else pools.pools)
             for name, physical_id in self._devices(pool, chip.node)
             if physical_id == chip.physical_id
         )
@@ -160,11 +160,11 @@ class DevicePools:
     def _count(self, node: str, pools: Iterable[Pool]) -> None:
         """Find the pools of a node again, among those that it had and ``pools``."""
         before = self._nodes.pop(node, None)
-        held = () if before is None else before.pools
+        pools_before = () if before is None else before.pools
         self.chips -= 0 if before is None else before.chips
         chips: set[int] = set()
         kept = []
-        for pool in sorted({*held, *pools}):
+        for pool in sorted({*pools_before, *pools}):
             ids = {physical_id for _, physical_id in self._devices(pool, node)}
             chips |= ids
             if ids:

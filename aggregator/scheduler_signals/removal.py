@@ -53,17 +53,17 @@ class OptionRemoval(Led):
         if self._task is not None:
             self._task.cancel()
             self._task = None
-        if leading and (left := self.left()):
-            self._task = asyncio.create_task(self._remove(), name=f"remove {left}")
+        if leading and (leftovers := self.left()):
+            self._task = asyncio.create_task(self._remove(), name=f"remove {leftovers}")
 
     async def _remove(self) -> None:
-        while left := self.left():
+        while leftovers := self.left():
             try:
                 await self.remove_left()
             except StoreError as error:
                 # Also without rights: the component may have been removed first.
                 if self._problem is None:
-                    _log.warning("%s cannot be removed: %s", left, error)
+                    _log.warning("%s cannot be removed: %s", leftovers, error)
                 self._problem = str(error)
                 await asyncio.sleep(_RETRY_SECONDS)
         self._problem = None
@@ -101,8 +101,8 @@ class SignalRemoval(OptionRemoval):
     def left(self) -> str:
         if self._cluster is None:
             return ""
-        left = ["conditions"] * self._has_conditions + ["taints"] * self._has_taints
-        return f"{' and '.join(left)} of Nodes" if left else ""
+        leftovers = ["conditions"] * self._has_conditions + ["taints"] * self._has_taints
+        return f"{' and '.join(leftovers)} of Nodes" if leftovers else ""
 
     @override
     async def remove_left(self) -> None:
@@ -116,17 +116,17 @@ class SignalRemoval(OptionRemoval):
         # A late import: where no option was ever on, nothing of it is needed.
         from aggregator.scheduler_signals.observed_nodes import KIND
 
-        left = 0
+        refused = 0
         async for event in cluster.objects(KIND):
             if not isinstance(event, Snapshot):
                 continue
             for node, seen in event.items.items():
                 if seen.conditions:
                     types = [condition.type for condition in seen.conditions]
-                    left += 1 - await self._write(cluster.set_conditions(node, seen, (), types))
+                    refused += 1 - await self._write(cluster.set_conditions(node, seen, (), types))
             break
         # What was refused, because its Node had changed, is tried in the next round.
-        if not left:
+        if not refused:
             self._memory.note_conditions(are_there=False)
             _log.info("node_conditions is off: no Node has its conditions any more")
 

@@ -172,11 +172,11 @@ class SignalWriter(Led):
         return "this aggregator does not lead" if since_ms is None else self._why_held(since_ms)
 
     def _plan(self, option: _Option, targets: Iterable[str]) -> None:
-        held = self.held
+        brake_reason = self.held
         for target in targets:
             # It is planned again when its write has ended.
             if target not in option.running:
-                self._planned(option, target, held)
+                self._planned(option, target, brake_reason)
 
     def _planned(self, option: _Option, target: str, held: str | None) -> PlannedWrite | None:
         """Plan an object; where something is to be written, it waits for its turn."""
@@ -361,7 +361,7 @@ class SignalWriter(Led):
 
     def statuses(self) -> tuple[SignalStatus, ...]:
         """Return how it stands with each option, the first hundred objects of each by name."""
-        now_ms, held = self._clock().steady_ms, self.held
+        now_ms, brake_reason = self._clock().steady_ms, self.held
         return tuple(
             SignalStatus(
                 option=option.reconciler.name,
@@ -369,7 +369,7 @@ class SignalWriter(Led):
                 outcomes=dict(option.outcomes),
                 pending=len(option.pending) + len(option.running),
                 oldest_seconds=None if oldest is None else max(0, now_ms - oldest) / 1000,
-                held=held,
+                held=brake_reason,
                 would_write=tuple(text for _, text in sorted(option.shown.items())[:_MAX_SHOWN]),
                 waiting=tuple(
                     WaitingWrite(target, waiting.reason, waiting.text)

@@ -170,18 +170,18 @@ class FileSystemsCollector(Collector[FileSystemsSection]):
         super().__init__(section, context)
         self._host = HostMounts(section.excluded) if host is None else host
         self._boot = boot_id()
-        kept = read_saved(context.saved_state, self.name, SavedFileSystems)
-        if kept is None or kept.boot != self._boot:  # ids are valid in one boot only
-            kept = SavedFileSystems(self._boot, {})
-        self._kept = kept
+        saved = read_saved(context.saved_state, self.name, SavedFileSystems)
+        if saved is None or saved.boot != self._boot:  # ids are valid in one boot only
+            saved = SavedFileSystems(self._boot, {})
+        self._kept = saved
         self._is_unsaved = False
-        failing = dict(kept.failing)
+        failing = dict(saved.failing)
         for (subject, _), seen_ms in context.tracked.items():
-            if seen_ms > kept.at_ms and subject.id in failing:
+            if seen_ms > saved.at_ms and subject.id in failing:
                 failing[subject.id] = None  # it failed anew, and the process ended before it saved
         thresholds = FullThresholds(section.full_percent, section.full_cleared_percent)
         self._tracker = FileSystemTracker(
-            self.name, context.tracked, kept.mounts, thresholds, failing
+            self.name, context.tracked, saved.mounts, thresholds, failing
         )
         self._probes = Probes(section.probe_directories, section.deadline_seconds)
         self._stuck: dict[FileSystem | None, AbandonableThread[_CheckResult]] = {}

@@ -110,17 +110,17 @@ class KernelLogCollector(Collector[KernelLogSection]):
         self._unmounted: dict[str, float] = {}
         self._loop = asyncio.get_running_loop()
         self._boot = boot_id()
-        kept = read_saved(context.saved_state, self.name, SavedLogPosition)
-        same_boot = kept is None or kept.boot == self._boot
-        self._is_history = kept is None
-        sequence = kept.sequence if kept is not None and same_boot else None
+        saved = read_saved(context.saved_state, self.name, SavedLogPosition)
+        same_boot = saved is None or saved.boot == self._boot
+        self._is_history = saved is None
+        sequence = saved.sequence if saved is not None and same_boot else None
         self._position = Position(self.name, sequence)
         tracked = {code for _, code in context.tracked}
         self._evidence = KernelEvidence(section.hold_seconds)
         # A lockup of another boot is over, and its CPUs count ticks from 0 again.
-        for code, cpus in ({} if kept is None or not same_boot else kept.cpus).items():
+        for code, cpus in ({} if saved is None or not same_boot else saved.cpus).items():
             self._evidence.record_lockup(code, cpus)
-        self._tracker = KernelLogTracker(self.name, tracked, kept, self._evidence.silence_seconds)
+        self._tracker = KernelLogTracker(self.name, tracked, saved, self._evidence.silence_seconds)
         self._same_boot = same_boot
         self._answers = AnswerTracker(self.name)
         self._failing: dict[Subject, set[str]] = {}
@@ -366,13 +366,13 @@ class KernelLogCollector(Collector[KernelLogSection]):
         if self._is_history:
             return
         self._kept_at = self._loop.time()
-        kept = SavedLogPosition(
+        position = SavedLogPosition(
             self._boot,
             self._position.sequence,
             self._tracker.logged_ms(),
             self._evidence.locked_cpus(),
         )
-        self.context.saved_state.write(msgspec.json.encode(kept))
+        self.context.saved_state.write(msgspec.json.encode(position))
 
     def _now(self) -> LogTime:
         return LogTime(self.context.wall_clock(), self._loop.time())

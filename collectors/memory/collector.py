@@ -174,10 +174,10 @@ class MemoryCollector(Collector[MemorySection]):
         accounted = self._kills.accounted
         if accounted is None:
             return
-        kept = _SavedKills(self._boot, accounted)
-        if kept != self._kept:
-            self._kept = kept
-            self.context.saved_state.write(msgspec.json.encode(kept))
+        saved_kills = _SavedKills(self._boot, accounted)
+        if saved_kills != self._kept:
+            self._kept = saved_kills
+            self.context.saved_state.write(msgspec.json.encode(saved_kills))
 
 
 def _available_percent() -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -19,9 +20,9 @@ from pydantic import Field, model_validator
 from collectors.base import Collector
 from collectors.boot import boot_id
 from collectors.saved_state import read_saved
-from collectors.storage.status_file import read_checked
 from collectors.storage.status_parser import DPC, DTFS, StorageClient, parse
 from collectors.storage.tracker import SavedFlag, StorageTracker
+from contract.file_kinds import kind_of
 from contract.observation import Assertion, Observation, SourceAnswered, storage_subject
 from contract.settings import ListenAddress, Section
 
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from collectors.base import CollectorContext
     from collectors.storage.status_parser import Instances
     from contract.observation import Report
+
+_FORBIDDEN_BITS = 0o133
+"""Executable for any user, writable for group or others."""
+_MAX_BYTES = 1 << 20
 
 
 def check_once(client: StorageClient, path: Path, *, any_owner: bool) -> Instances:
@@ -92,8 +97,8 @@ class StorageCollector(Collector[StorageSection]):
             changed = await asyncio.gather(*(watch.check() for watch in watches))
             if any(changed) or removed:
                 removed = set()
-                kept = {watch.client.name: watch.kept() for watch in watches if watch.was_there}
-                context.saved_state.write(msgspec.json.encode(StoredFlags(boot_id(), kept)))
+                flags = {watch.client.name: watch.kept() for watch in watches if watch.was_there}
+                context.saved_state.write(msgspec.json.encode(StoredFlags(boot_id(), flags)))
             context.progress()
             await asyncio.sleep(self.period_seconds)
 
@@ -196,3 +201,41 @@ def _reason_of(error: OSError | ValueError) -> str:
 def _now() -> float:
     """Return seconds of a monotonic clock."""
     return asyncio.get_running_loop().time()
+
+
+def read_checked(path: Path, *, any_owner: bool) -> bytes:
+    """Return the content of ``path``. Blocking.
+
+    Links are followed; the last one must belong to root as the file must, unless ``any_owner``
+    (development). Raises ``OSError`` where it cannot be read and ``ValueError`` where it must not.
+    """
+    if not any_owner and path.lstat().st_uid != 0:
+        raise ValueError(f"{path} does not belong to root")
+    # A socket cannot be opened, and the kernel's error for that names no reason.
+    if not stat.S_ISREG((there := path.stat()).st_mode):
+        raise ValueError(f"{path} is not a regular file, but {kind_of(there)}")
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    # Links are resolved before, so a link at this place was put there since.
+    descriptor = os.open(path.resolve(strict=True), flags)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError(f"{path} is not a regular file, but {kind_of(status)}")
+        if not any_owner and status.st_uid != 0:
+            raise ValueError(f"{path} leads to a file that does not belong to root")
+        if status.st_mode & _FORBIDDEN_BITS:
+            mode = stat.filemode(status.st_mode)
+            raise ValueError(f"{path} is {mode}: others may write it, or it is a program")
+        return _whole(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+def _whole(descriptor: int, path: Path) -> bytes:
+    """Return the whole content: files of the kernel are read in pieces and have no known length."""
+    content = bytearray()
+    while piece := os.read(descriptor, 1 << 16):
+        content += piece
+        if len(content) > _MAX_BYTES:
+            raise ValueError(f"{path} is larger than {_MAX_BYTES} bytes")
+    return bytes(content)

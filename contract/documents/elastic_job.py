@@ -87,13 +87,13 @@ def read_kept(annotations: Mapping[str, str]) -> PersistedJob | None:
 @lru_cache(maxsize=1024)
 def _kept_in(text: str) -> PersistedJob:
     try:
-        kept = msgspec.json.decode(text, type=PersistedJob)
+        persisted = msgspec.json.decode(text, type=PersistedJob)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ValueError(f"{KEPT} cannot be read: {decode_text(error)}") from None
-    sizes = (kept.original, kept.size)
+    sizes = (persisted.original, persisted.size)
     if any(size.replicas < 0 or size.cards < 0 or size.available < 0 for size in sizes):
         raise ValueError(f"{KEPT} has a size below 0")
-    return kept
+    return persisted
 
 
 class CauseSource(StrEnum):

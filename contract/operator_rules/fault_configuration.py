@@ -226,7 +226,7 @@ def judge(
     """
     members: dict[str, str | None] = {}
     places = {}
-    kept = set()
+    unchanged_keys = set()
     documents = _Documents()
     problems: list[FaultProblem] = []
     for key, member in DOCUMENTS.items():
@@ -252,12 +252,12 @@ def judge(
             of_document = documents.problems.get(key, ())
             problems += [FaultProblem(key, place, problem, source) for problem in of_document]
             if place is ConfigurationPlace.CONFIG_MAP and config_map not in config_maps:
-                kept.add(key)
+                unchanged_keys.add(key)
             continue
         for wrong in bad:
             message = f"{wrong.what}; what was in force before stays"
             problems.append(FaultProblem(key, place, Problem(wrong.where, message), source))
-        kept.add(key)
+        unchanged_keys.add(key)
         members[member], places[key] = getattr(before.texts, member), before.place_of(key)
         # Read again, since the tables are made of all documents in force.
         documents.read(key, members[member])
@@ -271,7 +271,7 @@ def judge(
         FaultTexts(**members),
         {key: p for key, p in places.items() if p is not ConfigurationPlace.SHIPPED},
     )
-    return Judged(in_force, frozenset(kept), documents.tables, tuple(problems))
+    return Judged(in_force, frozenset(unchanged_keys), documents.tables, tuple(problems))
 
 
 def _found(

@@ -102,11 +102,11 @@ class HccnTool:
             if directory.is_dir() and (trusts or not ownership_problems(directory))
         ]
         environment = tool_environment(self._paths.environment, libraries)
-        for left in reversed(range(_TRIES_WHILE_BUSY)):
+        for tries_left in reversed(range(_TRIES_WHILE_BUSY)):
             try:
                 return await self._tool.run(self.path, arguments, environment, deadline_seconds)
             except ToolFailed as error:
-                if not (left and _is_busy(error)):
+                if not (tries_left and _is_busy(error)):
                     raise
                 await asyncio.sleep(_BUSY_SECONDS)
         raise AssertionError("the last try returns or raises")

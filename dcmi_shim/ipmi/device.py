@@ -167,8 +167,8 @@ class IpmiDevice:
         readable = select.poll()
         readable.register(device, select.POLLIN)
         end = self._since + self._deadline_seconds
-        while (left := end - time.monotonic()) > 0:
-            events = readable.poll(left * 1000)
+        while (remaining_seconds := end - time.monotonic()) > 0:
+            events = readable.poll(remaining_seconds * 1000)
             if not events:
                 continue
             # POLLERR or POLLHUP: the kernel's driver has gone, and no reply can come.

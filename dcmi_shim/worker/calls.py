@@ -2,7 +2,7 @@
 
 A call that misses its deadline, or crashes the child twice, is left out until a probe in a
 temporary child gets an answer. One that turns out to be slow only gets a longer deadline
-(``adaptive_deadline``).
+(``AdaptiveDeadline``).
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverGone
 from dcmi_shim.values import StuckCall
-from dcmi_shim.worker.adaptive_deadline import AdaptiveDeadline
 from dcmi_shim.worker.supervisor import open_child
 from pacing.backoff import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
     from typing import TypeAlias
 
     import msgspec
@@ -36,6 +35,8 @@ _log = logging.getLogger(__name__)
 _CRASHES = 2
 _FIRST_PROBE = 1 / 8
 """How soon a call is tried again the first time, in probe periods; then the pause doubles."""
+_MARGIN = 2.0
+_DECAY = 0.9
 
 
 @dataclass
@@ -217,3 +218,28 @@ class Calls:
 
 def _ignore(*_arguments: object) -> None:
     """Ignore messages: a probe's child sends nothing but its answer."""
+
+
+class AdaptiveDeadline:
+    """Deadlines in seconds, from the times of earlier answers.
+
+    A call may take twice as long as it took last, at least ``usual`` and at most ``longest``; a
+    longer deadline shrinks slowly. A call that never answered has the longest of all deadlines: a
+    driver that is slow is so in most calls, and must not cost a process for each of them.
+    """
+
+    def __init__(self, usual: float, longest: float) -> None:
+        self._usual = usual
+        self.longest = max(usual, longest)
+        self._by_call: dict[Hashable, float] = {}
+
+    def of(self, call: Hashable) -> float:
+        """Return the deadline of ``call`` in seconds."""
+        state = self._by_call.get(call)
+        return max(self._by_call.values(), default=self._usual) if state is None else state
+
+    def record(self, call: Hashable, seconds: float) -> None:
+        """Record that ``call`` answered after ``seconds``."""
+        before = self._by_call.get(call, self._usual)
+        deadline = max(self._usual, _MARGIN * seconds, _DECAY * before)
+        self._by_call[call] = min(deadline, self.longest)

@@ -121,10 +121,10 @@ class LogWriter:
 
     def _write(self, text: bytes) -> bool:
         """Write all of it, however long that takes; return whether that was possible."""
-        left = memoryview(text)
-        while left:
+        rest = memoryview(text)
+        while rest:
             try:
-                left = left[os.write(self._descriptor, left) :]
+                rest = rest[os.write(self._descriptor, rest) :]
             # Standard error may be non-blocking (``standard_streams``); only this thread waits for
             # it.
             except BlockingIOError:

@@ -78,7 +78,7 @@ def added_by_others(
     def size(part: tuple[str, str]) -> int:
         return len(part[1].encode()) + len(parts[part[0]][part[1]].encode())
 
-    kept: dict[str, dict[str, str]] = {"label": {}, "annotation": {}, "key": {}}
+    added: dict[str, dict[str, str]] = {"label": {}, "annotation": {}, "key": {}}
     left_out = []
     room = MAX_BYTES
     for kind, key in sorted(candidates, key=size):
@@ -86,12 +86,12 @@ def added_by_others(
         if room < 0:
             left_out.append(f"{kind} {key}")
         else:
-            kept[kind][key] = parts[kind][key]
+            added[kind][key] = parts[kind][key]
     return msgspec.structs.replace(
         metadata,
-        labels=kept["label"],
-        annotations=kept["annotation"],
-        data=kept["key"],
+        labels=added["label"],
+        annotations=added["annotation"],
+        data=added["key"],
         left_out=tuple(left_out),
     )
 

@@ -100,7 +100,7 @@ def is_kept(request: web.Request, tag: str) -> bool:
 
     Tags are compared weakly (RFC 9110, 13.1.2).
     """
-    return any(kept.value in (tag, "*") for kept in request.if_none_match or ())
+    return any(cached_tag.value in (tag, "*") for cached_tag in request.if_none_match or ())
 
 
 def json_response(value: object, status: int = 200) -> web.Response:

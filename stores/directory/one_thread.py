@@ -89,13 +89,15 @@ class OneThread:
         while not result.done():
             began = self._began
             now = time.monotonic()
-            left = PATIENCE_SECONDS if began is None else began + PATIENCE_SECONDS - now
-            if left <= 0:
+            remaining_seconds = (
+                PATIENCE_SECONDS if began is None else began + PATIENCE_SECONDS - now
+            )
+            if remaining_seconds <= 0:
                 raise StoreUnavailable(
                     f"{self._what} does not answer within {PATIENCE_SECONDS:g} s: is it on a file "
                     "system whose server is away?"
                 )
-            await asyncio.wait({result}, timeout=left)
+            await asyncio.wait({result}, timeout=remaining_seconds)
 
     def _start(self) -> None:
         if self._thread is None:

@@ -71,8 +71,8 @@ async def create_namespace(
     ``has_objects``: it was removed by force, see ``is_namespace_missing``.
     """
     new = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-    made = await connection.request("POST", "/api/v1/namespaces", msgspec.json.encode(new))
-    if made.status == HTTPStatus.FORBIDDEN:
+    answer = await connection.request("POST", "/api/v1/namespaces", msgspec.json.encode(new))
+    if answer.status == HTTPStatus.FORBIDDEN:
         reason = (
             " any more: it was removed by force, and its objects remain;" if has_objects else " and"
         )
@@ -81,4 +81,4 @@ async def create_namespace(
             f"create it (kubectl create namespace {namespace})"
         )
     # A conflict: another process has created it meanwhile.
-    wire.accepted(made, f"create namespace {namespace}", HTTPStatus.CONFLICT)
+    wire.accepted(answer, f"create namespace {namespace}", HTTPStatus.CONFLICT)

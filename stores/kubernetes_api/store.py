@@ -182,10 +182,10 @@ class KubernetesStore(Store):
         if expected is not None and there.metadata.resource_version != expected:
             raise StoreConflict(f"cannot {action}: expected version {expected}")
         if there.metadata.finalizers:
-            held = ", ".join(there.metadata.finalizers)
+            finalizers = ", ".join(there.metadata.finalizers)
             raise StoreRefused(
                 f"cannot {action}: it was made immutable, and a deletion waits for finalizers of "
-                f"others ({held}); let their owners remove them"
+                f"others ({finalizers}); let their owners remove them"
             )
         only = {"uid": there.metadata.uid}
         if expected is not None:

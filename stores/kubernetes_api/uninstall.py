@@ -35,17 +35,17 @@ class UninstallRequests(ObjectPages):
 
         The kubelet sets ``allocatable`` to 0 when the plugin is gone.
         """
-        kept: set[str] = set()
+        nodes: set[str] = set()
         async for page in self.pages(_NODES):
-            kept |= wire.decoded(_with_plugin, page, "the list of Nodes makes no sense")
-        return frozenset(kept)
+            nodes |= wire.decoded(_with_plugin, page, "the list of Nodes makes no sense")
+        return frozenset(nodes)
 
     async def nodes_with_signals(self) -> dict[str, NodeSignals]:
         """Return the Nodes with conditions of our types or our taint, by name."""
-        left: dict[str, NodeSignals] = {}
+        signals: dict[str, NodeSignals] = {}
         async for page in self.pages(_NODES):
-            left |= wire.decoded(_with_signals, page, "the list of Nodes makes no sense")
-        return left
+            signals |= wire.decoded(_with_signals, page, "the list of Nodes makes no sense")
+        return signals
 
     async def remove_signals(self, node: str, seen: NodeSignals) -> None:
         """Remove our conditions and our taint from the ``seen`` version of a Node.

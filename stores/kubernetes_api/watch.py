@@ -71,10 +71,10 @@ async def listed(
     ``is_of_one``: there is at most one, so the answer comes as soon as that to a read of it.
     """
     items: list[Item] = []
-    asked = {**query, "limit": str(_PAGE)}
+    parameters = {**query, "limit": str(_PAGE)}
     headers = wire.LIST_ONLY_METADATA if only_metadata else None
     while True:
-        url = f"{path}?{urlencode(asked)}"
+        url = f"{path}?{urlencode(parameters)}"
         if is_of_one:
             answer = await connection.request("GET", url, headers=headers)
         else:
@@ -89,7 +89,7 @@ async def listed(
         items.extend(page.items or ())
         if not page.metadata.continue_token:
             return items, page.metadata.resource_version
-        asked["continue"] = page.metadata.continue_token
+        parameters["continue"] = page.metadata.continue_token
 
 
 async def watched(
@@ -168,7 +168,7 @@ async def _follow(
     loop = asyncio.get_running_loop()
     headers = wire.ONLY_METADATA if only_metadata else None
     while True:
-        asked = {
+        parameters = {
             **query,
             "watch": "1",
             "allowWatchBookmarks": "true",
@@ -176,7 +176,7 @@ async def _follow(
             "timeoutSeconds": str(random.randint(*_WATCH_SECONDS)),
         }
         began = loop.time()
-        async with connection.stream(f"{path}?{urlencode(asked)}", headers) as response:
+        async with connection.stream(f"{path}?{urlencode(parameters)}", headers) as response:
             if response.status != HTTPStatus.OK:
                 body = await response.read()
                 raise wire.refusal(response.status, body, f"watch {action}")

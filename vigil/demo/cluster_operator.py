@@ -115,9 +115,9 @@ class Operator:
             there = await self._store.get(FAULT_CONFIG_NAMESPACE, document)
             assert there is not None, document
             names = there.data[_ISOLATED].split(",")
-            kept = [name for name in names if not name.endswith(f"-{chip}")]
-            assert kept != names, f"chip {chip} is not isolated"
-            edited = replace(there, data=there.data | {_ISOLATED: ",".join(kept)})
+            others = [name for name in names if not name.endswith(f"-{chip}")]
+            assert others != names, f"chip {chip} is not isolated"
+            edited = replace(there, data=there.data | {_ISOLATED: ",".join(others)})
             try:
                 # The agent writes the document as well; what it wrote meanwhile must stay.
                 await self._store.put(edited, expected=there.version)

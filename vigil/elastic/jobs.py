@@ -160,8 +160,8 @@ def show_all(kubeconfig: Path | None, *, as_json: bool) -> None:
         return
     rows = [("JOB", "STATE", "SIZE", "ORIGINAL", "CAUSE KEPT SINCE", "FROM", "WHY")]
     for job in jobs:
-        kept = job.cause_kept
-        since, source = (kept.since, kept.source) if kept else ("-", "-")
+        cause_kept = job.cause_kept
+        since, source = (cause_kept.since, cause_kept.source) if cause_kept else ("-", "-")
         name = f"{job.namespace}/{job.name}"
         rows.append((name, job.state, job.size, job.original, since, source, job.why))
     # All columns but WHY, which ends the line.
@@ -185,8 +185,8 @@ def show_one(kubeconfig: Path | None, name: str, *, as_json: bool) -> None:
     print(f"{shown.namespace}/{shown.name}: {shown.state}: {shown.why}")
     print(f"  phase     {shown.phase}")
     print(f"  size      {shown.size}, original {shown.original}")
-    kept = f" ({shown.cause_kept.text})" if shown.cause_kept is not None else ""
-    print(f"  cause     {shown.cause or 'none known'}{kept}")
+    cause_kept = f" ({shown.cause_kept.text})" if shown.cause_kept is not None else ""
+    print(f"  cause     {shown.cause or 'none known'}{cause_kept}")
     print(f"  starts    {shown.starts}")
     for condition, text in shown.conditions.items():
         print(f"  not met   {condition}: {text}")
@@ -267,8 +267,8 @@ async def _read(api: VcJobs, namespace: str, name: str) -> VcJob:
 
 async def _all(api: VcJobs) -> list[ShownJob]:
     jobs = [read_job(raw) for raw in await api.jobs()]
-    asked = (job for job in jobs if ELASTIC_SCHEDULING in job.labels)
-    ordered = sorted(asked, key=lambda job: (job.namespace, job.name))
+    elastic_jobs = (job for job in jobs if ELASTIC_SCHEDULING in job.labels)
+    ordered = sorted(elastic_jobs, key=lambda job: (job.namespace, job.name))
     scheduler = await _scheduler(api)
     return [await _shown(api, job, scheduler) for job in ordered]
 
@@ -296,8 +296,8 @@ async def _shown(api: VcJobs, job: VcJob, scheduler: _Scheduler) -> ShownJob:
     if job.is_ended and decision.asks:
         # What the aggregator knows is known here by the Events of the process that asked it.
         state, reason = await _reported(api, job) or (state, _NOT_REPORTED)
-    kept, cause = kept_of(job), cause_on(job)
-    kept_texts = ("" if cause is None else cause.text, "" if kept is None else kept.cause)
+    persisted, cause = kept_of(job), cause_on(job)
+    kept_texts = ("" if cause is None else cause.text, "" if persisted is None else persisted.cause)
     return ShownJob(
         job.namespace,
         job.name,
@@ -308,7 +308,7 @@ async def _shown(api: VcJobs, job: VcJob, scheduler: _Scheduler) -> ShownJob:
         size_text(original_of(job)),
         decision.cause or next(filter(None, kept_texts), ""),
         _shown_cause(cause),
-        0 if kept is None else kept.start,
+        0 if persisted is None else persisted.start,
         {condition.name: condition.text for condition in decision.unmet},
         _next(job, state),
     )

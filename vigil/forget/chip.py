@@ -84,21 +84,21 @@ def _through_agent(
         return _unknown(name, sorted(chips))
     if chips[name].answers:
         return _answers(name)
-    held = [fault.code for fault in status.faults if fault.device == name]
+    codes = [fault.code for fault in status.faults if fault.device == name]
     if not is_meant:
-        return _would(name, held)
+        return _would(name, codes)
     try:
-        asked = request_removal(node.state_dir, name)
+        answer = request_removal(node.state_dir, name)
     except OSError as error:
         return print_refusal(
             f"{node.state_dir} cannot be written: {error.strerror}", ExitStatus.OUTSIDE
         )
     give_up = time.monotonic() + _PATIENCE_SECONDS
     # The agent deletes the request when it has taken it.
-    while asked.exists():
+    while answer.exists():
         if time.monotonic() > give_up:
             return print_refusal(
-                f"the agent has not taken up {asked}; it will when it can", ExitStatus.OUTSIDE
+                f"the agent has not taken up {answer}; it will when it can", ExitStatus.OUTSIDE
             )
         time.sleep(_POLL_SECONDS)
     # The agent deletes the request also where it refuses it, so its status is asked again.
@@ -197,8 +197,8 @@ def _answers(name: str) -> ExitStatus:
 
 
 def _would(name: str, codes: list[str]) -> ExitStatus:
-    held = f" and its faults {', '.join(codes)} end" if codes else ""
-    return print_done(f"{name} would be forgotten{held}; nothing was changed: add --yes")
+    faults_end = f" and its faults {', '.join(codes)} end" if codes else ""
+    return print_done(f"{name} would be forgotten{faults_end}; nothing was changed: add --yes")
 
 
 def _status(state_dir: Path) -> AgentStatus | None:

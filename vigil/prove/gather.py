@@ -97,14 +97,14 @@ class Journals:
 
 def _read(part: Callable[[JournalRange], JournalPage], since_ms: int | None) -> NodeJournal:
     journal = NodeJournal()
-    asked, more = JournalRange(since_ms=since_ms, limit=MAX_ROWS), True
+    wanted, more = JournalRange(since_ms=since_ms, limit=MAX_ROWS), True
     while more:
-        page = part(asked)
+        page = part(wanted)
         # Parts of two journals would make presences that never were.
         if journal.journal not in ("", page.journal):
             raise JournalError("the journal was replaced while it was read; try again")
         journal.add(page)
-        asked, more = JournalRange(after=page.next, limit=MAX_ROWS), page.more
+        wanted, more = JournalRange(after=page.next, limit=MAX_ROWS), page.more
     return journal
 
 
@@ -148,11 +148,11 @@ def cluster_of_documents(source: AnswerSource) -> ClusterView:
 
 
 def _history(client: DaemonClient, since_ms: int) -> Iterable[HistoryRow]:
-    asked, more = {"since_ms": since_ms, "limit": _HISTORY_ROWS}, True
+    parameters, more = {"since_ms": since_ms, "limit": _HISTORY_ROWS}, True
     while more:
-        page = client.get(f"/api/v1/history?{urlencode(asked)}", HistoryPage)
+        page = client.get(f"/api/v1/history?{urlencode(parameters)}", HistoryPage)
         yield from page.events
-        asked, more = asked | {"after": page.next}, page.more
+        parameters, more = parameters | {"after": page.next}, page.more
 
 
 def _key(row: FaultRow) -> Key:

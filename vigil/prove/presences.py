@@ -132,14 +132,14 @@ class NodeJournal:
 
     def _hold(self, entry: JournalEntry) -> None:
         """Compare with a snapshot: what began or ended in rows that are missing."""
-        held = {(part_of(item.subject), item.code): item for item in entry.held}
+        episodes = {(part_of(item.subject), item.code): item for item in entry.held}
         change_row = JournaledChange(entry.sequence, entry.at_ms, entry.at_ms)
-        for key in self._current.keys() - held.keys():
+        for key in self._current.keys() - episodes.keys():
             # What only a rule holds is in no list of episodes.
             if self._current[key].has_episode:
                 self._current[key].ended_unseen = True
                 self._finish(key, change_row)
-        for key, item in held.items():
+        for key, item in episodes.items():
             if key not in self._current:
                 self._current[key] = self._held(item, entry)
 

@@ -101,8 +101,8 @@ class DaemonHistory:
         if self._client.find(f"/api/v1/nodes/{quote(node, safe='')}", msgspec.Raw) is not None:
             return
         # A node that is gone may still have a history.
-        asked = urlencode({"node": node, "limit": 1})
-        if not self._client.get(f"{_PATH}?{asked}", HistoryPage).events:
+        query = urlencode({"node": node, "limit": 1})
+        if not self._client.get(f"{_PATH}?{query}", HistoryPage).events:
             text = f"the aggregator at {self._client.server} knows no node of this name"
             raise UnknownNode(node, text)
 

@@ -209,11 +209,11 @@ def check_end(name: str, result: str, end: datetime) -> Check:
 
     ``result`` states what the certificate is.
     """
-    left = end - datetime.now(UTC)
-    result = f"{result} until {end:%Y-%m-%d} ({plural(left.days, 'day')})"
-    facts: dict[str, object] = {"ends": f"{end:%Y-%m-%dT%H:%M:%SZ}", "days": left.days}
-    if left < timedelta():
+    remaining = end - datetime.now(UTC)
+    result = f"{result} until {end:%Y-%m-%d} ({plural(remaining.days, 'day')})"
+    facts: dict[str, object] = {"ends": f"{end:%Y-%m-%dT%H:%M:%SZ}", "days": remaining.days}
+    if remaining < timedelta():
         return problem(name, f"{result}: it has ended", "renew it", ExitStatus.OUTSIDE, facts)
-    if left < _EXPIRES_SOON:
+    if remaining < _EXPIRES_SOON:
         return problem(name, f"{result}: it ends soon", "renew it before", facts=facts)
     return ok(name, result, facts=facts)

@@ -324,13 +324,17 @@ async def check_links(configuration: AgentConfiguration, inventory: Inventory | 
     end = asyncio.get_running_loop().time() + _LINKS_SECONDS
     for chip in cards.values():
         # One limit for all cards, because each of them may use up its own deadline.
-        left = end - asyncio.get_running_loop().time()
-        if left <= 0:
+        remaining_seconds = end - asyncio.get_running_loop().time()
+        if remaining_seconds <= 0:
             failed.append(f"no time was left to ask about {chip}")
             break
         try:
             faults = await check_once(
-                tool, inventory.family, chip, min(seconds, left), counts_uboe=counts_uboe(inventory)
+                tool,
+                inventory.family,
+                chip,
+                min(seconds, remaining_seconds),
+                counts_uboe=counts_uboe(inventory),
             )
             if any(faults.values()):
                 down.append(family.device_name(chip.physical_id))

@@ -145,9 +145,9 @@ class Pseudonyms:
 
     def _replaced(self, token: str) -> str:
         """Return ``token`` with the longest names in it replaced, as in ``deviceinfo-node-1``."""
-        kept = self._cache.get(token)
-        if kept is not None:
-            return kept
+        cached = self._cache.get(token)
+        if cached is not None:
+            return cached
         segments = _SEGMENT.findall(token)
         result: list[str] = []
         start = 0

@@ -191,7 +191,7 @@ def _pseudonyms(
 
 def _limit(collected: PartContents) -> list[str]:
     """Cut each file of ``collected``, before the slow filters; return what was cut."""
-    kept: list[RawFile] = []
+    within_limit: list[RawFile] = []
     cuts: list[str] = []
     for raw in collected.files:
         try:
@@ -199,10 +199,10 @@ def _limit(collected: PartContents) -> list[str]:
         except RecursionError:
             limited, cut = None, "left out, nested too deeply"
         if limited is not None:
-            kept.append(limited)
+            within_limit.append(limited)
         if cut:
             cuts.append(f"{raw.name}: {cut}")
-    collected.files = kept
+    collected.files = within_limit
     return cuts
 
 
@@ -220,11 +220,14 @@ def _limited(raw: RawFile) -> tuple[RawFile | None, str]:
     assert isinstance(raw.value, list)
     # Copied: a part that was given up may still add to it.
     values = list(raw.value)
-    left, kept = MAX_PART_BYTES, len(values)
-    while kept and (left := left - len(msgspec.json.encode(values[kept - 1]))) >= 0:
-        kept -= 1
-    cut = f"only the newest {len(values) - kept} of {len(values)} lines" if kept else ""
-    return replace(raw, value=values[kept:]), cut
+    remaining_bytes, count = MAX_PART_BYTES, len(values)
+    while (
+        count
+        and (remaining_bytes := remaining_bytes - len(msgspec.json.encode(values[count - 1]))) >= 0
+    ):
+        count -= 1
+    cut = f"only the newest {len(values) - count} of {len(values)} lines" if count else ""
+    return replace(raw, value=values[count:]), cut
 
 
 def _content(raw: RawFile, clean: Callable[[object], object]) -> bytes:

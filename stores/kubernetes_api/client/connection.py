@@ -105,8 +105,10 @@ class ApiConnection:
         await self._credentials.current()
         urgent = f"{method} {path.partition('?')[0]}" if is_urgent else None
         await self._pauses.turn(urgent)
-        asked = _Asked(method, path, body, timeout, headers or {}, urgent)
-        return await self._attempts.answer(lambda is_new: self._attempt(asked, is_new=is_new), kind)
+        outgoing = _Asked(method, path, body, timeout, headers or {}, urgent)
+        return await self._attempts.answer(
+            lambda is_new: self._attempt(outgoing, is_new=is_new), kind
+        )
 
     async def list(
         self, path: str, seconds: float, headers: Mapping[str, str] | None = None
@@ -126,8 +128,8 @@ class ApiConnection:
         Raises ``StoreUnavailable``, also while the answer is read.
         """
         await self._pauses.turn(None)
-        asked = _Asked("GET", path, None, _WATCH_TIMEOUT, headers or {}, is_watch=True)
-        async with self._open(asked) as response:
+        outgoing = _Asked("GET", path, None, _WATCH_TIMEOUT, headers or {}, is_watch=True)
+        async with self._open(outgoing) as response:
             _notice_dead_peer(response)
             yield response
 

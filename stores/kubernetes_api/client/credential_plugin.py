@@ -116,10 +116,10 @@ _TOO_SLOW = "did not end in time and was ended"
 
 
 def _left(deadline: float) -> float:
-    left = deadline - time.monotonic()
-    if left <= 0:
+    remaining_seconds = deadline - time.monotonic()
+    if remaining_seconds <= 0:
         raise Unusable(_TOO_SLOW)
-    return left
+    return remaining_seconds
 
 
 def _kill(group: int) -> None:

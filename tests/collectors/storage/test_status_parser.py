@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from collectors.storage.status_file import read_checked
+from collectors.storage.collector import read_checked
 from collectors.storage.status_parser import DPC, DTFS, StorageClient, parse
 
 GOOD = b"[instidx=0]\nDPC_INTERNAL_ERROR: 0\nDPC_PROCESS_ERROR: 0\n"

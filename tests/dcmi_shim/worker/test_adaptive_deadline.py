@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dcmi_shim.worker.adaptive_deadline import AdaptiveDeadline
+from dcmi_shim.worker.calls import AdaptiveDeadline
 
 
 def test_call_that_answers_in_time_has_the_usual_deadline() -> None:
