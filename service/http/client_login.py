@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MAX_LOGIN_BYTES = 64 << 10
+PROXIED_AUTHORIZATION = "NPU-Vigil-Authorization"
+"""The header of a login through an API server, which removes ``Authorization`` before it forwards.
+"""
+
 COMMAND_LINE = "command line"
 """The source of files that are options of a command; others are settings of a daemon."""
 

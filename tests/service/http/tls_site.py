@@ -132,6 +132,7 @@ async def tls_site(
     users: Path | None = None,
     tokens: TokenChecks | None = None,
     more: Mapping[str, Callable[[], object]] = MappingProxyType({}),
+    host: str = "127.0.0.1",
     limits: ListenerLimits = ListenerLimits(),  # noqa: B008
 ) -> AsyncIterator[Site]:
     section = tls_section(files, with_ca=with_ca, users=users)
@@ -147,7 +148,7 @@ async def tls_site(
     pages.router.add_get(STREAM_PATH, stream.serve)
     async with serving(
         pages,
-        "127.0.0.1:0",
+        f"{host}:0",
         place,
         socket_name=SOCKET,
         limits=limits,
