@@ -215,7 +215,7 @@ def _bearer(request: web.Request) -> str | None:
 def _authorization(request: web.Request) -> str:
     """Return the header of a login, sent to the daemon itself or through an API server."""
     headers = request.headers
-    return headers.get(PROXIED_AUTHORIZATION) or headers.get(hdrs.AUTHORIZATION, "")
+    return headers.get(PROXIED_AUTHORIZATION) or headers.get(hdrs.AUTHORIZATION) or ""
 
 
 def _is_own_user(request: web.Request) -> bool:
