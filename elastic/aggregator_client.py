@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import msgspec
 
 from advisor.checks.ended_vcjobs import EndedJobs
+from contract.errors import ConfigurationError
+from service.http.client_login import (
+    LoginFiles,
+    authorization,
+    login_problem,
+    tls_context,
+    tls_reason,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +26,8 @@ if TYPE_CHECKING:
 _SECONDS = 10.0
 _ATTEMPTS = 4
 """A Service gives any of its aggregators, and one of them leads."""
-_OK = 200
+_OK, _UNAUTHORIZED = 200, 401
+_CONFIGURATION = "configuration"
 MAX_JOBS = 40
 """In one question; a line of HTTP has 8190 bytes."""
 
@@ -47,10 +56,21 @@ class AggregatorReply(msgspec.Struct, frozen=True):
 
 
 class Aggregators:
-    """The aggregators behind ``url``."""
+    """The aggregators behind ``url``, asked with ``login`` where that is ``https://``."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, login: LoginFiles = LoginFiles()) -> None:  # noqa: B008
+        """Check the files. Raises ``ConfigurationError`` for those that cannot be used."""
         self._url = url.rstrip("/")
+        self._login = login
+        self._tls_options()
+
+    def _tls_options(self) -> dict[str, Any]:
+        """Return the options of a request; files are read again, as they may be replaced."""
+        if not self._url.startswith("https://"):
+            return {}
+        options: dict[str, Any] = {"ssl": tls_context(self._login, _CONFIGURATION)}
+        header = authorization(self._login, _CONFIGURATION)
+        return options if header is None else options | {"headers": {"Authorization": header}}
 
     async def request(
         self,
@@ -90,8 +110,10 @@ class Aggregators:
                     if page.leads:
                         return _answer(page, self._url)
                 trouble = "no aggregator that was asked leads"
+        except ConfigurationError as error:
+            trouble = "; ".join(map(str, error.problems))
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            trouble = str(error) or type(error).__name__
+            trouble = _reason_of(error)
         return AggregatorReply(troubles=(f"the aggregator at {self._url} is away: {trouble}",))
 
     async def _page(self, query: dict[str, str]) -> _Page:
@@ -99,12 +121,22 @@ class Aggregators:
         connector = aiohttp.TCPConnector(force_close=True)
         async with (
             aiohttp.ClientSession(connector=connector) as session,
-            session.get(f"{self._url}/api/v1/ended-jobs", params=query) as response,
+            session.get(
+                f"{self._url}/api/v1/ended-jobs", params=query, **self._tls_options()
+            ) as response,
         ):
             body = await response.read()
+            if response.status == _UNAUTHORIZED:
+                raise ValueError(f"{login_problem(self._login, _CONFIGURATION)}: {body[:200]!r}")
             if response.status != _OK:
                 raise ValueError(f"it answered {response.status}: {body[:200]!r}")
             return _decoder.decode(body)
+
+
+def _reason_of(error: Exception) -> str:
+    # aiohttp wraps what the module for TLS has raised.
+    wrapped = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
+    return tls_reason(wrapped or error, _CONFIGURATION) or str(error) or type(error).__name__
 
 
 def _keys(jobs: Sequence[VcJob]) -> str:

@@ -5,19 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from contract.settings import ListenAddress, Section
 from service.configuration import load_daemon
+from service.http.client_login import LoginFiles
 from service.log.setup import LogFormat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Self
 
 
 def _address(text: str) -> str:
     if not text.startswith(("http://", "https://")):
-        raise ValueError("is not a valid address; use http://HOST:PORT")
+        raise ValueError("is not a valid address; use http://HOST:PORT or https://HOST:PORT")
     return text
 
 
@@ -34,10 +36,31 @@ class ElasticConfiguration(Section):
     aggregator: Annotated[str, AfterValidator(_address)] = (
         "http://npu-vigil-aggregator.mindx-dl:9821"
     )
+    ca_file: Path | None = None
+    """Authorities of the aggregator's certificate (PEM); otherwise those of the system."""
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    password_file: Path | None = None
+    """With a line ``USER:PASSWORD``."""
+    token_file: Path | None = None
+    """With a token, such as the kubelet projects; read again for each request."""
     state_dir: Path = Path("/var/lib/npu-vigil-elastic")
     listen: ListenAddress | None = None
     log_format: LogFormat = LogFormat.TEXT
     lease_seconds: int = Field(default=10, ge=2, le=300)
+
+    @property
+    def login(self) -> LoginFiles:
+        """The files of the login at the aggregator."""
+        return LoginFiles(*(getattr(self, name) for name in LoginFiles._fields))
+
+    @model_validator(mode="after")
+    def _has_tls(self) -> Self:
+        if any(self.login) and not self.aggregator.startswith("https://"):
+            raise ValueError(
+                "aggregator is without TLS; a login and certificates are for https:// only"
+            )
+        return self
 
 
 def load_elastic(

@@ -49,7 +49,7 @@ async def _run(configuration: ElasticConfiguration) -> None:
     events = JobEvents(api.objects, clock, records=configuration.act)
     controller = ElasticController(
         api,
-        Aggregators(configuration.aggregator),
+        Aggregators(configuration.aggregator, configuration.login),
         leadership,
         events,
         clock,

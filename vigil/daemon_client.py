@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import http.client
 import socket
-import ssl
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
@@ -15,14 +13,13 @@ import msgspec
 from contract.errors import ConfigurationError, Problem, StoreUnavailable, quoted
 from contract.names import socket_path_problem
 from contract.validation_texts import decode_text
-from service.files.private import rights_problems
+from service.http.client_login import authorization, login_problem, tls_context, tls_reason
 from vigil.options import login_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from vigil.options import LoginFiles
 
 OK, NOT_FOUND = 200, 404
 # ``/api/v1/nodes`` has 4.5 MB at 10,000 nodes (decision 38); more is another program's answer.
@@ -35,108 +32,7 @@ _NO_DAEMON = "no daemon listens there"
 T = TypeVar("T")
 
 
-# Of OpenSSL's ``x509_vfy.h``; Python has no names for them.
-_OTHER_NAMES = frozenset((62, 63, 64))
-"""The certificate is for another host name, mail address or IP address."""
-_PLAIN_REASONS = frozenset(("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"))
-"""What a client reads as TLS is something else, such as an answer over HTTP."""
-_EXPIRED = 10
-_REFUSED_REASONS = frozenset(
-    (
-        *("TLSV1_ALERT_UNKNOWN_CA", "SSLV3_ALERT_CERTIFICATE_EXPIRED"),
-        *("SSLV3_ALERT_BAD_CERTIFICATE", "SSLV3_ALERT_CERTIFICATE_UNKNOWN"),
-    )
-)
-"""Alerts of a server that accepts no such certificate of a client."""
 _UNAUTHORIZED = 401
-_MAX_LOGIN_BYTES = 64 << 10
-
-
-def _tls_reason(error: Exception) -> str | None:
-    """Return why a connection over TLS failed and what helps; ``None`` for other errors."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        if error.verify_code in _OTHER_NAMES:
-            return f"{error.verify_message.rstrip('.')}; use a name that the certificate has"
-        if error.verify_code == _EXPIRED:
-            return "its certificate has expired; renew pages.certificate_file there"
-        return (
-            f"its certificate is not trusted: {error.verify_message}; --ca-file names the file "
-            "of another authority"
-        )
-    if isinstance(error, ssl.SSLError) and error.reason in _PLAIN_REASONS:
-        return "it does not use TLS; use http://"
-    if isinstance(error, ssl.SSLError) and error.reason in _REFUSED_REASONS:
-        alert = error.reason.lower().rpartition("alert_")[2].replace("_", " ")
-        return f"it refuses the certificate of --certificate-file: {alert}"
-    return None
-
-
-def _tls_context(files: LoginFiles) -> ssl.SSLContext:
-    """Return the authorities and the own certificate of a connection.
-
-    Raises ``ConfigurationError`` for files that cannot be used.
-    """
-    try:
-        context = ssl.create_default_context(cafile=files.ca_file)
-    except OSError as error:
-        text = f"{files.ca_file} is not a valid PEM file of an authority: {_reason_of(error)}"
-        raise ConfigurationError("command line", [Problem("--ca-file", text)]) from None
-    if files.certificate_file is None:
-        return context
-    if files.key_file is not None:
-        _refuse_open_file("--key-file", files.key_file)
-    try:
-        # An encrypted key would ask for its password at the terminal, or in a pipeline for ever.
-        context.load_cert_chain(files.certificate_file, files.key_file, password=b"")
-    except (OSError, ValueError) as error:
-        text = f"{files.certificate_file} is not a valid certificate with its key (PEM)"
-        problem = Problem("--certificate-file", f"{text}, or --key-file: {_reason_of(error)}")
-        raise ConfigurationError("command line", [problem]) from None
-    if files.key_file is not None:
-        _refuse_open_file("--key-file", files.key_file)
-    return context
-
-
-def _reason_of(error: Exception) -> str:
-    return str(getattr(error, "reason", None) or getattr(error, "strerror", None) or error)
-
-
-def _authorization(files: LoginFiles) -> str | None:
-    """Return the header of a login. Raises ``ConfigurationError`` for files that cannot be used."""
-    if files.password_file is not None and files.token_file is not None:
-        problem = Problem("--password-file, --token-file", "give one of them, and not both")
-        raise ConfigurationError("command line", [problem])
-    if files.token_file is not None:
-        token = _line("--token-file", files.token_file)
-        return f"Bearer {token.decode('ascii', 'replace')}"
-    if files.password_file is None:
-        return None
-    login = _line("--password-file", files.password_file)
-    _refuse_open_file("--password-file", files.password_file)
-    if b":" not in login:
-        text = f"{files.password_file} does not begin with a line USER:PASSWORD"
-        raise ConfigurationError("command line", [Problem("--password-file", text)])
-    return f"Basic {base64.b64encode(login).decode('ascii')}"
-
-
-def _line(option: str, path: Path) -> bytes:
-    """Return the first line of a file."""
-    try:
-        with path.open("rb") as file:
-            line = file.readline(_MAX_LOGIN_BYTES).rstrip(b"\r\n")
-    except OSError as error:
-        text = f"{path} cannot be read: {error.strerror}"
-        raise ConfigurationError("command line", [Problem(option, text)]) from None
-    if not line:
-        text = f"{path} begins with an empty line"
-        raise ConfigurationError("command line", [Problem(option, text)])
-    return line
-
-
-def _refuse_open_file(option: str, path: Path) -> None:
-    problems = rights_problems(option, path)
-    if problems:
-        raise ConfigurationError("command line", problems)
 
 
 class UnknownNode(ConfigurationError):
@@ -253,7 +149,7 @@ class DaemonClient:
         except FileNotFoundError:
             raise StoreUnavailable(f"{self.server}: {_NO_DAEMON}") from None
         except (OSError, http.client.HTTPException) as error:
-            reason = _tls_reason(error) or str(error) or type(error).__name__
+            reason = tls_reason(error) or str(error) or type(error).__name__
             raise StoreUnavailable(f"{self.server} gives no answer: {quoted(reason)}") from None
         finally:
             connection.close()
@@ -272,16 +168,8 @@ class DaemonClient:
         """Return the error for an answer with another status than 200."""
         text = quoted(body.decode(errors="replace"))
         if status == _UNAUTHORIZED:
-            return StoreUnavailable(f"{self.server}: {self._login_problem()}: {text}")
+            return StoreUnavailable(f"{self.server}: {login_problem(login_files())}: {text}")
         return StoreUnavailable(f"{self.server}: {path} answered {status}: {text}")
-
-    def _login_problem(self) -> str:
-        """Return why there was no right login."""
-        files = login_files()
-        given = files.password_file or files.token_file or files.certificate_file
-        if given is None:
-            return "it needs a login; give --password-file, --token-file or --certificate-file"
-        return f"it does not accept the login of {given}"
 
     def close(self) -> None:
         """Give back what the client keeps: nothing, each request has its own connection."""
@@ -291,8 +179,8 @@ class DaemonClient:
         # A socket needs no login. Over HTTP others on the way would read it; ``connect`` refuses.
         if not self.server.startswith("https://"):
             return {}
-        authorization = _authorization(login_files())
-        return {} if authorization is None else {"Authorization": authorization}
+        login = authorization(login_files())
+        return {} if login is None else {"Authorization": login}
 
     def connect(self, seconds: float) -> http.client.HTTPConnection:
         """Return a connection for one request, whose answer may take ``seconds``."""
@@ -311,7 +199,7 @@ class DaemonClient:
             raise ConfigurationError("command line", [Problem("--server", text)])
         files = login_files()
         if parts.scheme == "https":
-            context = _tls_context(files)
+            context = tls_context(files)
             return http.client.HTTPSConnection(host, port, timeout=seconds, context=context)
         if any(files):
             text = f"{server} is without TLS; a login and certificates are for https:// only"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
+
+from service.http.client_login import LoginFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -101,16 +103,6 @@ Confirmed: TypeAlias = Annotated[
 Json: TypeAlias = Annotated[
     bool, typer.Option("--json", envvar="VIGIL_JSON", help="Print one JSON document.")
 ]
-
-
-class LoginFiles(NamedTuple):
-    """Files of a login at a daemon over HTTPS, and of the authority of its certificate."""
-
-    ca_file: Path | None = None
-    certificate_file: Path | None = None
-    key_file: Path | None = None
-    password_file: Path | None = None
-    token_file: Path | None = None
 
 
 _LOGIN_HELP = {

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 from aiohttp import hdrs, web
 
+from service.http.client_login import PROXIED_AUTHORIZATION
 from service.http.connection import free_place
 from service.http.counts import LoginResult
 
@@ -194,7 +195,7 @@ async def _token_result(tokens: TokenChecks, request: web.Request, token: str) -
 
 def _basic(request: web.Request) -> tuple[bytes, bytes] | None:
     """Return user and password of a request (RFC 7617); ``None`` without valid ones."""
-    scheme, _, text = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+    scheme, _, text = _authorization(request).partition(" ")
     if scheme.lower() != "basic":
         return None
     try:
@@ -207,8 +208,14 @@ def _basic(request: web.Request) -> tuple[bytes, bytes] | None:
 
 def _bearer(request: web.Request) -> str | None:
     """Return the token of a request (RFC 6750); ``None`` without one."""
-    scheme, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+    scheme, _, token = _authorization(request).partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
+
+
+def _authorization(request: web.Request) -> str:
+    """Return the header of a login, sent to the daemon itself or through an API server."""
+    headers = request.headers
+    return headers.get(PROXIED_AUTHORIZATION) or headers.get(hdrs.AUTHORIZATION) or ""
 
 
 def _is_own_user(request: web.Request) -> bool:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from contract.errors import ConfigurationError
 from elastic.aggregator_client import AggregatorReply, Aggregators
+from elastic.config import load_elastic
+from service.http.client_login import LoginFiles
 from tests.elastic.jobs import read, vcjob
+from tests.parts.certificates import make_pki
+from tests.service.http.tls_site import private_copy, tls_site, user_line, write_users
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _GOOD: dict[str, Any] = {
     "leads": True,
@@ -95,3 +103,46 @@ async def test_an_aggregator_that_is_away_is_named() -> None:
     (trouble,) = reply.troubles
     assert f"the aggregator at {url.rstrip('/')} is away" in trouble
     assert reply.silent is None
+
+
+@pytest.mark.server
+async def test_a_login_over_tls_and_the_message_of_each_trouble(tmp_path: Path) -> None:
+    pki = tmp_path / "pki"
+    pki.mkdir()
+    make_pki(pki)
+    users = write_users(tmp_path / "users", user_line("elastic", "secret"))
+    for name, text in (("right", "elastic:secret"), ("wrong", "elastic:other")):
+        (tmp_path / name).write_text(f"{text}\n")
+        (tmp_path / name).chmod(0o600)
+    authority, right, wrong = pki / "ca.crt", tmp_path / "right", tmp_path / "wrong"
+    more = {"/api/v1/ended-jobs": lambda: _GOOD}
+    async with tls_site(tmp_path, private_copy(pki, tmp_path), users=users, more=more) as site:
+        url = f"https://127.0.0.1:{site.port}"
+
+        async def troubles(login: LoginFiles) -> str:
+            return "; ".join((await Aggregators(url, login).request([read(vcjob())], [])).troubles)
+
+        assert await troubles(LoginFiles(ca_file=authority, password_file=right)) == ""
+        needed = "it needs a login; give password_file, token_file or certificate_file"
+        assert needed in await troubles(LoginFiles(ca_file=authority))
+        refused = f"it does not accept the login of {wrong}"
+        assert refused in await troubles(LoginFiles(ca_file=authority, password_file=wrong))
+        unknown = "ca_file names the file of another authority"
+        assert unknown in await troubles(LoginFiles(password_file=right))
+        aggregators = Aggregators(url, LoginFiles(ca_file=authority, token_file=right))
+        right.unlink()
+        reply = await aggregators.request([read(vcjob())], [])
+        assert f"token_file: {right} cannot be read" in reply.troubles[0]
+        with pytest.raises(ConfigurationError, match=r"token_file: .* cannot be read"):
+            Aggregators(url, LoginFiles(token_file=right))
+    async with TestServer(web.Application()) as server:
+        plain = f"https://127.0.0.1:{server.port}"
+        reply = await Aggregators(plain, LoginFiles(ca_file=authority)).request([], [])
+    assert "it does not use TLS; use http://" in reply.troubles[0]
+
+
+def test_a_login_without_tls_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="aggregator is without TLS"):
+        load_elastic(None, {"VIGIL_TOKEN_FILE": str(tmp_path / "token")}, {})
+    environment = {"VIGIL_TOKEN_FILE": "/a", "VIGIL_AGGREGATOR": "https://a:1"}
+    assert load_elastic(None, environment, {}).login.token_file is not None

@@ -11,15 +11,21 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from contract.errors import StoreError
 from contract.names import AGGREGATOR_NAMESPACE, AGGREGATOR_SERVICE
+from service.http.client_login import LoginFiles
 from tests.aggregator.daemon import AnsweringCluster, put_documents
 from tests.aggregator.nodes import report
 from tests.contract.documents.node_documents import config, fault
 from tests.parts import pods
+from tests.parts.certificates import make_pki
 from tests.parts.connect_proxy import ConnectProxy
 from tests.parts.processes import Running
 from tests.parts.service_proxy import endpoint, host_address, make_service, remove_service
 from tests.parts.verbs import run_vigil
+from tests.service.http.tls_site import private_copy, tls_site, user_line, write_users
+from vigil import options
+from vigil.sources.api_server import ApiServerClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,6 +136,37 @@ def test_refusal_of_the_api_server_is_named(cluster: AnsweringCluster) -> None:
         assert why in first
         assert first.endswith("; asking the next source")
         assert why in second
+
+
+@pytest.mark.apiserver
+async def test_a_login_goes_through_the_api_server(
+    control_plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pki, kubeconfig = tmp_path / "pki", str(control_plane.kubeconfig)
+    pki.mkdir()
+    make_pki(pki)
+    users = write_users(tmp_path / "users", user_line("ops", "secret"))
+    for name in ("secret", "other"):
+        (tmp_path / name).write_text(f"ops:{name}\n")
+        (tmp_path / name).chmod(0o600)
+
+    async def answer(files: LoginFiles) -> str:
+        monkeypatch.setattr(options, "_login", files)
+        return await asyncio.to_thread(ApiServerClient(kubeconfig).get, "/hello", str)
+
+    address = host_address()
+    async with tls_site(tmp_path, private_copy(pki, tmp_path), users=users, host=address) as site:
+        make_service(control_plane, address, site.port)
+        try:
+            assert await answer(LoginFiles(password_file=tmp_path / "secret")) == "hello"
+            with pytest.raises(StoreError, match=r"does not accept the login of .*/other"):
+                await answer(LoginFiles(password_file=tmp_path / "other"))
+            with pytest.raises(StoreError, match="it needs a login; give --password-file"):
+                await answer(LoginFiles(ca_file=pki / "ca.crt"))
+            with pytest.raises(StoreError, match="its pages use TLS; give --token-file"):
+                await answer(LoginFiles())
+        finally:
+            remove_service(control_plane)
 
 
 @pytest.mark.apiserver

@@ -67,6 +67,7 @@ COMPONENTS = {
     "dtfs-storage": Value("agent.dtfsStorage.enabled", True),
     "elastic": Value("elastic.enabled", True),
     "elastic-dead-nodes": Value("elastic.deadNodes.enabled", True),
+    "elastic-login": Value("elastic.login.enabled", True),
     "elastic-network-faults": Value("elastic.networkFaults.enabled", True),
     "grpc": Value("grpc.mode", "tls"),
     "grpc-plaintext": Value("grpc.mode", "plaintext"),
@@ -89,6 +90,7 @@ NEEDS = {
     "aggregator-users": ("aggregator-tls",),
     "elastic": ("advice",),
     "elastic-dead-nodes": ("advice", "elastic"),
+    "elastic-login": ("advice", "elastic", "aggregator-tls", "aggregator-tokens"),
     "elastic-network-faults": ("advice", "elastic"),
 }
 """Components that must stand before a component, in the order of a kustomization."""

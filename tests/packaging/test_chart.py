@@ -59,6 +59,7 @@ ALL = (
     "aggregator-tokens",
     "aggregator-users",
     "elastic",
+    "elastic-login",
     "elastic-network-faults",
     "elastic-dead-nodes",
     "grpc",
@@ -377,6 +378,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "hang detection without processes": ({"agent": {"hostPID": False}}, "hang.enabled must be"),
     "elastic training without advice": ({"elastic": {"enabled": True}}, "needs advice.enabled"),
     "a part of elastic training alone": ({"elastic": {"act": True}}, "need elastic.enabled"),
+    "a login of elastic training without tokens": (
+        {"advice": {"enabled": True}, "elastic": {"enabled": True, "login": {"enabled": True}}},
+        "elastic.login.enabled needs elastic.enabled and aggregator.tokens.enabled",
+    ),
     "a component of the aggregator in shadow": (
         {"profile": "shadow", "advice": {"enabled": True}},
         "shadow has no aggregator",

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
 from agent.config import load_agent
-from aggregator.config import load_aggregator
+from aggregator.config import AggregatorPagesSection, load_aggregator
+from elastic.config import load_elastic
 from service.http.tokens import TokenChecks
 from stores.kubernetes_api.access import TokenReviews
+from tests.packaging.chart_files import NEEDS
 from tests.parts.certificates import make_pki
 from tests.parts.controlplane import path_of
 from tests.parts.deadlines import until
@@ -22,8 +25,6 @@ from tests.parts.tree import ROOT
 from tests.service.http.tls_site import private_copy, tls_site
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.parts.controlplane import ControlPlane
 
 OVERLAY = "overlays/beside-device-plugin"
@@ -132,3 +133,23 @@ def _shipped(place: Path, address: str) -> dict[str, Any]:
     del job["kubernetes_sd_configs"], job["relabel_configs"]
     job["static_configs"] = [{"targets": [address]}]
     return configuration | {"global": {"scrape_interval": "1s"}}
+
+
+@pytest.mark.server
+def test_elastic_training_logs_in_with_files_of_its_volume(tmp_path: Path) -> None:
+    items = build_with(tmp_path, OVERLAY, *NEEDS["elastic-login"], "elastic-login")
+    pod = pod_of(items, "elastic")
+    [container] = pod["containers"]
+    environment = {one["name"]: one["value"] for one in container["env"]}
+    configuration = load_elastic(None, environment, {})
+    service = object_of(items, "Service", "npu-vigil-aggregator")
+    names = f"{service['metadata']['name']}.{service['metadata']['namespace']}"
+    assert configuration.aggregator == f"https://{names}:{service['spec']['ports'][0]['port']}"
+    [mount] = [one for one in container["volumeMounts"] if one["name"] == "login"]
+    [volume] = [one for one in pod["volumes"] if one["name"] == "login"]
+    token, authority = volume["projected"]["sources"]
+    assert token["serviceAccountToken"]["audience"] == AggregatorPagesSection().token_audience
+    login = configuration.login
+    assert login.token_file == Path(mount["mountPath"]) / token["serviceAccountToken"]["path"]
+    [item] = authority["secret"]["items"]
+    assert login.ca_file == Path(mount["mountPath"]) / item["path"]

@@ -1,6 +1,7 @@
 """Asks the aggregator of a cluster through the service proxy of its API server.
 
-The caller's own rights count: ``get`` on ``services/proxy``. Source:
+The caller's own rights count: ``get`` on ``services/proxy``. With files of a login the API server
+uses TLS to the aggregator, whose certificate it does not verify. Source:
 https://kubernetes.io/docs/tasks/access-application-cluster/access-cluster-services/
 """
 
@@ -16,11 +17,13 @@ import msgspec
 
 from contract.errors import StoreUnavailable
 from contract.names import AGGREGATOR_NAMESPACE, AGGREGATOR_PORT, AGGREGATOR_SERVICE
+from service.http.client_login import PROXIED_AUTHORIZATION, authorization
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.client.configuration import ConfigurationReader
 from stores.kubernetes_api.client.credential_files import CredentialFiles
 from stores.kubernetes_api.client.credential_plugin import Plugins
 from vigil.daemon_client import OK, DaemonClient
+from vigil.options import login_files
 
 if TYPE_CHECKING:
     import ssl
@@ -28,17 +31,17 @@ if TYPE_CHECKING:
 
     from stores.kubernetes_api.client.configuration import ClientConfiguration
 
-_PROXY = (
-    f"/api/v1/namespaces/{AGGREGATOR_NAMESPACE}/services/"
-    f"http:{AGGREGATOR_SERVICE}:{AGGREGATOR_PORT}/proxy"
-)
+_SERVICES = f"/api/v1/namespaces/{AGGREGATOR_NAMESPACE}/services"
 _SERVER = f"Service {AGGREGATOR_NAMESPACE}/{AGGREGATOR_SERVICE}, through the API server"
 # Short, since a verb asks the next source when this one is away.
 _CONNECT_SECONDS = 4.0
 _ANSWER_SECONDS = 30.0
 _CREDENTIAL_SECONDS = 10.0
 _UNAUTHORIZED = 401
+_BAD_REQUEST = 400
 _SERVER_ERROR = 500
+_NEEDS_TLS = b"this address takes HTTPS only"
+"""What a daemon answers to a request without TLS."""
 
 
 class _Status(msgspec.Struct):
@@ -71,12 +74,17 @@ class ApiServerClient(DaemonClient):
         # What the aggregator itself refuses, such as an unknown page, is for the caller.
         if status != OK and _is_of_api_server(status, body):
             raise wire.refusal(status, body, f"reach {AGGREGATOR_NAMESPACE}/{AGGREGATOR_SERVICE}")
+        if status == _BAD_REQUEST and _NEEDS_TLS in body:
+            raise StoreUnavailable(
+                f"{_SERVER}: its pages use TLS; give --token-file or --password-file, or --ca-file "
+                "where they need no login"
+            )
         return status, body
 
     def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
         """Return status and body of the answer of the API server itself; ``body`` is JSON."""
         prefix = urlsplit(self._configuration().endpoint.server).path
-        sent = self.headers() | ({} if body is None else {"Content-Type": "application/json"})
+        sent = self._own_headers() | ({} if body is None else {"Content-Type": "application/json"})
         return self.exchange(method, prefix + path, sent, body)
 
     def follow(self, path: str) -> Iterator[bytes]:
@@ -84,6 +92,12 @@ class ApiServerClient(DaemonClient):
         return super().follow(self._proxied(path))
 
     def headers(self) -> dict[str, str]:
+        """Return the headers for the API server, and those of the login at the aggregator."""
+        login = authorization(login_files())
+        sent = self._own_headers()
+        return sent if login is None else sent | {PROXIED_AUTHORIZATION: login}
+
+    def _own_headers(self) -> dict[str, str]:
         """Return the headers that name this program and authenticate the user."""
         used = self._configuration()
         sent = {"User-Agent": "npu-vigil"}
@@ -121,7 +135,9 @@ class ApiServerClient(DaemonClient):
 
     def _proxied(self, path: str) -> str:
         """Return the path at the API server, which may itself be behind a path."""
-        return urlsplit(self._configuration().endpoint.server).path + _PROXY + path
+        scheme = "https" if any(login_files()) else "http"
+        service = f"{_SERVICES}/{scheme}:{AGGREGATOR_SERVICE}:{AGGREGATOR_PORT}/proxy"
+        return urlsplit(self._configuration().endpoint.server).path + service + path
 
     def _configuration(self) -> ClientConfiguration:
         if self._used is None:

@@ -7,6 +7,7 @@ import base64
 import contextlib
 import shutil
 import ssl
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import bcrypt
@@ -20,7 +21,7 @@ from tests.parts.deadlines import patience
 from tests.parts.exposition import OneGauge
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
     from service.http.tls_context import PagesTls
@@ -130,6 +131,8 @@ async def tls_site(
     with_ca: bool = False,
     users: Path | None = None,
     tokens: TokenChecks | None = None,
+    more: Mapping[str, Callable[[], object]] = MappingProxyType({}),
+    host: str = "127.0.0.1",
     limits: ListenerLimits = ListenerLimits(),  # noqa: B008
 ) -> AsyncIterator[Site]:
     section = tls_section(files, with_ca=with_ca, users=users)
@@ -139,13 +142,13 @@ async def tls_site(
         dict,
         lambda: ["the store is away"],
         lambda encode: encode(OneGauge()),
-        {"/hello": lambda: "hello", "/large": lambda: LARGE},
+        {"/hello": lambda: "hello", "/large": lambda: LARGE, **more},
     )
     stream = Stream("epoch")
     pages.router.add_get(STREAM_PATH, stream.serve)
     async with serving(
         pages,
-        "127.0.0.1:0",
+        f"{host}:0",
         place,
         socket_name=SOCKET,
         limits=limits,
