@@ -262,12 +262,14 @@ class DocumentPublisher:
                     await self._wait(pause)
 
     async def _wait(self, pause: _Pause) -> None:
-        deadline = now_seconds() + pause.seconds
-        while not pause.until.is_set() and (remaining_seconds := deadline - now_seconds()) > 0:
+        remaining_seconds, deadline = pause.seconds, now_seconds() + pause.seconds
+        # Also where the pause is too short to change the deadline: other tasks must run.
+        while not pause.until.is_set() and remaining_seconds > 0:
             self._progress()
             await wait_for_event(
                 pause.until, max(TICK_SECONDS, min(remaining_seconds, _MARK_SECONDS))
             )
+            remaining_seconds = deadline - now_seconds()
 
     async def _turn(self) -> _Pause | None:
         """Read or write once, whichever is due first.
