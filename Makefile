@@ -117,10 +117,9 @@ test: $(VENV)/installed-dev
 slow: $(VENV)/installed-dev
 	$(BIN)/python -m tests.slowest
 
-# Which tests these are, and what they may not use: tests/tiers.py. Some wait, so there are more
-# workers than processors here, too.
+# Which tests these are, and what they may not use: tests/tiers.py.
 unit: $(VENV)/installed-dev
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal -q -m unit
+	$(BIN)/python -m tests.unit
 
 affected: $(VENV)/installed-dev
 	$(BIN)/python -m tests.affected

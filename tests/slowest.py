@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pytest
 
 _COUNT = 50
-_KEY = "vigil/durations"
+KEY = "vigil/durations"
 
 
 class Durations:
@@ -39,7 +39,7 @@ class Durations:
         # A worker reports to the process that distributes.
         if cache is not None and not hasattr(self._config, "workerinput"):
             rounded = {test: round(seconds, 2) for test, seconds in self._seconds.items()}
-            cache.set(_KEY, cache.get(_KEY, {}) | rounded)
+            cache.set(KEY, cache.get(KEY, {}) | rounded)
 
 
 def slowest(seconds: Mapping[str, float], count: int = _COUNT) -> list[str]:
@@ -53,7 +53,7 @@ def slowest(seconds: Mapping[str, float], count: int = _COUNT) -> list[str]:
 
 def main() -> str | None:
     """Print the slowest tests; return why that is not possible."""
-    path = ROOT / ".pytest_cache" / "v" / _KEY
+    path = ROOT / ".pytest_cache" / "v" / KEY
     if not path.is_file():
         return "no run has recorded its tests: run make test or pytest first"
     sys.stdout.write("\n".join(slowest(json.loads(path.read_text(encoding="utf-8")))) + "\n")

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pytest
 
 from advisor.inputs import kubernetes_objects as objects
 from advisor.options import AdvisorOptions, with_init_params
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RECORDINGS = sorted(path.stem for path in (VECTORS / "volcano").glob("*.json"))
+PLAYED_AGAIN = [
+    pytest.param(name, marks=pytest.mark.slow if number % 6 else ())
+    for number, name in enumerate(RECORDINGS)
+]
+"""All recordings, for tests that play them once more: a sixth of these are unit tests."""
+
 PERIOD_MS = 1040
 """From the start of one session to the start of the next; 1,000 to 1,100 were seen."""
 SAME_SESSION_MS = 700

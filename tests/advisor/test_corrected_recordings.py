@@ -15,7 +15,7 @@ import pytest
 from advisor.advise import advise
 from advisor.options import Profile
 from advisor.scheduler_view.state import SchedulerState
-from tests.advisor.player import RECORDINGS, options_of, recorded
+from tests.advisor.player import PLAYED_AGAIN, RECORDINGS, options_of, recorded
 from tests.advisor.recordings import played
 from tests.compatibility import DOCUMENT
 
@@ -44,7 +44,7 @@ def _accepts(report: AdviceReport) -> dict[str, tuple[str, ...]]:
     return {pod.uid: group.accepts for group in report.placement for pod in group.pods}
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", PLAYED_AGAIN)
 def test_differences_have_their_number(name: str) -> None:
     options = msgspec.structs.replace(options_of(recorded(name)), profile=Profile.CORRECTED)
     state = SchedulerState(is_known=True)

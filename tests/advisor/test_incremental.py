@@ -14,7 +14,7 @@ from advisor.advise import Advisor, advise
 from advisor.options import AdvisorOptions, Profile
 from advisor.scheduler_view.state import SchedulerState
 from advisor.snapshot import ClusterSnapshot, StoredConfigMap, Taint, VcJob, VcJobTask
-from tests.advisor.player import RECORDINGS, options_of, play, recorded, snapshot_of
+from tests.advisor.player import PLAYED_AGAIN, options_of, play, recorded, snapshot_of
 from tests.advisor.scene import T0, Chips, Scene, fault
 
 _LEVELS = ("NotHandleFault", "SubHealthFault", "PreSeparateNPU", "SeparateNPU", "RestartNPU")
@@ -34,7 +34,7 @@ def same(
     return after
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", PLAYED_AGAIN)
 def test_recordings_are_decided_the_same(name: str) -> None:
     recording = recorded(name)
     advisor = Advisor()

@@ -5,11 +5,14 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+RUN_FOLDER = "VIGIL_TEST_RUN_FOLDER"
+"""The variable with the folder that the processes of ``make unit`` share."""
 
 
 def run_folder(base: Path) -> Path:
@@ -17,6 +20,8 @@ def run_folder(base: Path) -> Path:
 
     With several workers the one lies in the other.
     """
+    if RUN_FOLDER in os.environ:
+        return Path(os.environ[RUN_FOLDER])
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import ast
 import os
 import re
-from fnmatch import fnmatch
+from fnmatch import translate
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 ROOT = Path(__file__).parents[2]
 
@@ -17,21 +21,23 @@ def _ignored() -> list[str]:
     return [".git", *(line.strip().strip("/") for line in lines if line.strip())]
 
 
+def _matcher(patterns: Iterable[str]) -> Callable[[str], re.Match[str] | None]:
+    """Return a function that matches a name with any pattern; one expression is quicker."""
+    return re.compile("|".join(map(translate, patterns))).match
+
+
 def files(*patterns: str) -> list[str]:
     """Return the paths of files relative to ``ROOT`` whose names match a pattern, in order.
 
     All files without a pattern. No program is started, so a copy without git's folder will do.
     """
-    ignored = _ignored()
+    is_ignored, is_wanted = _matcher(_ignored()), _matcher(patterns or ("*",))
     found = []
     for folder, folders, names in os.walk(ROOT):
-        folders[:] = [one for one in folders if not any(fnmatch(one, no) for no in ignored)]
-        found += [
-            str((Path(folder) / name).relative_to(ROOT))
-            for name in names
-            if not any(fnmatch(name, no) for no in ignored)
-            and (not patterns or any(fnmatch(name, pattern) for pattern in patterns))
-        ]
+        folders[:] = [name for name in folders if not is_ignored(name)]
+        below = Path(folder).relative_to(ROOT)
+        prefix = "" if below == Path() else f"{below}/"
+        found += [prefix + name for name in names if is_wanted(name) and not is_ignored(name)]
     return sorted(found)
 
 

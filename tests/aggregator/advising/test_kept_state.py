@@ -14,7 +14,7 @@ from advisor.scheduler_view.state import CachedJob, SchedulerState
 from aggregator.advising import kept_state
 from aggregator.advising.kept_state import KeptState
 from service.clock import Instant
-from tests.advisor.player import RECORDINGS, options_of, play, recorded, snapshot_of
+from tests.advisor.player import PLAYED_AGAIN, options_of, play, recorded, snapshot_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,7 +74,7 @@ def counted(report: AdviceReport) -> AdviceReport:
     return msgspec.structs.replace(report, decisions=decisions)
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", PLAYED_AGAIN)
 def test_an_aggregator_that_starts_advises_as_one_that_goes_on(name: str) -> None:
     """Nothing else changes between the sessions of both; the first of a scheduler knows nothing."""
     recording, advisor, kept = recorded(name), Advisor(), Kept()

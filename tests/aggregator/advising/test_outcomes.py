@@ -20,7 +20,7 @@ from advisor.snapshot import (
     VcJob,
 )
 from aggregator.advising.outcomes import WINDOW_MS, DeletionOutcome, Outcomes, Watched
-from tests.advisor.player import RECORDINGS, recorded
+from tests.advisor.player import PLAYED_AGAIN, recorded
 from tests.advisor.recordings import played
 
 GROUP = {"scheduling.k8s.io/group-name": "j"}
@@ -248,7 +248,7 @@ def test_pods_that_a_controller_ends_are_not_counted_as_the_schedulers(
     assert job.counts == {"came": 1, outcome: 1}
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", PLAYED_AGAIN)
 def test_all_recorded_deletions_of_the_scheduler_come_as_foretold(name: str) -> None:
     outcomes, recording = Outcomes(), recorded(name)
     rows = [row for row in recording["observed"] if row["kind"] == "pod-delete"]

@@ -41,6 +41,7 @@ def test_the_right_product_plays_a_kept_script_right(tmp_path: Path, script: Pat
     assert plays_right(tmp_path, script, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "script", [script for script in SCRIPTS if mutant_of(script)], ids=lambda script: script.stem
 )

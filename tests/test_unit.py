@@ -1,0 +1,49 @@
+"""The files of the unit tests are distributed to one pytest for each processor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.parts.tree import ROOT
+from tests.unit import Share, shares, unit_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("path", "is_read"),
+    [
+        ("tests/stores/test_immutable.py", False),  # pytestmark = pytest.mark.apiserver
+        ("tests/packaging/test_elastic_component.py", False),  # a list of marks
+        ("tests/agent/publishing/test_ownership.py", True),  # a mark that is no tier
+        ("tests/test_unit.py", True),
+    ],
+)
+def test_a_file_is_left_out_whose_own_mark_names_another_tier(path: str, is_read: bool) -> None:
+    assert (ROOT / path).is_file()
+    assert (path in unit_files()) == is_read
+
+
+def test_shares_take_about_as_long_and_have_each_file_once() -> None:
+    seconds = {"a": 5.0, "b": 3.0, "c": 3.0, "d": 1.0}
+    assert shares(seconds, seconds, 2) == [["a", "d"], ["b", "c"]]
+
+
+def test_files_that_were_never_run_are_distributed_by_their_size() -> None:
+    paths = unit_files()
+    first, second = shares(paths, {}, 2)
+    assert sorted([*first, *second]) == paths
+    sizes = [sum((ROOT / path).stat().st_size for path in share) for share in (first, second)]
+    assert max(sizes) < 1.01 * min(sizes)
+
+
+def test_a_share_leaves_out_the_test_files_of_others_alone(tmp_path: Path) -> None:
+    listed = tmp_path / "share"
+    listed.write_text("tests/test_unit.py\ntests/test_tiers.py", "utf-8")
+    share = Share(listed)
+    names = ("test_unit.py", "test_tiers.py", "test_once.py", "conftest.py", "vigil")
+    left_out = [name for name in names if share.pytest_ignore_collect(ROOT / "tests" / name)]
+    assert left_out == ["test_once.py"]
