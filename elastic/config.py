@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, Field
+from msgspec import Meta
 
-from contract.settings import ListenAddress, Section
+from contract.settings import ListenAddress, Section, ValueRule
 from service.configuration import load_daemon
 from service.log.setup import LogFormat
 
@@ -21,7 +21,7 @@ def _address(text: str) -> str:
     return text
 
 
-class ElasticConfiguration(Section):
+class ElasticConfiguration(Section, frozen=True):
     """All settings of the daemon."""
 
     act: bool = False
@@ -31,13 +31,11 @@ class ElasticConfiguration(Section):
     dead_nodes: bool = False
     """Delete pods of dead nodes by force. Such a node may still write the checkpoint."""
     kubeconfig: Path | None = None
-    aggregator: Annotated[str, AfterValidator(_address)] = (
-        "http://npu-vigil-aggregator.mindx-dl:9821"
-    )
+    aggregator: Annotated[str, ValueRule(_address)] = "http://npu-vigil-aggregator.mindx-dl:9821"
     state_dir: Path = Path("/var/lib/npu-vigil-elastic")
     listen: ListenAddress | None = None
     log_format: LogFormat = LogFormat.TEXT
-    lease_seconds: int = Field(default=10, ge=2, le=300)
+    lease_seconds: Annotated[int, Meta(ge=2, le=300)] = 10
 
 
 def load_elastic(
