@@ -6,13 +6,14 @@ Every option is described in ``docs/configuration.md``.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 
-from pydantic import AfterValidator, Field, create_model, model_validator
+import msgspec
+from msgspec import Meta
 
 from collectors.registry import COLLECTORS
 from contract.names import node_name_problem
-from contract.settings import HostName, ListenAddress, Section, StoreAddress
+from contract.settings import HostName, ListenAddress, Section, StoreAddress, ValueRule
 from service.configuration import load, load_daemon
 from service.http.settings import PagesTlsSection
 from service.log.setup import LogFormat
@@ -35,21 +36,21 @@ DocumentKind: TypeAlias = Literal["device-info", "node-info"]
 """What this agent may own: write, repair and delete."""
 
 
-class CompatibilitySection(Section):
+class CompatibilitySection(Section, frozen=True):
     """Where to do as upstream does, and otherwise do not."""
 
     hccn_error: Literal["blind", "down"] = "blind"
     duo_cards: Literal["apart", "together"] = "apart"
 
 
-class DriverCallsSection(Section):
+class DriverCallsSection(Section, frozen=True):
     """How the vendor library is called; times in seconds."""
 
-    call_deadline_seconds: float = Field(default=0.5, ge=0.05, le=10)
-    probe_period_seconds: float = Field(default=10.0, ge=0.1, le=3600)
+    call_deadline_seconds: Annotated[float, Meta(ge=0.05, le=10)] = 0.5
+    probe_period_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 10.0
 
 
-class MetricsSection(Section):
+class MetricsSection(Section, frozen=True):
     """What ``/metrics`` shows."""
 
     npu_exporter_names: bool = False
@@ -58,20 +59,20 @@ class MetricsSection(Section):
     """Off: names of pods are of users, and each new pod is a new series."""
 
 
-class AgentPagesSection(PagesTlsSection):
+class AgentPagesSection(PagesTlsSection, frozen=True):
     """Limits and TLS of the pages on the address of ``--listen``."""
 
-    max_connections: int = Field(default=64, ge=16, le=1024)
+    max_connections: Annotated[int, Meta(ge=16, le=1024)] = 64
     """Eight of them are reserved for addresses of the host itself."""
     host_names: tuple[HostName, ...] = ()
     """Host names accepted in requests over loopback, besides ``localhost`` and addresses."""
 
 
-class HeartbeatSection(Section):
+class HeartbeatSection(Section, frozen=True):
     """The proof that the agent is alive."""
 
-    interval_seconds: float = Field(default=5.0, ge=1, le=300)
-    absence_seconds: float = Field(default=0.0, ge=0, le=900)
+    interval_seconds: Annotated[float, Meta(ge=1, le=300)] = 5.0
+    absence_seconds: Annotated[float, Meta(ge=0, le=900)] = 0.0
     generation: Literal["lease", "annotation", "cm-v5", "cm-v6rc"] = "lease"
     """The heartbeat to publish besides our own.
 
@@ -79,7 +80,7 @@ class HeartbeatSection(Section):
     """
 
 
-class NodeLabelsSection(Section):
+class NodeLabelsSection(Section, frozen=True):
     """The labels and annotations of the Node."""
 
     enabled: bool = True
@@ -89,24 +90,25 @@ class NodeLabelsSection(Section):
 if TYPE_CHECKING:
     _CollectorSections = Section
 else:
-    _CollectorSections = create_model(
+    _CollectorSections = msgspec.defstruct(
         "_CollectorSections",
-        __base__=Section,
-        **{
-            collector.name.replace("-", "_"): (collector.settings, collector.settings())
+        [
+            (collector.name.replace("-", "_"), collector.settings, collector.settings())
             for collector in COLLECTORS
             if collector.settings is not Section
-        },
+        ],
+        bases=(Section,),
+        frozen=True,
     )
 
 
-class AgentConfiguration(_CollectorSections):
+class AgentConfiguration(_CollectorSections, frozen=True, kw_only=True):
     """All options of ``vigil agent``: these, and a section of each collector.
 
     Those are declared by the collectors and returned by ``settings_of``.
     """
 
-    node_name: Annotated[str, AfterValidator(_node_name)]
+    node_name: Annotated[str, ValueRule(_node_name)]
     store: StoreAddress = "kubernetes:"
     kubeconfig: Path | None = None
     mqtt: Mqtt = Mqtt()
@@ -117,7 +119,7 @@ class AgentConfiguration(_CollectorSections):
     fault_config_dir: Path | None = None
     listen: ListenAddress | None = None
     log_format: LogFormat = LogFormat.TEXT
-    documents: Annotated[tuple[DocumentKind, ...], Field(min_length=1)] = (
+    documents: Annotated[tuple[DocumentKind, ...], Meta(min_length=1)] = (
         "device-info",
         "node-info",
     )
@@ -133,11 +135,10 @@ class AgentConfiguration(_CollectorSections):
 
     def settings_of(self, model: type[S]) -> S:
         """Return the section of the collector whose settings are a ``model``."""
-        sections = (value for _, value in self if type(value) is model)
-        return next(sections, model())
+        sections = (getattr(self, name) for name in self.__struct_fields__)
+        return next((section for section in sections if type(section) is model), model())
 
-    @model_validator(mode="after")
-    def _old_heartbeats_have_a_place(self) -> Self:
+    def __post_init__(self) -> None:
         generation = self.heartbeat.generation
         if generation == "annotation" and self.store != "kubernetes:":
             raise ValueError(
@@ -147,7 +148,6 @@ class AgentConfiguration(_CollectorSections):
             raise ValueError(
                 f"heartbeat.generation {generation} is in node-info, which is not in `documents`"
             )
-        return self
 
 
 def load_agent(

@@ -16,6 +16,8 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import msgspec
+
 from agent.collect_status import cards, collect_status, pods_with_chips, version
 from agent.collector_setup import collectors_of, reports_when_disabled
 from agent.exit_deadline import ExitDeadline
@@ -331,7 +333,7 @@ class Agent:
 
     def _journal_start(self, restored: RestoredJournal) -> None:
         parts, context = self._parts, self._parts.context
-        configuration = context.configuration.model_dump_json()
+        configuration = msgspec.json.encode(context.configuration, enc_hook=str).decode()
         digest = hashlib.sha256(configuration.encode()).hexdigest()
         rows = []
         if restored.gap is not None:

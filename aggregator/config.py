@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, model_validator
+from msgspec import Meta, field
 
 from aggregator.accepted_namespaces import ALL
 from contract.codes.levels import (
@@ -18,7 +18,7 @@ from contract.codes.levels import (
 from contract.documents.device_taints import DEFAULT_EFFECTS, DeviceEffect
 from contract.documents.public_fault import LAST_DEVICE
 from contract.names import DEFAULT_MAX_NODES, MAX_NODES
-from contract.settings import HostName, ListenAddress, Section, StoreAddress
+from contract.settings import HostName, ListenAddress, Section, StoreAddress, ValueRule
 from service.configuration import load, load_daemon
 from service.http.settings import PagesTlsSection
 from service.log.setup import LogFormat
@@ -27,14 +27,13 @@ from stores.settings import Directory, Mqtt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Self
 
 
 SOCKET_NAME = "aggregator.sock"
 """Of the socket in the state directory on which the pages are served."""
 
 
-class LivenessSection(Section):
+class LivenessSection(Section, frozen=True):
     """What becomes of nodes that fall silent."""
 
     publish: bool = True
@@ -50,12 +49,12 @@ def _namespace(text: str) -> str:
 
 
 Namespaces: TypeAlias = Annotated[
-    tuple[Annotated[str, AfterValidator(_namespace)], ...], Field(min_length=1)
+    tuple[Annotated[str, ValueRule(_namespace)], ...], Meta(min_length=1)
 ]
 """Names of namespaces that documents are accepted from; ``*`` among them: from all."""
 
 
-class PublicFaultsSection(Section):
+class PublicFaultsSection(Section, frozen=True):
     """Faults of chips that other programs report."""
 
     namespaces: Namespaces = (ALL,)
@@ -64,34 +63,32 @@ class PublicFaultsSection(Section):
     """Codes, levels and resources in place of those that are shipped, where there is one."""
 
 
-_Chip: TypeAlias = Annotated[int, Field(ge=0, le=LAST_DEVICE)]
+_Chip: TypeAlias = Annotated[int, Meta(ge=0, le=LAST_DEVICE)]
 
 
-class DpuFaultsSection(Section):
+class DpuFaultsSection(Section, frozen=True):
     """Faults of RDMA NICs and DPUs, in the documents of MindCluster's RDMA plugin (Kubernetes)."""
 
     publish: bool = False
     """Publish them as public faults, so that schedulers act; otherwise they are only shown."""
-    chips: dict[Annotated[str, Field(min_length=1)], tuple[_Chip, ...]] = Field(
-        default_factory=dict
-    )
+    chips: dict[Annotated[str, Meta(min_length=1)], tuple[_Chip, ...]] = field(default_factory=dict)
     """By name of the device (HcaName) the physical ids of the chips that depend on it, on every
     node. A device without an entry concerns all chips of its node, at most at PreSeparateNPU; one
     with an empty list concerns none.
     """
 
 
-class RankTablesSection(Section):
+class RankTablesSection(Section, frozen=True):
     """The tables of the jobs of MindIE services."""
 
     namespaces: Namespaces = (ALL,)
     """They lie where their jobs are."""
 
 
-class PaceSection(Section):
+class PaceSection(Section, frozen=True):
     """The limit of writes to a store."""
 
-    writes_per_second: int = Field(default=16, ge=1, le=1000)
+    writes_per_second: Annotated[int, Meta(ge=1, le=1000)] = 16
     """Writes of cluster documents in any second, touches too. A store that stalls shows them later
     and closer together, so the 20 that readers are to see at most leave a margin.
     """
@@ -107,14 +104,14 @@ def _agent_url(text: str) -> str:
     return text
 
 
-AgentUrl: TypeAlias = Annotated[str, AfterValidator(_agent_url)]
+AgentUrl: TypeAlias = Annotated[str, ValueRule(_agent_url)]
 """Where browsers find the page of a node's agent; ``{node}`` is the name of the node."""
 
 
-class AggregatorPagesSection(PagesTlsSection):
+class AggregatorPagesSection(PagesTlsSection, frozen=True):
     """Connections, host names and TLS of the pages on the address of ``--listen``."""
 
-    max_connections: int = Field(default=256, ge=16, le=1024)
+    max_connections: Annotated[int, Meta(ge=16, le=1024)] = 256
     """Eight of them are kept for addresses of the host itself."""
     host_names: tuple[HostName, ...] = ()
     """Names that a request over loopback may use, besides ``localhost`` and addresses."""
@@ -122,28 +119,27 @@ class AggregatorPagesSection(PagesTlsSection):
     """The page in the browser links to it; nothing asks there."""
     tokens: bool = False
     """Tokens of Kubernetes may read pages, where their users may get the paths of these."""
-    token_audience: Annotated[str, Field(min_length=1)] = "npu-vigil"
+    token_audience: Annotated[str, Meta(min_length=1)] = "npu-vigil"
     """For which tokens must be issued."""
 
-    @model_validator(mode="after")
-    def _has_tls(self) -> Self:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.tokens and self.certificate_file is None:
             raise ValueError(
                 "certificate_file and key_file are missing: tokens needs TLS on the pages"
             )
-        return self
 
 
-class LeaderSection(Section):
+class LeaderSection(Section, frozen=True):
     """Which of several aggregators writes."""
 
     elect: bool = True
     """By a Lease or a lock in what is published to; otherwise this is the only aggregator."""
-    lease_seconds: int = Field(default=10, ge=2, le=300)
+    lease_seconds: Annotated[int, Meta(ge=2, le=300)] = 10
     """How long a follower waits for a leader that was killed."""
 
 
-class GrpcSection(Section):
+class GrpcSection(Section, frozen=True):
     """ClusterD's services for its clients; files are PEM."""
 
     listen: ListenAddress | None = None
@@ -153,8 +149,7 @@ class GrpcSection(Section):
     key_file: Path | None = None
     client_ca_file: Path | None = None
 
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def __post_init__(self) -> None:
         files = {
             "certificate_file": self.certificate_file,
             "key_file": self.key_file,
@@ -168,10 +163,9 @@ class GrpcSection(Section):
                 f"{', '.join(missing)} missing: clients are served over mutual TLS unless "
                 "plaintext is set"
             )
-        return self
 
 
-class AdviceSection(Section):
+class AdviceSection(Section, frozen=True):
     """What the scheduler will do about what is published."""
 
     enabled: bool = False
@@ -185,11 +179,11 @@ def _level(text: str) -> str:
     return text
 
 
-SignalLevels: TypeAlias = tuple[Annotated[str, AfterValidator(_level)], ...]
+SignalLevels: TypeAlias = tuple[Annotated[str, ValueRule(_level)], ...]
 """Levels of chips, switches and parts of servers."""
 
 
-class NodeConditionsSection(Section):
+class NodeConditionsSection(Section, frozen=True):
     """Conditions of Nodes, on Kubernetes."""
 
     enabled: bool = False
@@ -199,7 +193,7 @@ class NodeConditionsSection(Section):
     """A fault at one of them makes its condition ``False``; one at another level stays ``True``."""
 
 
-class NodeTaintsSection(Section):
+class NodeTaintsSection(Section, frozen=True):
     """The taint ``npu-vigil/fault`` of Nodes, on Kubernetes."""
 
     enabled: bool = False
@@ -211,36 +205,36 @@ class NodeTaintsSection(Section):
     """Pods that do not tolerate the taint are evicted, too."""
     chips: Literal["all", "any"] = "all"
     """A fault of chips counts when all chips of the node have one, or any."""
-    max_nodes_percent: int = Field(default=10, ge=1, le=100)
+    max_nodes_percent: Annotated[int, Meta(ge=1, le=100)] = 10
     """So many of the nodes with agents get a taint at most, one at least."""
 
 
-class DeviceTaintsSection(Section):
+class DeviceTaintsSection(Section, frozen=True):
     """Rules that taint devices of dynamic resource allocation, on Kubernetes."""
 
     enabled: bool = False
     dry_run: bool = False
     """Show what would be written, and write nothing."""
-    drivers: dict[Annotated[str, Field(min_length=1)], Annotated[str, Field(min_length=1)]] = Field(
+    drivers: dict[Annotated[str, Meta(min_length=1)], Annotated[str, Meta(min_length=1)]] = field(
         default_factory=dict
     )
     """By driver the attribute of its devices with the physical id of the chip, beside those of
     ``npu.huawei.com`` and ``ascend.project-hami.io``.
     """
-    effects: dict[ChipLevel, DeviceEffect] = Field(default_factory=DEFAULT_EFFECTS.copy)
+    effects: dict[ChipLevel, DeviceEffect] = field(default_factory=DEFAULT_EFFECTS.copy)
     """By level of a fault the effect on the devices of its chip; a level without an entry has no
     rule.
     """
-    max_chips_percent: int = Field(default=10, ge=1, le=100)
+    max_chips_percent: Annotated[int, Meta(ge=1, le=100)] = 10
     """So many of the chips with devices have an effect at most, one at least."""
-    max_pods_percent: int = Field(default=5, ge=1, le=100)
+    max_pods_percent: Annotated[int, Meta(ge=1, le=100)] = 5
     """So many of the pods with such devices are evicted at most, one at least."""
 
 
-class AggregatorConfiguration(Section):
+class AggregatorConfiguration(Section, frozen=True):
     """All settings of ``vigil aggregator``."""
 
-    store: Annotated[tuple[StoreAddress, ...], Field(min_length=1)] = ("kubernetes:",)
+    store: Annotated[tuple[StoreAddress, ...], Meta(min_length=1)] = ("kubernetes:",)
     publish: tuple[StoreAddress, ...] = ()
     kubeconfig: Path | None = None
     mqtt: Mqtt = Mqtt()
@@ -249,9 +243,9 @@ class AggregatorConfiguration(Section):
     listen: ListenAddress | None = None
     log_format: LogFormat = LogFormat.TEXT
     grpc: GrpcSection = GrpcSection()
-    touch_period_seconds: float = Field(default=45.0, gt=0, le=55)
+    touch_period_seconds: Annotated[float, Meta(gt=0, le=55)] = 45.0
     """Below the 60 s after which a reader takes a silent document for a broken watch."""
-    max_nodes: int = Field(default=DEFAULT_MAX_NODES, ge=1, le=MAX_NODES)
+    max_nodes: Annotated[int, Meta(ge=1, le=MAX_NODES)] = DEFAULT_MAX_NODES
     """In each store; new nodes beyond it are refused and shown."""
     liveness: LivenessSection = LivenessSection()
     public_faults: PublicFaultsSection = PublicFaultsSection()
@@ -265,8 +259,7 @@ class AggregatorConfiguration(Section):
     node_taints: NodeTaintsSection = NodeTaintsSection()
     device_taints: DeviceTaintsSection = DeviceTaintsSection()
 
-    @model_validator(mode="after")
-    def _has_api_server(self) -> Self:
+    def __post_init__(self) -> None:
         options = {
             "node_conditions": self.node_conditions.enabled,
             "node_taints": self.node_taints.enabled,
@@ -277,7 +270,6 @@ class AggregatorConfiguration(Section):
             raise ValueError(f"{', '.join(enabled)}: only the store kubernetes: has Nodes")
         if self.pages.tokens and "kubernetes:" not in (*self.store, *self.publish):
             raise ValueError("pages.tokens: only the store kubernetes: reviews tokens")
-        return self
 
     @property
     def read_urls(self) -> tuple[str, ...]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
-from pydantic import Field
+from msgspec import Meta
 
 from collectors.answer_tracker import AnswerTracker
 from collectors.base import Collector
@@ -37,12 +37,12 @@ FAILED_READINGS = "failed_readings"
 """The reading of NODE that counts the lists that were missing, incomplete or inconsistent."""
 
 
-class BmcSection(Section):
+class BmcSection(Section, frozen=True):
     """How the server's BMC is asked for its alarms; times in seconds."""
 
     enabled: bool = True
-    period_seconds: float = Field(default=10.0, ge=0.1, le=3600)
-    deadline_seconds: float = Field(default=10.0, ge=0.1, le=60)
+    period_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 10.0
+    deadline_seconds: Annotated[float, Meta(ge=0.1, le=60)] = 10.0
     device: str = "/dev/ipmi0"
 
 

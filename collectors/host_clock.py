@@ -16,10 +16,10 @@ import asyncio
 import ctypes
 import logging
 import time
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import msgspec
-from pydantic import Field
+from msgspec import Meta
 
 from collectors.base import Collector
 from collectors.boot import boot_id
@@ -115,12 +115,12 @@ class SavedClock(msgspec.Struct, frozen=True, omit_defaults=True):
     was_synchronised: bool = False
 
 
-class ClockSection(Section):
+class ClockSection(Section, frozen=True):
     """When the clock of the host counts as set."""
 
     enabled: bool = True
-    period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
-    step_seconds: float = Field(default=10.0, ge=0.1, le=86_400)
+    period_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 60.0
+    step_seconds: Annotated[float, Meta(ge=0.1, le=86_400)] = 10.0
 
 
 class HostClockCollector(Collector[ClockSection]):

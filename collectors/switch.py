@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
-from pydantic import Field
+from msgspec import Meta
 
 from collectors.answer_tracker import AnswerTracker
 from collectors.audits import AuditSchedule, first_answer, run_together
@@ -47,10 +47,10 @@ _RETRY_SECONDS = 5.0
 """How often the list is asked while it fails, or while no events arrive (seconds)."""
 
 
-class SwitchSection(Section):
+class SwitchSection(Section, frozen=True):
     """How often the list of faults of on-board switches is read."""
 
-    audit_period_seconds: float = Field(default=30.0, ge=0.1, le=3600)
+    audit_period_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 30.0
 
 
 class SwitchCollector(Collector[SwitchSection]):

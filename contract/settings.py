@@ -6,15 +6,28 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
-class Section(BaseModel):
-    """A configuration model: typed strictly, unknown names refused, never changed."""
+class Section(msgspec.Struct, frozen=True):
+    """A table of a configuration, which may have tables in it; never changed.
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    Limits of a field are ``msgspec.Meta`` and ``ValueRule`` in its annotation, which
+    ``service/setting_values.py`` applies to what is read. What concerns several fields is in
+    ``__post_init__``, which raises ``ValueError``.
+    """
+
+
+class ValueRule(NamedTuple):
+    """What a value must comply with, in the annotation of its field."""
+
+    function: Callable[[Any], Any]
+    """Returns the value to use; raises ``ValueError``, whose text begins with "is not"."""
 
 
 def _listen(text: str) -> str:
@@ -40,21 +53,17 @@ def _store(text: str) -> str:
     return text
 
 
-ListenAddress: TypeAlias = Annotated[str, AfterValidator(_listen)]
+ListenAddress: TypeAlias = Annotated[str, ValueRule(_listen)]
 """Where a daemon serves its pages: ``HOST:PORT``."""
 
-HostName: TypeAlias = Annotated[str, AfterValidator(_host_name)]
+HostName: TypeAlias = Annotated[str, ValueRule(_host_name)]
 """A name by which hosts are asked for pages."""
 
-StoreAddress: TypeAlias = Annotated[str, AfterValidator(_store)]
+StoreAddress: TypeAlias = Annotated[str, ValueRule(_store)]
 """Where documents live."""
 
 
-M = TypeVar("M", bound=Section)
-
-
-def at_most(section: M, less: str, more: str) -> M:
-    """Return ``section`` where option ``less`` is not above ``more``; raises ``ValueError``."""
+def check_at_most(section: Section, less: str, more: str) -> None:
+    """Raise ``ValueError`` where option ``less`` of ``section`` is above ``more``."""
     if getattr(section, less) > getattr(section, more):
         raise ValueError(f"{less} must not be more than {more}")
-    return section

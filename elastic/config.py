@@ -5,16 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, Field, model_validator
+from msgspec import Meta
 
-from contract.settings import ListenAddress, Section
+from contract.settings import ListenAddress, Section, ValueRule
 from service.configuration import load_daemon
 from service.http.client_login import LoginFiles
 from service.log.setup import LogFormat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Self
 
 
 def _address(text: str) -> str:
@@ -23,7 +22,7 @@ def _address(text: str) -> str:
     return text
 
 
-class ElasticConfiguration(Section):
+class ElasticConfiguration(Section, frozen=True):
     """All settings of the daemon."""
 
     act: bool = False
@@ -33,9 +32,7 @@ class ElasticConfiguration(Section):
     dead_nodes: bool = False
     """Delete pods of dead nodes by force. Such a node may still write the checkpoint."""
     kubeconfig: Path | None = None
-    aggregator: Annotated[str, AfterValidator(_address)] = (
-        "http://npu-vigil-aggregator.mindx-dl:9821"
-    )
+    aggregator: Annotated[str, ValueRule(_address)] = "http://npu-vigil-aggregator.mindx-dl:9821"
     ca_file: Path | None = None
     """Authorities of the aggregator's certificate (PEM); otherwise those of the system."""
     certificate_file: Path | None = None
@@ -47,20 +44,18 @@ class ElasticConfiguration(Section):
     state_dir: Path = Path("/var/lib/npu-vigil-elastic")
     listen: ListenAddress | None = None
     log_format: LogFormat = LogFormat.TEXT
-    lease_seconds: int = Field(default=10, ge=2, le=300)
+    lease_seconds: Annotated[int, Meta(ge=2, le=300)] = 10
 
     @property
     def login(self) -> LoginFiles:
         """The files of the login at the aggregator."""
         return LoginFiles(*(getattr(self, name) for name in LoginFiles._fields))
 
-    @model_validator(mode="after")
-    def _has_tls(self) -> Self:
+    def __post_init__(self) -> None:
         if any(self.login) and not self.aggregator.startswith("https://"):
             raise ValueError(
                 "aggregator is without TLS; a login and certificates are for https:// only"
             )
-        return self
 
 
 def load_elastic(

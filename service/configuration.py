@@ -14,19 +14,18 @@ import json
 import tomllib
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+import msgspec
 
 from contract.errors import ConfigurationError, Problem
 from contract.settings import Section
-from contract.validation_texts import validation_text
+from service.setting_values import WrongValue, fields_of, read_section, read_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from pydantic_core import ErrorDetails
 
 ENVIRONMENT_PREFIX = "VIGIL_"
 
@@ -115,13 +114,12 @@ def load(
     problems: list[Problem] = []
 
     def override(option: _Option, value: object, where: str) -> None:
-        try:
-            converted = _converted(option.annotation, value)
-        except ValidationError as error:
-            problems.extend(Problem(where, _problem_text(item)) for item in error.errors())
+        refused: list[WrongValue] = []
+        converted = _converted(option.annotation, value, refused)
+        if refused:
+            problems.extend(Problem(where, _problem_text(item)) for item in refused)
             _without(merged, option.path)
-            return
-        if _place(merged, option.path, converted):
+        elif _place(merged, option.path, converted):
             origins[option.path] = where
 
     for option in options.values():
@@ -131,26 +129,25 @@ def load(
         if value is not None:
             option = options[tuple(name.split("."))]
             override(option, value, option.flag)
-    refused = {problem.where for problem in problems}
-    try:
-        validated = model.model_validate_json(json.dumps(merged, default=str), strict=True)
-    except ValidationError as error:
-        for item in error.errors():
-            problem = _problem(item, options, origins)
-            missing = options.get(tuple(str(part) for part in item["loc"]))
-            if missing is None or not refused & {missing.variable, missing.flag}:
-                problems.append(problem)
+    wrong_overrides = {problem.where for problem in problems}
+    refused: list[WrongValue] = []
+    section = read_section(model, json.loads(json.dumps(merged, default=str)), refused)
+    for item in refused:
+        missing = options.get(tuple(str(part) for part in item.place))
+        if missing is None or not wrong_overrides & {missing.variable, missing.flag}:
+            problems.append(_problem(item, options, origins))
     if problems:
         raise ConfigurationError(source, problems)
-    return validated
+    assert isinstance(section, model)
+    return section
 
 
-def _options(model: type[BaseModel], above: _Path) -> Iterator[_Option]:
-    for name, field in model.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from _options(field.annotation, (*above, name))
+def _options(model: type[Section], above: _Path) -> Iterator[_Option]:
+    for field in fields_of(model):
+        if isinstance(field.type, type) and issubclass(field.type, Section):
+            yield from _options(field.type, (*above, field.name))
         else:
-            yield _Option((*above, name), field.annotation)
+            yield _Option((*above, field.name), field.type)
 
 
 def _place(table: dict[str, object], path: _Path, value: object) -> bool:
@@ -173,9 +170,15 @@ def _without(table: dict[str, object], path: _Path) -> None:
     table.pop(path[-1], None)
 
 
-def _converted(annotation: Any, value: object) -> object:
-    adapter: TypeAdapter[Any] = TypeAdapter(annotation)
-    if isinstance(value, str) and get_origin(annotation) in (tuple, list, frozenset, set):
+def _converted(annotation: Any, value: object, refused: list[WrongValue]) -> object:
+    """Return ``value`` of the environment or the command line as a value of the file.
+
+    What is wrong is added to ``refused``.
+    """
+    # Limits are checked with the whole, as for a value of the file.
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if isinstance(value, str) and get_origin(annotation) is tuple:
         value = [part.strip() for part in value.split(",")] if value else []
     if isinstance(value, str) and get_origin(annotation) is dict:
         pairs = (part.strip().partition("=") for part in value.split(",") if part.strip())
@@ -185,31 +188,28 @@ def _converted(annotation: Any, value: object) -> object:
             key.strip(): (rest.split() if has_lists else rest.strip()) if sign else None
             for key, sign, rest in pairs
         }
-    if isinstance(value, str):
-        validated = adapter.validate_strings(value)
-    else:
-        validated = adapter.validate_python(value, strict=False)
-    return adapter.dump_python(validated, mode="json")
+    converted = read_value(annotation, msgspec.to_builtins(value, enc_hook=str), refused)
+    return None if refused else msgspec.to_builtins(converted, enc_hook=str)
 
 
 def _problem(
-    item: ErrorDetails, options: Mapping[_Path, _Option], origins: Mapping[_Path, str]
+    item: WrongValue, options: Mapping[_Path, _Option], origins: Mapping[_Path, str]
 ) -> Problem:
     where = ""
     names: list[str] = []
-    for part in item["loc"]:
+    for part in item.place:
         if isinstance(part, int):
             where += f"[{part}]"
         else:
             where += f".{part}" if where else part
             names.append(part)
     path = tuple(names)
-    if item["type"] == "missing" and path in options:
+    if item.kind == "missing" and path in options:
         option = options[path]
         return Problem(
             where, f"is missing; give it in the file, {option.variable} or {option.flag}"
         )
-    if item["type"] == "extra_forbidden":
+    if item.kind == "unknown":
         valid = sorted(
             {candidate[len(path) - 1] for candidate in options if _beside(candidate, path)}
         )
@@ -227,8 +227,7 @@ def _beside(candidate: _Path, path: _Path) -> bool:
     return len(candidate) >= len(path) and candidate[: len(path) - 1] == path[:-1]
 
 
-def _problem_text(item: ErrorDetails) -> str:
-    problem = validation_text(item)
-    given = item["input"]
+def _problem_text(item: WrongValue) -> str:
+    given = item.given
     is_shown = isinstance(given, (str, int, float, bool)) or given is None
-    return f"{problem}; given {given!r}" if is_shown else problem
+    return f"{item.text}; given {given!r}" if is_shown else item.text

@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from msgspec import Meta
 
 from contract.settings import Section
 
-if TYPE_CHECKING:
-    from typing import Self
 
-
-class Mqtt(Section):
+class Mqtt(Section, frozen=True):
     """The settings of connections to an MQTT broker, for stores ``mqtt://`` and ``mqtts://``.
 
     Files are PEM. Without ``ca_file`` an ``mqtts://`` broker is judged by the system's authorities.
@@ -29,10 +26,9 @@ class Mqtt(Section):
     key_file: Path | None = None
     # A broker notices a dead client, and publishes its will,
     # after 1.5 times as long (MQTT 5, 3.1.2.10).
-    keepalive_seconds: int = Field(default=10, ge=1, le=300)
+    keepalive_seconds: Annotated[int, Meta(ge=1, le=300)] = 10
 
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def __post_init__(self) -> None:
         problems = []
         if (self.certificate_file is None) != (self.key_file is None):
             missing = "key_file" if self.key_file is None else "certificate_file"
@@ -41,7 +37,6 @@ class Mqtt(Section):
             problems.append("user is missing: a password_file needs one")
         if problems:
             raise ValueError("; ".join(problems))
-        return self
 
 
 def read_password(file: Path) -> str:
@@ -56,7 +51,7 @@ def read_password(file: Path) -> str:
         return opened.read().rstrip("\r\n")
 
 
-class Directory(Section):
+class Directory(Section, frozen=True):
     """How a directory is used, for stores ``directory:PATH``."""
 
     others_may_write: bool = False

@@ -20,7 +20,7 @@ from vigil.elastic.verb import elastic
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pydantic import BaseModel
+    from contract.settings import Section
 
 DOCS = Path(__file__).parents[1] / "docs" / "configuration.md"
 
@@ -57,7 +57,7 @@ def written(default: object) -> str:
     ids=["agent", "aggregator", "elastic"],
 )
 def test_every_option_has_its_row(
-    heading: str, model: type[BaseModel], verb: Callable[..., None]
+    heading: str, model: type[Section], verb: Callable[..., None]
 ) -> None:
     by_key = {cells[2].partition(" ")[0].strip("`"): cells for cells in rows(heading)}
     options = dict(leaves(model))

@@ -166,8 +166,8 @@ def _kind_of_toml(text: str, source: str) -> str:
     if isinstance(content.get("store"), list):
         return "aggregator"
     knows = {
-        "agent": AgentConfiguration.model_fields.keys(),
-        "aggregator": AggregatorConfiguration.model_fields.keys(),
+        "agent": set(AgentConfiguration.__struct_fields__),
+        "aggregator": set(AggregatorConfiguration.__struct_fields__),
     }
     # The one that knows more of the keys; a misspelled key then is reported by its reader.
     return max(knows, key=lambda item: len(content.keys() & knows[item]))

@@ -11,9 +11,9 @@ import asyncio
 import contextlib
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
-from pydantic import Field
+from msgspec import Meta
 
 from collectors.audits import (
     NEVER,
@@ -104,13 +104,13 @@ class _Watched:
         return due
 
 
-class ChipFaultsSection(Section):
+class ChipFaultsSection(Section, frozen=True):
     """How often chips are asked for code lists and health words; times in seconds."""
 
-    audit_period_seconds: float = Field(default=15.0, ge=0.1, le=3600)
-    health_period_seconds: float = Field(default=5.0, ge=0.1, le=3600)
-    card_lost_after_seconds: float = Field(default=300.0, ge=10, le=86_400)
-    list_period_seconds: float = Field(default=1.0, ge=0.5, le=60)
+    audit_period_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 15.0
+    health_period_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 5.0
+    card_lost_after_seconds: Annotated[float, Meta(ge=10, le=86_400)] = 300.0
+    list_period_seconds: Annotated[float, Meta(ge=0.5, le=60)] = 1.0
 
 
 class ChipFaultsCollector(Collector[ChipFaultsSection]):

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import msgspec
-from pydantic import AfterValidator, Field, model_validator
+from msgspec import Meta
 
 from collectors.answer_tracker import AnswerTracker
 from collectors.base import Collector
@@ -35,7 +35,7 @@ from contract.codes.host_codes import (
     READ_ONLY,
 )
 from contract.observation import Assertion, Gap, Observation
-from contract.settings import Section, at_most
+from contract.settings import Section, ValueRule, check_at_most
 from pacing.abandonable_thread import AbandonableThread
 from pacing.waiting import wait_for_event
 
@@ -53,20 +53,19 @@ _LOGGED = (READ_ONLY, FILE_SYSTEM_FAILED, FILE_SYSTEM_ERRORS)
 """What ``kernel-log`` reports in the name of this source."""
 
 
-class FileSystemsSection(Section):
+class FileSystemsSection(Section, frozen=True):
     """When a file system of the host counts as full."""
 
     enabled: bool = True
-    period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
-    deadline_seconds: float = Field(default=5.0, ge=0.1, le=60)
-    full_percent: float = Field(default=95.0, gt=0, le=100)
-    full_cleared_percent: float = Field(default=93.0, gt=0, le=100)
+    period_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 60.0
+    deadline_seconds: Annotated[float, Meta(ge=0.1, le=60)] = 5.0
+    full_percent: Annotated[float, Meta(gt=0, le=100)] = 95.0
+    full_cleared_percent: Annotated[float, Meta(gt=0, le=100)] = 93.0
     excluded: tuple[str, ...] = OF_PODS
-    probe_directories: Annotated[tuple[str, ...], AfterValidator(absolute_paths)] = ()
+    probe_directories: Annotated[tuple[str, ...], ValueRule(absolute_paths)] = ()
 
-    @model_validator(mode="after")
-    def _clears(self) -> Self:
-        return at_most(self, "full_cleared_percent", "full_percent")
+    def __post_init__(self) -> None:
+        check_at_most(self, "full_cleared_percent", "full_percent")
 
 
 class SavedFileSystems(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -8,9 +8,9 @@ something moves. A figure that can be read again is compared with its last value
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
 from collectors.answer_tracker import AnswerTracker
 from contract.codes.chip_codes import HANG
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from contract.observation import Report, Subject
 
 
-class HangSection(Section):
+class HangSection(Section, frozen=True):
     """When a chip counts as hanging (``docs/spec/device-plugin.md#4``).
 
     From where on something moves, and for how many rounds nothing may.
     """
 
     enabled: bool = True
-    period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
-    deadline_seconds: float = Field(default=10.0, ge=0.1, le=600)
-    aicore_utilization: int = Field(default=5, ge=0, le=101)
-    hbm_memory_delta: int = Field(default=0, ge=0, le=100)
-    traffic_delta: int = Field(default=100, ge=0)
-    cpu_time_delta: int = Field(default=5, ge=0)
-    detect_duration: int = Field(default=5, ge=1, le=1440)
+    period_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 60.0
+    deadline_seconds: Annotated[float, Meta(ge=0.1, le=600)] = 10.0
+    aicore_utilization: Annotated[int, Meta(ge=0, le=101)] = 5
+    hbm_memory_delta: Annotated[int, Meta(ge=0, le=100)] = 0
+    traffic_delta: Annotated[int, Meta(ge=0)] = 100
+    cpu_time_delta: Annotated[int, Meta(ge=0)] = 5
+    detect_duration: Annotated[int, Meta(ge=1, le=1440)] = 5
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import time
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import msgspec
-from pydantic import AfterValidator, Field
+from msgspec import Meta
 
 from collectors.answer_tracker import AnswerTracker
 from collectors.base import Collector
@@ -47,7 +47,7 @@ from contract.codes.host_codes import (
 )
 from contract.observation import NODE, Assertion, Gap, Observation, host_subject
 from contract.plural import plural
-from contract.settings import Section
+from contract.settings import Section, ValueRule
 from pacing.waiting import wait_for_event
 
 if TYPE_CHECKING:
@@ -79,13 +79,13 @@ def _pattern(text: str) -> str:
     return text
 
 
-class KernelLogSection(Section):
+class KernelLogSection(Section, frozen=True):
     """How the log of the kernel is read; times in seconds."""
 
     enabled: bool = True
     device: str = DEFAULT_DEVICE
-    hold_seconds: float = Field(default=300.0, ge=1, le=86_400)
-    npu_driver_patterns: tuple[Annotated[str, AfterValidator(_pattern)], ...] = DRIVER_PATTERNS
+    hold_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 300.0
+    npu_driver_patterns: tuple[Annotated[str, ValueRule(_pattern)], ...] = DRIVER_PATTERNS
 
 
 class KernelLogCollector(Collector[KernelLogSection]):

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Annotated, ClassVar, NoReturn
 
-from pydantic import Field
+from msgspec import Meta
 
 from collectors.answer_tracker import AnswerTracker
 from collectors.audits import NEVER, AuditSchedule, UnwatchedChips, first_answer
@@ -129,11 +129,11 @@ def counts_uboe(inventory: Inventory) -> bool:
     return inventory.family != _A5 or inventory.main_board in _UBOE_BOARDS
 
 
-class LinksSection(Section):
+class LinksSection(Section, frozen=True):
     """How often the tool is asked about network links; times in seconds."""
 
-    period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
-    deadline_seconds: float = Field(default=10.0, ge=0.1, le=600)
+    period_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 60.0
+    deadline_seconds: Annotated[float, Meta(ge=0.1, le=600)] = 10.0
 
 
 class LinksCollector(Collector[LinksSection]):

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import msgspec
-from pydantic import Field, model_validator
+from msgspec import Meta
 
 from collectors.answer_tracker import AnswerTracker
 from collectors.base import Collector
@@ -27,7 +27,7 @@ from collectors.memory.pressure import (
 from collectors.saved_state import read_saved
 from contract.codes.host_codes import HOST_MEMORY, KERNEL_LOG, MEMORY, MEMORY_PRESSURE, OOM_KILL
 from contract.observation import Assertion, Gap, Observation, host_subject
-from contract.settings import Section, at_most
+from contract.settings import Section, check_at_most
 from pacing.waiting import wait_for_event
 
 if TYPE_CHECKING:
@@ -44,20 +44,19 @@ _SUBJECT = host_subject(HOST_MEMORY, 0)
 _SOON_SECONDS = 2.0
 
 
-class MemorySection(Section):
+class MemorySection(Section, frozen=True):
     """When memory of the host counts as short."""
 
     enabled: bool = True
-    period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
-    stalled_percent: float = Field(default=20.0, gt=0, le=100)
-    stalled_cleared_percent: float = Field(default=10.0, gt=0, le=100)
-    available_percent: float = Field(default=3.0, gt=0, le=100)
-    available_cleared_percent: float = Field(default=5.0, gt=0, le=100)
+    period_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 60.0
+    stalled_percent: Annotated[float, Meta(gt=0, le=100)] = 20.0
+    stalled_cleared_percent: Annotated[float, Meta(gt=0, le=100)] = 10.0
+    available_percent: Annotated[float, Meta(gt=0, le=100)] = 3.0
+    available_cleared_percent: Annotated[float, Meta(gt=0, le=100)] = 5.0
 
-    @model_validator(mode="after")
-    def _clears(self) -> Self:
-        at_most(self, "stalled_cleared_percent", "stalled_percent")
-        return at_most(self, "available_percent", "available_cleared_percent")
+    def __post_init__(self) -> None:
+        check_at_most(self, "stalled_cleared_percent", "stalled_percent")
+        check_at_most(self, "available_percent", "available_cleared_percent")
 
 
 class _SavedKills(msgspec.Struct, frozen=True):

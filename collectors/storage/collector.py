@@ -12,10 +12,10 @@ import os
 import stat
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import msgspec
-from pydantic import Field, model_validator
+from msgspec import Meta
 
 from collectors.base import Collector
 from collectors.boot import boot_id
@@ -51,13 +51,13 @@ class StoredFlags(msgspec.Struct, frozen=True):
     clients: dict[str, dict[str, tuple[SavedFlag, ...]]] = {}
 
 
-class StorageSection(Section):
+class StorageSection(Section, frozen=True):
     """Shared storage clients, and how their faults are sent (``docs/spec/noded.md#4.3`` to 4.5).
 
     With ``clusterd`` over gRPC, not through the store; with ``ca_file`` over TLS. Files are PEM.
     """
 
-    period_seconds: float = Field(default=5.0, ge=0.1, le=3600)
+    period_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 5.0
     dpc_file: str = "/user/mind-cluster/dpcstatus/dpc_status_check"
     dtfs_file: str = "/user/mind-cluster/dtfsstatus/dtfs_status_check"
     clusterd: ListenAddress | None = None
@@ -65,13 +65,11 @@ class StorageSection(Section):
     certificate_file: Path | None = None
     key_file: Path | None = None
 
-    @model_validator(mode="after")
-    def _files_go_together(self) -> StorageSection:
+    def __post_init__(self) -> None:
         if (self.certificate_file is None) != (self.key_file is None):
             raise ValueError("certificate_file and key_file are given both or not at all")
         if self.certificate_file is not None and self.ca_file is None:
             raise ValueError("a certificate is for TLS, which needs ca_file")
-        return self
 
 
 class StorageCollector(Collector[StorageSection]):

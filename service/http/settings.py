@@ -5,18 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import model_validator
-
 from contract.settings import Section
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from service.http.tls_context import PagesTls
     from service.http.users import UsersFile
 
 
-class PagesTlsSection(Section):
+class PagesTlsSection(Section, frozen=True):
     """TLS and login on the address of ``--listen``; certificates and keys are PEM."""
 
     certificate_file: Path | None = None
@@ -26,8 +22,7 @@ class PagesTlsSection(Section):
     users_file: Path | None = None
     """With it, a user with a password may read them as well; lines of ``htpasswd -B``."""
 
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def __post_init__(self) -> None:
         if (self.certificate_file is None) != (self.key_file is None):
             missing = "key_file" if self.key_file is None else "certificate_file"
             raise ValueError(f"{missing} is missing: TLS needs a certificate and its key")
@@ -36,7 +31,6 @@ class PagesTlsSection(Section):
                 raise ValueError(
                     f"certificate_file and key_file are missing: {name} needs TLS on the pages"
                 )
-        return self
 
 
 def pages_tls(section: PagesTlsSection) -> PagesTls | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from contract.errors import StoreError, StoreUnavailable
@@ -79,7 +80,7 @@ async def test_one_that_cannot_be_used_is_named_once_with_what_to_set(
 
 async def test_one_without_mqtt_5_that_comes_back_empty(make: Make, tmp_path: Path) -> None:
     with Mochi(tmp_path, "-only-3.1.1") as broker:
-        store = open_store(broker.url, mqtt=Mqtt.model_validate({"protocol": "3.1.1"}))
+        store = open_store(broker.url, mqtt=msgspec.convert({"protocol": "3.1.1"}, Mqtt))
         for node in NODES:
             await store.put(report(node, faulty()))
         daemon = make(broker.url, None)

@@ -14,6 +14,7 @@ import subprocess
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from contract.errors import StoreError
@@ -87,7 +88,7 @@ def mochi_version() -> str:
 
 async def outcome(url: str, protocol: str, node: str | None) -> str:
     """Use a broker as an agent or an aggregator does; return ``yes``, or what is missing."""
-    mqtt = Mqtt.model_validate({"protocol": protocol})
+    mqtt = msgspec.convert({"protocol": protocol}, Mqtt)
     try:
         for _ in range(2):  # the second time on a new connection, where everything is retained
             store = open_store(url, mqtt=mqtt, node=node)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
 from typing_extensions import override
 
 from aggregator import process
@@ -239,9 +240,9 @@ class Player(RecordingPlayer):
 
     def _configuration(self) -> AggregatorConfiguration:
         sent: dict[str, Any] = {"state_dir": self._place / "state"}
-        if "grpc" in AggregatorConfiguration.model_fields:
+        if "grpc" in AggregatorConfiguration.__struct_fields__:
             sent["grpc"] = {"listen": "127.0.0.1:0", "plaintext": True}
-        return AggregatorConfiguration(**(sent | self.configuration))
+        return msgspec.convert(sent | self.configuration, AggregatorConfiguration)
 
     async def end(self) -> None:
         """End the aggregator with SIGTERM, if one runs."""

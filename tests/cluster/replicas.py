@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from typing_extensions import override
 
@@ -80,8 +81,8 @@ class Replicas(Cluster):
         """Begin a life, and let time pass."""
         replica = Replica(name)
         (self._place / name).mkdir(parents=True, exist_ok=True)
-        options = self._configuration().model_dump() | {"state_dir": self._place / name}
-        configuration = type(self._configuration())(**options)
+        place = self._place / name
+        configuration = msgspec.structs.replace(self._configuration(), state_dir=place)
         self._replicas.append(replica)
         replica.life = asyncio.create_task(_live(replica, configuration), name=name)
         await self.pass_time(seconds)

@@ -15,8 +15,10 @@ from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
+from stores.settings import Mqtt
 from tests.aggregator.daemon import Daemon
 from tests.end_to_end.node import Node
 from tests.parts import exposition
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from stores.settings import Mqtt
 
 _log = logging.getLogger(__name__)
 
@@ -49,8 +50,14 @@ CODES = ("80E01801", "80C98009", "80818201", "80E18402")
 
 def settings_of(mqtt: Mqtt) -> dict[str, str]:
     """Return the environment with the settings of a broker."""
-    given = mqtt.model_dump(mode="json", exclude_defaults=True)
-    return {f"VIGIL_MQTT_{name.upper()}": str(value) for name, value in given.items()}
+    return {f"VIGIL_MQTT_{name.upper()}": str(value) for name, value in given(mqtt).items()}
+
+
+def given(mqtt: Mqtt) -> dict[str, object]:
+    """Return the settings that are not the defaults."""
+    defaults = msgspec.structs.asdict(Mqtt())
+    settings = msgspec.structs.asdict(mqtt)
+    return {name: value for name, value in settings.items() if value != defaults[name]}
 
 
 class OnBroker:
@@ -79,9 +86,9 @@ class Site:
         where = tmp_path / "aggregator"
         where.mkdir()
         file = where / "aggregator.toml"
-        given = broker.certified(AGGREGATOR).model_dump(mode="json", exclude_defaults=True)
+        settings = given(broker.certified(AGGREGATOR))
         file.write_text(
-            "[mqtt]\n" + "".join(f'{name} = "{value}"\n' for name, value in given.items())
+            "[mqtt]\n" + "".join(f'{name} = "{value}"\n' for name, value in settings.items())
         )
         self.aggregator = Daemon(where, "--store", broker.tls_url, "--config", str(file))
         self.history = where / "history.sqlite"

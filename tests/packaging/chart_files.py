@@ -17,13 +17,14 @@ import re
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, get_args, get_origin
 
+import msgspec
 import yaml
-from pydantic import BaseModel, TypeAdapter
 
 from agent.config import AgentConfiguration
 from aggregator.config import AggregatorConfiguration
+from contract.settings import Section
 from elastic.config import ElasticConfiguration
 from tests.parts.helm import CHART
 from tests.parts.kustomize import MANIFESTS, build, build_with
@@ -131,7 +132,7 @@ OF_THE_CHART = {
 }
 """Options that are no settings: the chart sets them, or they go with rights or other objects."""
 
-_MODELS: dict[str, type[BaseModel]] = {
+_MODELS: dict[str, type[Section]] = {
     "agent": AgentConfiguration,
     "aggregator": AggregatorConfiguration,
     "elastic": ElasticConfiguration,
@@ -303,15 +304,15 @@ def _as_json(value: Any, indent: str = "") -> str:
     return "{\n" + ",\n".join(members) + f"\n{indent}}}"
 
 
-def _settings(daemon: str, model: type[BaseModel] | None = None, above: str = "") -> dict[str, Any]:
+def _settings(daemon: str, model: type[Section] | None = None, above: str = "") -> dict[str, Any]:
     """Return the schema of the settings of a daemon, or of a section of them."""
     properties: dict[str, Any] = {}
-    for name, field in (model or _MODELS[daemon]).model_fields.items():
+    for field in msgspec.structs.fields(model or _MODELS[daemon]):
+        name, annotation = field.name, field.type
         key = f"{above}{name}"
-        annotation = field.annotation
         if key in OF_THE_CHART[daemon]:
             continue
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        if isinstance(annotation, type) and issubclass(annotation, Section):
             properties[name] = _settings(daemon, annotation, f"{key}.")
         else:
             properties[name] = {"type": _json_type(annotation)}
@@ -320,10 +321,10 @@ def _settings(daemon: str, model: type[BaseModel] | None = None, above: str = ""
 
 def _json_type(annotation: Any) -> str:
     """Return the type that an option has in YAML; a table is a text, as in the environment."""
-    schema = TypeAdapter(annotation).json_schema()
-    types = {option.get("type", "string") for option in schema.get("anyOf", [schema])} - {"null"}
-    (kind,) = types
-    return "string" if kind == "object" else str(kind)
+    kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    if get_origin(kind) is tuple:
+        return "array"
+    return {bool: "boolean", int: "integer", float: "number"}.get(kind, "string")
 
 
 if __name__ == "__main__":

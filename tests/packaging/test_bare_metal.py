@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc
+import msgspec
 import pytest
 
 from contract import topics
@@ -95,7 +96,7 @@ def shipped(name: str, tmp_path: Path, pki: Path, url: str, key: str) -> Path:
 def certified(pki: Path, user: str) -> Mqtt:
     """Return the settings with which ``user`` connects."""
     files = {"certificate_file": pki / f"{user}.crt", "key_file": pki / f"{user}.key"}
-    return Mqtt.model_validate({"ca_file": pki / "authority.crt", **files})
+    return msgspec.convert({"ca_file": pki / "authority.crt", **files}, Mqtt)
 
 
 @pytest.fixture
@@ -235,7 +236,7 @@ def test_each_topic_of_a_node_is_granted_by_its_name() -> None:
 
 @pytest.mark.server
 async def test_no_client_comes_in_without_a_certificate(pki: Path, url: str) -> None:
-    store = open_store(url, mqtt=Mqtt.model_validate({"ca_file": pki / "authority.crt"}))
+    store = open_store(url, mqtt=msgspec.convert({"ca_file": pki / "authority.crt"}, Mqtt))
     try:
         with pytest.raises((StoreForbidden, StoreUnavailable)):
             await store.get("mindx-dl", "cluster-info-node-cm")

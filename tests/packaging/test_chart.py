@@ -9,6 +9,7 @@ import sys
 import tomllib
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -230,12 +231,12 @@ def test_settings_reach_the_daemons() -> None:
     values["elastic"]["settings"] = {"lease_seconds": 20}
     items = rendered("helm4", values)
     environment = environment_of(items, "npu-vigil-agent") | {"NODE_NAME": "n"}
-    agent = load_agent(None, environment, {}).model_dump(mode="json")
+    agent = msgspec.to_builtins(load_agent(None, environment, {}), enc_hook=str)
     assert agent["hang"]["enabled"] is False
     assert agent["heartbeat"]["interval_seconds"] == 15
     assert agent["heartbeat"]["absence_seconds"] == 300, "a default stays beside what is set"
     assert agent["chip_faults"]["list_period_seconds"] == 0.5
-    assert agent["pages"]["host_names"] == ["a.example", "b.example"]
+    assert agent["pages"]["host_names"] == ("a.example", "b.example")
     assert agent["log_format"] == "json"
     aggregator = load_aggregator(None, environment_of(items, "npu-vigil-aggregator"), {})
     assert aggregator.dpu_faults.publish
@@ -262,8 +263,8 @@ def test_option_is_off_and_its_rights_stay_until_all_is_removed(value: str) -> N
     removing = rendered("helm4", {value: {"enabled": True, "remove": True}})
     for items, expected in ((without, False), (written, True), (removing, False)):
         environment = environment_of(items, "npu-vigil-aggregator")
-        options = load_aggregator(None, environment, {}).model_dump()
-        enabled = {option: options[option]["enabled"] for option in SIGNALS.values()}
+        options = load_aggregator(None, environment, {})
+        enabled = {option: getattr(options, option).enabled for option in SIGNALS.values()}
         assert enabled == {option: expected and key == value for key, option in SIGNALS.items()}
     assert objects(removing) == objects(written) > objects(without)
 

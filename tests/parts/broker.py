@@ -20,6 +20,8 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from stores.settings import Mqtt
 from tests.parts.certificates import make_authority, make_client, make_server
 from tests.parts.processes import Running, free_ports, program
@@ -96,13 +98,14 @@ class Broker:
         """Return the settings of ``user`` for ``tls_url``; make a certificate the first time."""
         if not (self.directory / f"{user}.crt").exists():
             make_client(self.directory, user, "npu-vigil")
-        return Mqtt.model_validate(
+        return msgspec.convert(
             {
                 "protocol": protocol,
                 "ca_file": self.directory / "ca.crt",
                 "certificate_file": self.directory / f"{user}.crt",
                 "key_file": self.directory / f"{user}.key",
-            }
+            },
+            Mqtt,
         )
 
     def with_password(self, user: str, protocol: str = "5") -> Mqtt:
@@ -119,7 +122,7 @@ class Broker:
             if self._running is not None and self._running.status is None:
                 self.stop()
                 self.start()
-        return Mqtt.model_validate({"protocol": protocol, "user": user, "password_file": file})
+        return msgspec.convert({"protocol": protocol, "user": user, "password_file": file}, Mqtt)
 
     def configure(self, settings: Sequence[str]) -> None:
         """Start it again with these settings in place of those before."""

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import typer
-from pydantic import BaseModel
+
+from contract.settings import Section
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-def leaves(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, object]]:
+def leaves(model: type[Section], above: str = "") -> Iterator[tuple[str, object]]:
     """Yield the key of each option of ``model`` in the file, and its default."""
-    for name, field in model.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from leaves(field.annotation, f"{above}{name}.")
+    for field in msgspec.structs.fields(model):
+        key = f"{above}{field.name}"
+        if isinstance(field.type, type) and issubclass(field.type, Section):
+            yield from leaves(field.type, f"{key}.")
+        elif field.default_factory is not msgspec.NODEFAULT:
+            yield key, field.default_factory()
         else:
-            yield f"{above}{name}", ... if field.is_required() else field.default
+            yield key, ... if field.required else field.default
 
 
 def flags(verb: Callable[..., None]) -> set[str]:

@@ -12,6 +12,7 @@ import itertools
 import json
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from contract.codes.levels import Severity
@@ -142,7 +143,7 @@ class WithNodeInfo(Beside):
 
     def _configuration(self) -> AgentConfiguration:
         both = ("device-info", "node-info")
-        return super()._configuration().model_copy(update={"documents": both})
+        return msgspec.structs.replace(super()._configuration(), documents=both)
 
     def _changed(self, name: str, document: Document | None, by: str) -> None:
         super()._changed(name, document, by)

@@ -7,10 +7,11 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from typing_extensions import override
 
-from agent.config import AgentConfiguration
+from collectors.storage.collector import StorageSection
 from contract.codes.storage_faults import CODES
 from tests.compatibility import check, different
 from tests.replay.node import NodePlayer
@@ -19,6 +20,7 @@ from tests.replay.noded import RECORDINGS, recorded_node
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from agent.config import AgentConfiguration
     from contract.documents.public_fault import PublicFault
 
 LATE_MS = 7_000
@@ -55,13 +57,13 @@ class StoragePlayer(NodePlayer):
 
     def _configuration(self) -> AgentConfiguration:
         usual = super()._configuration()
-        storage = {
-            "dpc_file": str(self._status_file("dpc_status_check")),
-            "dtfs_file": str(self._status_file("dtfs_status_check")),
-            "clusterd": "127.0.0.1:8899",
-        }
-        changed = usual.model_dump() | {"storage": storage, "trust_driver": os.geteuid() != 0}
-        return AgentConfiguration(**changed)
+        storage = StorageSection(
+            dpc_file=str(self._status_file("dpc_status_check")),
+            dtfs_file=str(self._status_file("dtfs_status_check")),
+            clusterd="127.0.0.1:8899",
+        )
+        changed = {"storage": storage, "trust_driver": os.geteuid() != 0}
+        return msgspec.structs.replace(usual, **changed)
 
     def _status_file(self, name: str) -> Path:
         return self._place / name

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from agent.config import AgentConfiguration
@@ -146,8 +147,10 @@ async def test_certificates_of_a_broker_and_of_clusterd_are_watched(tmp_path: Pa
         "clusterd.crt",
     }
     # Files of what is not used.
-    other = configuration.model_copy(
-        update={"store": "kubernetes:", "storage": StorageSection(**section("unused"))}
+    other = msgspec.structs.replace(
+        configuration,
+        store="kubernetes:",
+        storage=StorageSection(**section("unused")),
     )
     assert await ends_of(agent_files(other), 0) == set()
 

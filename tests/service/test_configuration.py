@@ -6,21 +6,21 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
-from pydantic import Field
+from msgspec import Meta, field
 
 from contract.errors import ConfigurationError
 from contract.settings import Section
 from service.configuration import load, parse_toml
 
 
-class Audit(Section):
-    period_seconds: Annotated[float, Field(gt=0)] = 60.0
+class Audit(Section, frozen=True):
+    period_seconds: Annotated[float, Meta(gt=0)] = 60.0
     chips: tuple[int, ...] = ()
-    devices: dict[str, tuple[int, ...]] = Field(default_factory=dict)
-    names: dict[str, Literal["x", "y"]] = Field(default_factory=dict)
+    devices: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    names: dict[str, Literal["x", "y"]] = field(default_factory=dict)
 
 
-class Example(Section):
+class Example(Section, frozen=True):
     node_name: str
     state_dir: Path = Path("/var/lib/example")
     store: tuple[str, ...] = ("kubernetes:",)

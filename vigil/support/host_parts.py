@@ -20,6 +20,7 @@ from collectors.bmc import BmcSection
 from collectors.kernel_log.collector import KernelLogSection
 from collectors.kernel_log.device import DEFAULT_DEVICE, opened
 from contract.errors import StoreUnavailable, ToolError, ToolSilent, VigilError
+from contract.settings import Section
 from dcmi_shim.hccn import tool as hccn
 from dcmi_shim.ipmi.bmc import Ipmi
 from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, VendorPaths
@@ -30,8 +31,6 @@ from vigil.support.part import NotApplicable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
-
-    from pydantic import BaseModel
 
     from vigil.support.part import PartContents
     from vigil.support.place import SupportPlace
@@ -115,12 +114,11 @@ def collect_configuration(place: SupportPlace, into: PartContents) -> None:
     into.json("configuration/environment-names", names)
 
 
-def _settings(model: BaseModel, above: str) -> dict[str, object]:
-    """Return the declared settings of ``model``; what a file has beside them is never there."""
+def _settings(section: Section, above: str) -> dict[str, object]:
+    """Return the declared settings of ``section``; what a file has beside them is never there."""
     result: dict[str, object] = {}
-    for key in type(model).model_fields:
-        value = getattr(model, key)
-        if hasattr(type(value), "model_fields"):
+    for key, value in msgspec.structs.asdict(section).items():
+        if isinstance(value, Section):
             result[key] = _settings(value, f"{above}{key}.")
         elif f"{above}{key}" in _PRIVATE_KEYS:
             result[key] = None if value is None else "(set)"

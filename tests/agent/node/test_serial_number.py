@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
+import msgspec
 import pytest
 
 from agent.config import AgentConfiguration
@@ -64,7 +65,8 @@ async def test_it_is_asked_for_until_it_is_known(caplog: pytest.LogCaptureFixtur
 async def test_agent_that_owns_node_info_asks_for_the_serial_number(
     documents: tuple[str, ...], enabled: bool, asks: bool
 ) -> None:
-    configuration = AgentConfiguration.model_validate(
-        {"node_name": "n", "documents": documents, "bmc": BmcSection(enabled=enabled)}
+    configuration = msgspec.convert(
+        {"node_name": "n", "documents": documents, "bmc": BmcSection(enabled=enabled)},
+        AgentConfiguration,
     )
     assert (serial_number_of(configuration, {"PATH": ""}) is not None) == asks

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from pydantic import ValidationError
 
 from collectors.boot import boot_id
 from collectors.file_systems.collector import (
@@ -22,7 +21,7 @@ from collectors.file_systems.collector import (
 )
 from collectors.file_systems.host_mounts import HostMounts
 from collectors.file_systems.mounts import FileSystem
-from collectors.file_systems.probe import ProbeRound, Probes
+from collectors.file_systems.probe import ProbeRound, Probes, absolute_paths
 from collectors.file_systems.superblocks import Superblock, held_superblock, superblock_of
 from collectors.file_systems.tracker import (
     FileSystemTracker,
@@ -271,9 +270,9 @@ async def test_a_probe_without_an_answer_is_a_fault(
 
 
 def test_directories_of_probes_are_absolute() -> None:
-    assert FileSystemsSection(probe_directories=("/data/x/",)).probe_directories == ("/data/x",)
-    with pytest.raises(ValidationError, match="'data' is not an absolute path"):
-        FileSystemsSection(probe_directories=("data",))
+    assert absolute_paths(("/data/x/",)) == ("/data/x",)
+    with pytest.raises(ValueError, match="'data' is not an absolute path"):
+        absolute_paths(("data",))
 
 
 @pytest.mark.parametrize("code", [FULL, NO_INODES])
@@ -321,8 +320,10 @@ class Host:
         return partial(
             FileSystemsCollector,
             FileSystemsSection(
-                full_percent=full_percent, full_cleared_percent=full_percent
-            ).model_copy(update={"deadline_seconds": deadline_seconds}),
+                full_percent=full_percent,
+                full_cleared_percent=full_percent,
+                deadline_seconds=deadline_seconds,
+            ),
             host=HostMounts((), self.proc),
         )
 

@@ -70,9 +70,8 @@ async def running(
         tracked=tracked,
         saved_state=memory,
     )
-    settings = KernelLogSection(device=str(device)).model_copy(
-        update={"hold_seconds": hold_seconds}  # shorter than an operator may set
-    )
+    # Shorter than an operator may set.
+    settings = KernelLogSection(device=str(device), hold_seconds=hold_seconds)
     collector = KernelLogCollector(settings, around)
     task = asyncio.create_task(collector.run())
     try:

@@ -60,7 +60,7 @@ async def test_a_broken_connection_is_reported_by_the_will(
     broker: Broker, observer: Store, protocol: str
 ) -> None:
     async with Relay(broker.port) as relay:
-        mqtt = Mqtt.model_validate({"protocol": protocol})
+        mqtt = msgspec.convert({"protocol": protocol}, Mqtt)
         agent = open_store(f"mqtt://127.0.0.1:{relay.port}", mqtt=mqtt, node="node-1")
         await agent.beat(BEAT)
         await shown(observer, lambda beat: beat.holder == "host-a" and not beat.is_broken)
@@ -79,7 +79,7 @@ async def test_a_will_proves_nothing_of_writes_and_nothing_wrong_with_them_spoil
     broker: Broker, observer: Store, protocol: str
 ) -> None:
     async with Relay(broker.port) as relay:
-        mqtt = Mqtt.model_validate({"protocol": protocol})
+        mqtt = msgspec.convert({"protocol": protocol}, Mqtt)
         agent = open_store(f"mqtt://127.0.0.1:{relay.port}", mqtt=mqtt, node="node-1")
         await agent.beat(msgspec.structs.replace(BEAT, writes='{"version":1,"node-info":5}'))
         beat = await shown(observer, lambda beat: bool(beat.writes))
@@ -124,7 +124,7 @@ async def test_a_will_of_an_earlier_connection_is_no_news(
 
 async def test_a_will_names_whose_beats_were_to_come(broker: Broker, protocol: str) -> None:
     async with Relay(broker.port) as relay:
-        mqtt = Mqtt.model_validate({"protocol": protocol})
+        mqtt = msgspec.convert({"protocol": protocol}, Mqtt)
         url = f"mqtt://127.0.0.1:{relay.port}"
         agent = open_store(url, mqtt=mqtt, node="node-1", to_be=BEAT)
         await agent.beat(BEAT)

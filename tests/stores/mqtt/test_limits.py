@@ -61,7 +61,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
 
 
 def opened(broker: Broker, protocol: str) -> Store:
-    mqtt = Mqtt.model_validate({"protocol": protocol})
+    mqtt = msgspec.convert({"protocol": protocol}, Mqtt)
     return open_store(broker.url, mqtt=mqtt, node="node-1")
 
 
@@ -201,7 +201,7 @@ async def test_limit_of_unacknowledged_messages_that_is_not_stated_is_no_size_li
     broker = start("max_inflight_messages 0")
     plays = Plays(under_way=3, answers_after_seconds=0.01)
     async with MqttProxy(broker.port, plays) as proxy:
-        store = open_store(proxy.url, mqtt=Mqtt.model_validate({"protocol": protocol}))
+        store = open_store(proxy.url, mqtt=msgspec.convert({"protocol": protocol}, Mqtt))
         for size in (10_000, 20_000, 30_000):
             await all_taken(store, many(40, size))
         assert 1 <= len(proxy.ended) <= 3, "each break halves what is under way, for an hour"
@@ -218,7 +218,7 @@ async def test_size_limit_is_assumed_after_two_connections_ended_over_a_packet_a
     # Documents of other sizes are read back: their subscriptions wait for answers beside it.
     plays = Plays(largest=LIMIT, answers_after_seconds=0.01, grants_after_seconds=0.01)
     async with MqttProxy(broker.port, plays) as proxy:
-        store = open_store(proxy.url, mqtt=Mqtt.model_validate({"protocol": protocol}))
+        store = open_store(proxy.url, mqtt=msgspec.convert({"protocol": protocol}, Mqtt))
         writing = asyncio.create_task(all_taken(store, many(40, 10_000)))
         text = await refused(store, LARGE)
         await writing
@@ -242,7 +242,7 @@ async def test_lost_acknowledgement_of_a_document_that_the_broker_shows_is_no_si
     broker = start()
     plays = Plays(cut="node-info", cuts=3)
     async with MqttProxy(broker.port, plays) as proxy:
-        store = open_store(proxy.url, mqtt=Mqtt.model_validate({"protocol": protocol}))
+        store = open_store(proxy.url, mqtt=msgspec.convert({"protocol": protocol}, Mqtt))
         async with watching(store, Selection("mindx-dl", LARGE.name)):
             await taken(store, LARGE)
         assert len(proxy.ended) == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from contract.errors import StoreError, StoreRefused
@@ -36,7 +37,7 @@ PROTOCOLS = pytest.mark.parametrize("protocol", ["5", "3.1.1"])
 
 
 def opened(broker: Mochi | MqttProxy, protocol: str, node: str | None = None) -> Store:
-    return open_store(broker.url, mqtt=Mqtt.model_validate({"protocol": protocol}), node=node)
+    return open_store(broker.url, mqtt=msgspec.convert({"protocol": protocol}, Mqtt), node=node)
 
 
 async def problem(store: Store) -> str:

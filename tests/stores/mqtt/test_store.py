@@ -76,14 +76,15 @@ async def test_an_agent_may_write_below_its_own_node_only(broker: Broker, protoc
 
 
 async def test_files_that_cannot_be_read_are_all_named(tmp_path: Path) -> None:
-    missing = Mqtt.model_validate(
+    missing = msgspec.convert(
         {
             "ca_file": tmp_path / "ca",
             "certificate_file": tmp_path / "crt",
             "key_file": tmp_path,
             "user": "me",
             "password_file": tmp_path / "word",
-        }
+        },
+        Mqtt,
     )
     with pytest.raises(ConfigurationError) as caught:
         open_store("mqtts://broker:0", mqtt=missing)
@@ -107,13 +108,18 @@ async def test_refused_connections_name_the_remedy(broker: Broker, protocol: str
         (broker.tls_url, {}, StoreForbidden, r"self-signed certificate.*mqtt\.ca_file"),
         (broker.tls_url, {"ca_file": ca}, StoreForbidden, r"client certificate"),
         (broker.password_url, {}, StoreForbidden, r"mqtt\.user"),
-        (broker.password_url, wrong.model_dump(), StoreForbidden, r"mqtt\.password_file"),
+        (
+            broker.password_url,
+            msgspec.structs.asdict(wrong),
+            StoreForbidden,
+            r"mqtt\.password_file",
+        ),
         (plain_on_tls, {}, StoreUnavailable, r"hung up"),
         ("mqtt://127.0.0.1:1", {}, StoreUnavailable, r"Connection refused"),
         ("mqtt://no-such-host.invalid", {}, StoreUnavailable, r"host name"),
     ]
     for url, settings, kind, message in tried:
-        mqtt = Mqtt.model_validate({**settings, "protocol": protocol})
+        mqtt = msgspec.convert({**settings, "protocol": protocol}, Mqtt)
         opened = open_store(url, mqtt=mqtt)
         with pytest.raises(StoreError, match=message) as caught:
             await opened.get("mindx-dl", "one")
@@ -238,7 +244,7 @@ async def test_a_topic_that_belongs_to_another_document_is_no_document(
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_a_part_of_a_list_is_never_taken_for_all(tmp_path: Path, protocol: str) -> None:
     selection = Selection("kube-system", label=("mx-consumer-cim", "true"))
-    mqtt = Mqtt.model_validate({"protocol": protocol})
+    mqtt = msgspec.convert({"protocol": protocol}, Mqtt)
 
     async def filled(broker: Broker) -> Store:
         store = open_store(broker.url, mqtt=mqtt)
@@ -351,7 +357,7 @@ async def test_a_broker_that_accepts_and_sends_nothing_is_left_without_noise(
         await writer.wait_closed()
 
     server = await asyncio.start_server(send_nothing, "127.0.0.1", 0)
-    mqtt = Mqtt.model_validate({"protocol": protocol})
+    mqtt = msgspec.convert({"protocol": protocol}, Mqtt)
     store = open_store(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}", mqtt=mqtt)
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match="timed out"):

@@ -7,6 +7,7 @@ import socket
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from stores.address import open_store
@@ -27,8 +28,9 @@ STEPS = ("broker", "broker-tls", "client-certificate", "broker-login", "broker-t
 
 def scan(server: Server, url: str, mqtt: Mqtt) -> Scanned:
     """Look at the broker at ``url`` with the settings ``mqtt``."""
-    for name, value in mqtt.model_dump(exclude_none=True).items():
-        server.environment[f"VIGIL_MQTT_{name.upper()}"] = str(value)
+    for name, value in msgspec.structs.asdict(mqtt).items():
+        if value is not None:
+            server.environment[f"VIGIL_MQTT_{name.upper()}"] = str(value)
     return server.scan("--store", url)
 
 
@@ -85,7 +87,7 @@ def test_a_certificate_for_another_node(server: Server, broker: Broker) -> None:
 def test_a_wrong_password(server: Server, broker: Broker, tmp_path: Path) -> None:
     mqtt = broker.with_password("node-1")
     (tmp_path / "wrong").write_text("not it\n")
-    wrong = mqtt.model_copy(update={"password_file": tmp_path / "wrong"})
+    wrong = msgspec.structs.replace(mqtt, password_file=tmp_path / "wrong")
     scanned = scan(server, broker.password_url, wrong)
     assert scanned.status == 3
     assert scanned.check("broker-tls")["state"] == "not-applicable"
@@ -98,7 +100,7 @@ def test_an_authority_that_did_not_issue_it(server: Server, broker: Broker, tmp_
     other.mkdir()
     with Broker(other) as stranger:
         mqtt = broker.certified("node-1")
-        wrong = mqtt.model_copy(update={"ca_file": stranger.certified("node-1").ca_file})
+        wrong = msgspec.structs.replace(mqtt, ca_file=stranger.certified("node-1").ca_file)
         scanned = scan(server, broker.tls_url, wrong)
     assert scanned.status == 3
     assert "not accepted" in scanned.check("broker-tls")["found"]

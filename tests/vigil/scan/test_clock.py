@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from agent.config import AgentConfiguration
@@ -29,8 +30,8 @@ def test_the_clock(
 ) -> None:
     monkeypatch.setattr(machine, "is_synchronised", lambda: synchronised)
     heartbeat = {"generation": generation}
-    configuration = AgentConfiguration.model_validate(
-        {"node_name": "n", "store": "directory:/x", "heartbeat": heartbeat}
+    configuration = msgspec.convert(
+        {"node_name": "n", "store": "directory:/x", "heartbeat": heartbeat}, AgentConfiguration
     )
     check = machine.check_clock(configuration)
     assert check.state is state
