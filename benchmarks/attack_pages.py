@@ -4,7 +4,8 @@
 
     python -m benchmarks.attack_pages [--daemon agent | aggregator] [--seconds 60]
                                       [--connections 5000] [--per-second 500]
-                                      [--limit 1024 --limit 1048576] [--only flood | loop]
+                                      [--limit 1024 --limit 1048576]
+                                      [--only flood | loop | handshakes | passwords]
                                       [--rounds 1]
 
 Starts a real ``vigil agent`` on an emulated server of 16 chips, or a real ``vigil aggregator`` of
@@ -17,7 +18,11 @@ The attacks:
   most ``--per-second`` in a second. The daemon listens on 127.0.0.1. It takes only 127.0.0.1, ::1
   and clients from the address that they connect to for the host; the ten are other machines;
 * loop: twelve clients on kept connections ask ``/metrics`` and ``/api/v1/status`` (an aggregator:
-  ``/api/v1/nodes``) without a pause.
+  ``/api/v1/nodes``) without a pause;
+* handshakes: as flood, with handshakes of TLS that are never finished, on pages with TLS. They are
+  spread over the phase: all ``--connections`` begin in it;
+* passwords: 100 requests a second with wrong passwords, over 16 kept connections from four
+  addresses, on pages with users of cost 10. Each second another user logs in for the first time.
 
 Meanwhile a fault begins or ends every 1.05 s. Measured is how long each takes from the driver's
 event (an aggregator: from the node's document) until the published document shows it, how far
@@ -28,12 +33,15 @@ stream that stay silent as well: 100 from one address and 200 from others.
 
 Ends with 1 if a change was not shown, a probe or scrape failed or took longer than a second, or a
 limit of the goal was missed: 60 ms (99th percentile; aggregator: 150), 8 MiB, 10 lines, 2 x quiet.
+With TLS it is 1.5 x quiet for the 99th percentile, 2 s for a login, and at an agent 3 MiB for 64
+connections that are kept open.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
 import contextlib
 import itertools
 import math
@@ -51,6 +59,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.attack_clients import ADDRESSES, untrusting
 from contract.documents.cluster_info import cluster_device_name
 from contract.names import CLUSTER_NAMESPACE, DEVICE_INFO_NAMESPACE, DEVICE_INFO_PREFIX
 from dcmi_shim.emulator.control import Emulator
@@ -59,7 +68,9 @@ from service.pages.daemon_pages import LISTEN_NAME
 from stores.address import open_store
 from stores.base import Changed, DocumentsListed, Selection
 from tests.aggregator.nodes import T0, faulty, healthy, report
+from tests.parts.certificates import make_pki
 from tests.parts.processes import PartFailed, Running
+from tests.service.http.tls_site import user_line, write_users
 from vigil.demo.reader import read_cluster_info, read_device_info
 
 if TYPE_CHECKING:
@@ -80,6 +91,11 @@ _WARM_UP = 3
 _SHOWN = 20
 _GOAL_SECONDS = {"agent": 0.060, "aggregator": 0.150}
 _GOAL_MIB, _GOAL_LINES, _GOAL_RATIO, _GOAL_ANSWER_SECONDS = 8.0, 10, 2.0, 1.0
+_GOAL_TLS_RATIO, _GOAL_TLS_MIB, _GOAL_LOGIN_SECONDS = 1.5, 3.0, 2.0
+_ATTACKS = ("flood", "loop", "handshakes", "passwords")
+_PASSWORDS_PER_SECOND, _PASSWORD_CONNECTIONS, _PASSWORD = 100.0, 16, "secret"
+_USERS, _COST = 400, 10
+_KEPT_CONNECTIONS, _KEPT_OF_HOST = 64, 8
 # Set in the child before it loads anything: the daemon raises the soft limit by itself.
 _LIMITED = (
     "import os, resource, sys; limit = int(sys.argv[1]); "
@@ -98,8 +114,11 @@ class Figures:
     beat_gaps: list[float] = field(default_factory=list)
     probes: list[float] = field(default_factory=list)
     scrapes: list[float] = field(default_factory=list)
+    logins: list[float] = field(default_factory=list)
     failed: int = 0
     pss_mib: float = 0.0
+    kept_mib: float | None = None
+    """What connections cost that are kept open over TLS."""
     logged: list[str] = field(default_factory=list)
     clients: str = ""
 
@@ -107,8 +126,10 @@ class Figures:
 class Subject:
     """A daemon with a directory store, and how its documents are changed."""
 
-    def __init__(self, directory: Path, daemon: str, limit: int) -> None:
+    def __init__(self, directory: Path, daemon: str, limit: int, attack: str) -> None:
         directory.mkdir()
+        self.has_tls = attack in ("handshakes", "passwords")
+        self.has_users = attack == "passwords"
         self.daemon = daemon
         self._root = directory / "store"
         self._state_dir = directory / "state"
@@ -124,10 +145,29 @@ class Subject:
             own.append("--trust-driver")
         # Settings of the caller's shell must not reach the daemon.
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("VIGIL_", "KUBE"))}
+        environment |= self._pages(directory)
         verb = ("-m", "vigil", daemon, *own, *store, "--listen", "127.0.0.1:0")
         self.running = Running(
             [sys.executable, "-c", _LIMITED, str(limit), *verb], directory / "log", environment
         )
+
+    def _pages(self, directory: Path) -> dict[str, str]:
+        """Return the settings of pages with TLS, and of users where there are any."""
+        if not self.has_tls:
+            return {}
+        make_pki(directory)
+        (directory / "server.key").chmod(0o600)
+        settings = {
+            "VIGIL_PAGES_CERTIFICATE_FILE": str(directory / "server.crt"),
+            "VIGIL_PAGES_KEY_FILE": str(directory / "server.key"),
+        }
+        if self.has_users:
+            # All users have the hash of one: to make hundreds takes as long as to compare them.
+            _, _, stored = user_line("scraper", _PASSWORD, _COST).partition(b":")
+            names = [b"scraper", b"ops", *(b"user%d" % number for number in range(_USERS))]
+            lines = [b"%b:%b" % (name, stored) for name in names]
+            settings["VIGIL_PAGES_USERS_FILE"] = str(write_users(directory / "users", *lines))
+        return settings
 
     async def settle(self) -> None:
         """Fill the store, and wait until the daemon answers and has been left alone."""
@@ -144,7 +184,7 @@ class Subject:
     def place(self) -> tuple[str, int]:
         """Where it listens."""
         url = (self._state_dir / LISTEN_NAME).read_text().strip()
-        host, port = url.removeprefix("http://").split(":")
+        host, port = url.partition("://")[2].split(":")
         return host, int(port)
 
     async def change(self, occurs: bool) -> None:
@@ -207,7 +247,7 @@ class Subject:
     def logged(self) -> list[str]:
         """Return the lines of its log; those about the changes of chips are left out."""
         lines = self.running.log.read_text().splitlines()
-        return [line for line in lines if " agent.verdicts: chip " not in line]
+        return [line for line in lines if " agent.faults: " not in line]
 
     async def close(self) -> None:
         """End it."""
@@ -217,15 +257,21 @@ class Subject:
         await self.store.close()
 
 
-async def ask(place: tuple[str, int], address: str, path: str) -> float:
+_client_tls = untrusting()
+
+
+async def ask(subject: Subject, address: str, path: str, user: str = "") -> float:
     """Ask for a page on a new connection; the seconds until it was there. Raises ``OSError``."""
+    login = base64.b64encode(f"{user}:{_PASSWORD}".encode()).decode()
+    header = f"Authorization: Basic {login}\r\n" if user and subject.has_users else ""
+    head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\r\n"
     begun = time.perf_counter()
     async with asyncio.timeout(_ANSWER_SECONDS):
-        reader, writer = await asyncio.open_connection(*place, local_addr=(address, 0))
+        reader, writer = await asyncio.open_connection(
+            *subject.place, local_addr=(address, 0), ssl=_client_tls if subject.has_tls else None
+        )
         try:
-            writer.write(
-                b"GET %b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" % path.encode()
-            )
+            writer.write(head.encode())
             answer = await reader.read()
             if not answer.startswith((b"HTTP/1.1 200", b"HTTP/1.1 503")):
                 raise ConnectionError(f"{path} answered {answer[:20]!r}")
@@ -242,6 +288,7 @@ class Measurement:
         self._subject = subject
         self._shown = asyncio.Queue[tuple[bool, float]]()
         self._state = False
+        self._new_users = (f"user{number}" for number in range(_USERS))
         self._new_addresses = (
             # Each scrape has another address: the limits count by address (decision 11).
             f"127.{a}.{b}.{c}"
@@ -280,6 +327,8 @@ class Measurement:
             tasks.create_task(self._asks(found.probes, found, until, own=True))
             tasks.create_task(self._asks(found.scrapes, found, until, own=False))
             tasks.create_task(self._memory(found, until))
+            if self._subject.has_users:
+                tasks.create_task(self._logins(found, until))
         # A daemon that ended would look quick in everything else.
         if self._subject.running.status is not None:
             raise PartFailed(f"the daemon ended with {self._subject.running.status}")
@@ -309,11 +358,23 @@ class Measurement:
             address = "127.0.0.1" if own else next(self._new_addresses)
             try:
                 path = "/healthz" if own else "/metrics"
-                answers.append(await ask(self._subject.place, address, path))
+                user = "" if own else "scraper"
+                answers.append(await ask(self._subject, address, path, user))
             except (OSError, TimeoutError) as error:
                 print(f"{found.phase}: {address} got no answer: {error!r}")
                 found.failed += 1
             await asyncio.sleep(0.5)
+
+    async def _logins(self, found: Figures, until: float) -> None:
+        """Log in with users whose passwords are not remembered."""
+        while time.monotonic() < until:
+            address, user = next(self._new_addresses), next(self._new_users)
+            try:
+                found.logins.append(await ask(self._subject, address, "/metrics", user))
+            except (OSError, TimeoutError) as error:
+                print(f"{found.phase}: {user} from {address} got no answer: {error!r}")
+                found.failed += 1
+            await asyncio.sleep(1.0)
 
     async def _memory(self, found: Figures, until: float) -> None:
         while time.monotonic() < until:
@@ -322,13 +383,21 @@ class Measurement:
 
 
 @contextlib.asynccontextmanager
-async def flooded(subject: Subject, arguments: argparse.Namespace) -> AsyncIterator[list[str]]:
-    """Keep unfinished requests open; what the clients count is in the list afterwards."""
+async def clients(
+    subject: Subject, attack: str, arguments: argparse.Namespace
+) -> AsyncIterator[list[str]]:
+    """Let clients attack from a process; what they count is in the list afterwards."""
     host, port = subject.place
     numbers = (arguments.connections, arguments.per_second)
+    kind = "requests" if attack == "flood" else attack
+    if attack == "handshakes":
+        numbers = (arguments.connections, arguments.connections / arguments.seconds)
+    if attack == "passwords":
+        numbers = (_PASSWORD_CONNECTIONS, _PASSWORDS_PER_SECOND)
     # In a process of its own: clients in this one would slow the measurement.
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "benchmarks.attack_clients", host, str(port), *map(str, numbers)),
+        *(sys.executable, "-m", "benchmarks.attack_clients", kind, host, str(port)),
+        *map(str, numbers),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -339,11 +408,12 @@ async def flooded(subject: Subject, arguments: argparse.Namespace) -> AsyncItera
         yield counted
         # The line asks for the counts, and the clients go on until it comes.
         process.stdin.write(b"\n")
-        opened, closed, failed, held = (await process.stdout.readline()).split()
-        counted.append(
-            f"{int(opened)} opened, {int(closed)} closed by the server, {int(failed)} failed, "
-            f"{int(held)} held at the end"
-        )
+        counts = (await process.stdout.readline()).decode().split()
+        names = ("opened", "closed by the server", "failed", "held at the end")
+        if attack == "passwords":
+            names = ("wrong", "busy", "others", "not sent")
+        texts = (f"{count} {name}" for count, name in zip(counts, names, strict=True))
+        counted.append(", ".join(texts))
     finally:
         process.stdin.close()
         await process.wait()
@@ -404,6 +474,26 @@ async def silent_streams(subject: Subject) -> AsyncIterator[list[str]]:
             writer.transport.abort()
 
 
+async def kept_connections_mib(subject: Subject) -> float:
+    """Return the memory of connections over TLS that have answered once and are kept open."""
+    await asyncio.sleep(_SETTLE_SECONDS)
+    before = subject.pss_mib()
+    others = itertools.cycle(ADDRESSES)
+    writers = []
+    for number in range(_KEPT_CONNECTIONS):
+        address = "127.0.0.1" if number < _KEPT_OF_HOST else next(others)
+        reader, writer = await asyncio.open_connection(
+            *subject.place, local_addr=(address, 0), ssl=_client_tls
+        )
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        writers.append(writer)
+    kept = subject.pss_mib() - before
+    for writer in writers:
+        writer.transport.abort()
+    return kept
+
+
 def percentile(values: list[float], share: float) -> float:
     """Return the value below which so many are; the largest of few."""
     # The nearest rank: of a hundred values the 99th is the 99th percentile.
@@ -413,7 +503,7 @@ def percentile(values: list[float], share: float) -> float:
 async def run(arguments: argparse.Namespace, attack: str, limit: int) -> list[Figures]:
     """Measure a quiet phase and an attack on a new daemon."""
     with tempfile.TemporaryDirectory(prefix="npu-vigil-") as directory:
-        subject = Subject(Path(directory) / "subject", arguments.daemon, limit)
+        subject = Subject(Path(directory) / "subject", arguments.daemon, limit, attack)
         measurement = Measurement(subject)
         follower = None
         try:
@@ -427,14 +517,16 @@ async def run(arguments: argparse.Namespace, attack: str, limit: int) -> list[Fi
                 await measurement.measure(quiet, arguments.seconds / arguments.rounds)
                 async with contextlib.AsyncExitStack() as attackers:
                     streams: list[str] = []
-                    if attack == "flood":
-                        if arguments.daemon == "aggregator":
-                            streams = await attackers.enter_async_context(silent_streams(subject))
-                        counted = await attackers.enter_async_context(flooded(subject, arguments))
-                    else:
-                        counted = await attackers.enter_async_context(looped(subject))
+                    if attack == "flood" and arguments.daemon == "aggregator":
+                        streams = await attackers.enter_async_context(silent_streams(subject))
+                    attackers_of = looped(subject)
+                    if attack != "loop":
+                        attackers_of = clients(subject, attack, arguments)
+                    counted = await attackers.enter_async_context(attackers_of)
                     await measurement.measure(attacked, arguments.seconds / arguments.rounds)
                 attacked.clients = "; ".join([*streams, *counted])
+            if attack == "handshakes" and arguments.daemon == "agent":
+                attacked.kept_mib = await kept_connections_mib(subject)
             return [quiet, attacked]
         finally:
             if follower is not None:
@@ -454,6 +546,7 @@ def missed(daemon: str, quiet: Figures, attacked: Figures) -> Iterator[str]:
     if percentile(attacked.changes, 0.99) > _GOAL_SECONDS[daemon]:
         took_ms = percentile(attacked.changes, 0.99) * 1000
         yield f"99 % of changes were shown within {took_ms:.0f} ms"
+    yield from missed_over_tls(quiet, attacked)
     if attacked.phase.startswith("loop"):
         ratio = statistics.median(attacked.changes) / statistics.median(quiet.changes)
         if ratio > _GOAL_RATIO:
@@ -466,10 +559,22 @@ def missed(daemon: str, quiet: Figures, attacked: Figures) -> Iterator[str]:
         yield "a heartbeat was missed"
 
 
+def missed_over_tls(quiet: Figures, attacked: Figures) -> Iterator[str]:
+    """Yield what missed the goals of pages with TLS."""
+    if attacked.phase.startswith(("handshakes", "passwords")):
+        ratio = percentile(attacked.changes, 0.99) / percentile(quiet.changes, 0.99)
+        if ratio > _GOAL_TLS_RATIO:
+            yield f"99 % of changes were shown within {ratio:.1f} x the time in quiet"
+    if max(attacked.logins, default=0.0) > _GOAL_LOGIN_SECONDS:
+        yield f"a login took {max(attacked.logins):.2f} s"
+    if attacked.kept_mib is not None and attacked.kept_mib > _GOAL_TLS_MIB:
+        yield f"{_KEPT_CONNECTIONS} connections took {attacked.kept_mib:.1f} MiB"
+
+
 def show(daemon: str, rows: list[Figures]) -> None:
     """Print the figures; milliseconds, p50 / p99 / largest."""
     table = Table(title=f"pages of vigil {daemon} under attack; ms: p50 / p99 / max")
-    for heading in ("phase", "change", "n", "beat gap max s", "probe", "scrape", "failed"):
+    for heading in ("phase", "change", "n", "beat gap max s", "probe", "scrape", "login", "failed"):
         table.add_column(heading)
     for heading in ("PSS MiB", "log lines"):
         table.add_column(heading, justify="right")
@@ -484,13 +589,16 @@ def show(daemon: str, rows: list[Figures]) -> None:
         gap = f"{max(row.beat_gaps):.2f}" if row.beat_gaps else ""
         table.add_row(
             *(row.phase, times(row.changes), f"{len(row.changes)} (lost {row.lost_changes})", gap),
-            *(times(row.probes), times(row.scrapes), str(row.failed)),
+            *(times(row.probes), times(row.scrapes), times(row.logins), str(row.failed)),
             *(f"{row.pss_mib:.1f}", str(len(row.logged))),
         )
     Console(width=160).print(table)
     for row in rows:
         if row.clients:
             print(f"{row.phase}: {row.clients}")
+        if row.kept_mib is not None:
+            print(f"{_KEPT_CONNECTIONS} kept connections over TLS: {row.kept_mib:.1f} MiB")
+    print(f"load of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
 
 
 def main() -> int:
@@ -502,14 +610,15 @@ def main() -> int:
     parser.add_argument("--per-second", type=float, default=500.0)
     parser.add_argument("--limit", type=int, action="append", help="default: 1024 and 1048576")
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--only", choices=("flood", "loop"), help="default: both")
+    parser.add_argument("--only", choices=_ATTACKS, help="default: all")
     arguments = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # A container may allow less than the second limit.
     limits = [min(limit, hard) for limit in arguments.limit or (1024, 1_048_576)]
     if hard < max(arguments.limit or (1_048_576,)):
         print(f"this machine allows {hard} open files at most")
-    runs = [("flood", limit) for limit in limits] + [("loop", limits[0])]
+    runs = [("flood", limit) for limit in limits]
+    runs += [(attack, limits[0]) for attack in _ATTACKS[1:]]
     failed = False
     for attack, limit in runs:
         if arguments.only in (None, attack):
