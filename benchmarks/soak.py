@@ -148,7 +148,7 @@ class Soak:
         while True:
             await asyncio.sleep(_COLLECT_SECONDS)
             gc.collect()
-            site.api.writes.clear()
+            site.api.compact()
             now = site.loop.time()
             for resource, objects in site.api.objects.items():
                 if resource.rpartition("/")[2] == "events":

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tests.cluster.apiserver import Change, Object
     from tests.parts.controlplane import ControlPlane
 
+_KEPT_DELETIONS = 100
 GIVEN_UP_SECONDS = 10.0
 """After so long without an answer the real client of the product gives a read up."""
 
@@ -107,6 +108,11 @@ class SimulatedApiServer(ApiServer):
     def join(self, program: str) -> None:
         """Let a program reach the server again."""
         self.apart.discard(program)
+
+    def compact(self) -> None:
+        """Drop all writes, and all but the last deletions: watches need only those."""
+        self.writes.clear()
+        del self._gone[:-_KEPT_DELETIONS]
 
     def keep(self) -> None:
         """Keep a copy of all data."""
