@@ -103,7 +103,10 @@ def main() -> int:
             )
             outputs += [written] if number else []
             running.append(stack.enter_context(process))
-        statuses = [process.wait() for process in running]
+        try:
+            statuses = [process.wait() for process in running]
+        except KeyboardInterrupt:  # the terminal interrupts them, too; they end what they started
+            statuses = [process.wait() for process in running]
         for path in outputs:
             sys.stdout.write(path.read_text("utf-8", errors="replace"))
         return max(map(abs, statuses))
