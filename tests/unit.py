@@ -25,9 +25,7 @@ from tests.slowest import KEY
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    import pytest
-
-_SHARE = "VIGIL_TEST_SHARE"
+SHARE = "VIGIL_TEST_SHARE"
 """The variable with the file that names the test files of one pytest."""
 
 _CACHE = ".pytest_cache/unit-{}"
@@ -87,11 +85,6 @@ class Share:
         return True if is_test and str(collection_path) not in self._paths else None
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Apply the share; pytest loads this module by its option ``-p``."""
-    config.pluginmanager.register(Share(Path(os.environ[_SHARE])))
-
-
 def main() -> int:
     """Run all shares beside each other; print what the others wrote when all have ended."""
     processors = len(os.sched_getaffinity(0))
@@ -101,16 +94,19 @@ def main() -> int:
         for number, share in enumerate(shares(unit_files(), recorded_seconds(), processors)):
             listed, written = (Path(folder) / f"{name}-{number}" for name in ("share", "output"))
             listed.write_text("\n".join(share), "utf-8")
-            command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", __spec__.name]
+            command = [str(Path(sys.executable).with_name("pytest")), "-q", "-p", "no:xdist"]
             process = subprocess.Popen(
                 [*command, "-o", f"cache_dir={_CACHE.format(number)}", "-m", "unit"],
                 cwd=ROOT,
-                env={**os.environ, RUN_FOLDER: folder, _SHARE: str(listed)},
+                env={**os.environ, RUN_FOLDER: folder, SHARE: str(listed)},
                 stdout=stack.enter_context(written.open("wb")) if number else None,
             )
             outputs += [written] if number else []
             running.append(stack.enter_context(process))
-        statuses = [process.wait() for process in running]
+        try:
+            statuses = [process.wait() for process in running]
+        except KeyboardInterrupt:  # the terminal interrupts them, too; they end what they started
+            statuses = [process.wait() for process in running]
         for path in outputs:
             sys.stdout.write(path.read_text("utf-8", errors="replace"))
         return max(map(abs, statuses))
