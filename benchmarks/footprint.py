@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 MEMORY_BUDGET_MIB = 80.0
 CPU_BUDGET_PERCENT = 0.4
-NOT_IMPORTED = frozenset(("grpc", "oauthlib", "requests", "rich"))
+NOT_IMPORTED = frozenset(("grpc", "oauthlib", "pydantic", "pydantic_core", "requests", "rich"))
 """What an agent without their users must not load."""
 
 _NODE = "node-1"

@@ -129,7 +129,7 @@ class _Reader:
         return value
 
     def _list(self, annotation: Any, given: object, place: Place) -> object:
-        if not isinstance(given, list):
+        if not isinstance(given, list | tuple):
             return self._refuse(place, "must be a list", given)
         values = [self.read(annotation, value, (*place, i)) for i, value in enumerate(given)]
         return _REFUSED if _REFUSED in values else tuple(values)

@@ -10,7 +10,9 @@ import importlib
 import io
 import os
 import sys
-from typing import Annotated, Any, NoReturn, TypeAlias
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeAlias, get_args, get_type_hints
 
 import typer
 import typer.core
@@ -28,6 +30,9 @@ from service.log.setup import last_words
 from service.log.standard_streams import open_missing
 from vigil.exit_status import ExitStatus
 from vigil.language import OPTION, Language, choose, chosen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Command: TypeAlias = Any
 """Of the click that typer has in itself, or of the one that it depends on: by its release."""
@@ -58,6 +63,42 @@ _VERBS = {
 }
 """Each verb, in the order of the help, and its function or its group of commands."""
 
+_DAEMONS = frozenset(("agent", "aggregator"))
+"""Verbs whose options are checked with the rest of their configuration."""
+
+
+def _skipping_absent(parameter: Any) -> Any:
+    """Return ``parameter``, whose value is converted only where there is one."""
+    if not isinstance(parameter.process_value, partial):
+        parameter.process_value = partial(_process, parameter.process_value)
+    return parameter
+
+
+def _process(process: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
+    return None if value is None else process(context, value)
+
+
+class _DaemonCommand(typer.core.TyperCommand):
+    """Leaves options as text, which the configuration reads with all others.
+
+    typer converts by pydantic, which a daemon needs for nothing else: it takes 10 MiB.
+    """
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options; only the one for help is converted."""
+        assert self.callback is not None
+        types = get_type_hints(self.callback)
+        parameters = [_skipping_absent(parameter) for parameter in super().get_params(ctx)]
+        for parameter in parameters:
+            if parameter.callback is None:
+                is_path = Path in get_args(types[parameter.name])
+                parameter.process_value = partial(_as_text, is_path)
+        return parameters
+
+
+def _as_text(is_path: bool, _context: Any, value: Any) -> Any:
+    return Path(value) if is_path and isinstance(value, str) else value
+
 
 class LazyGroup(typer.core.TyperGroup):
     """Imports the module of a verb when it is called: to build the options of all takes 0.03 s."""
@@ -66,6 +107,10 @@ class LazyGroup(typer.core.TyperGroup):
         """Run the verb of the command line; texts of the program itself get their language."""
         _translate(self)
         return super().main(*args, **settings)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options; an absent one is not converted, for which typer loads pydantic."""
+        return [_skipping_absent(parameter) for parameter in super().get_params(ctx)]
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         """Return the names of all verbs."""
@@ -99,7 +144,7 @@ def _command(verb: str) -> Command:
     if isinstance(verb_or_group, typer.Typer):
         group.add_typer(verb_or_group, name=verb)
     else:
-        group.command(verb)(verb_or_group)
+        group.command(verb, cls=_DaemonCommand if verb in _DAEMONS else None)(verb_or_group)
     built = typer.main.get_command(group)
     assert isinstance(built, typer.core.TyperGroup)
     return built.commands[verb]
