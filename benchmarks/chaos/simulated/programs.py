@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 from unittest import mock
 
+import msgspec
 from typing_extensions import override
 
 from agent.config import AgentConfiguration
@@ -301,9 +302,8 @@ class SimulatedNode(Program):
     @override
     async def _run(self) -> None:
         DISK.set(self.disk)
-        configuration = AgentConfiguration(
-            node_name=self.name, state_dir=self.state_dir, **self._options
-        )
+        options = {"node_name": self.name, "state_dir": self.state_dir, **self._options}
+        configuration = msgspec.convert(options, AgentConfiguration)
         library = FoundLibrary(self._library, (), ())
         settings = DriverSettings(
             call_seconds=configuration.driver.call_deadline_seconds,
@@ -336,7 +336,8 @@ class SimulatedAggregator(Program):
 
     @override
     async def _run(self) -> None:
-        configuration = AggregatorConfiguration(state_dir=self.state_dir, **self._options)
+        options = {"state_dir": self.state_dir, **self._options}
+        configuration = msgspec.convert(options, AggregatorConfiguration)
         await aggregator_process._run(configuration)
 
 
