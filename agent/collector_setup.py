@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from agent.policy.state import tracked
+from agent.policy.state import recently_ended, tracked
 from collectors.base import AgentOptions, CollectorContext
 from collectors.file_systems.collector import FileSystemsSection
 from collectors.registry import COLLECTORS
@@ -187,6 +187,7 @@ class Collecting:
             report=self.report,
             wall_clock=self._wall_clock,
             tracked=tracked(state, kind.name),
+            ended=recently_ended(state, kind.name),
             chips=frozenset(number for number, chip in state.chips.items() if chip.was_read),
             driver=self._driver,
             paths=self._paths,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import (
     TYPE_CHECKING,
     ClassVar,
@@ -65,7 +65,8 @@ class CollectorContext:
     """What the daemon provides to a collector.
 
     ``tracked`` holds the lasting faults of this collector's source at start, from the journal:
-    subject and code to the time (epoch milliseconds) at which the fault was first seen.
+    subject and code to the time (epoch milliseconds) at which the fault was first seen. ``ended``
+    holds those that recovered lately, with the time of the recovery.
     """
 
     report: Sink
@@ -80,6 +81,7 @@ class CollectorContext:
     progress: Callable[[], None]
     """To be called at least once per ``period_seconds`` while the collector makes progress."""
     options: AgentOptions
+    ended: Mapping[tuple[Subject, str], int] = field(default_factory=dict)
     chips: frozenset[int] = frozenset()
     """Physical ids of the chips that are known, which the driver may not list."""
 

@@ -88,6 +88,18 @@ class ListTracker:
         state.event_at = at
         state.audited = False
 
+    def note_recoveries(self, ended: Mapping[Key, int], now: float, now_ms: int) -> None:
+        """Apply recoveries of an earlier process, by their times (epoch milliseconds).
+
+        The list may still have what ended within its lag.
+        """
+        for key, at_ms in ended.items():
+            # A clock that was set back makes a recovery of the future.
+            age_seconds = max(now_ms - at_ms, 0) / 1000
+            if age_seconds < LAG_SECONDS:
+                self.expect(key, now - age_seconds)
+                self.states[key].recovered = True
+
     def apply_event(self, seen: Observation, at: float, *, list_is_blind: bool) -> list[Report]:
         """Apply an OCCUR or RECOVER event; return what to report.
 

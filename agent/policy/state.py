@@ -362,6 +362,16 @@ def tracked(state: PolicyState, source: str) -> Mapping[tuple[Subject, str], int
     }
 
 
+def recently_ended(state: PolicyState, source: str) -> Mapping[tuple[Subject, str], int]:
+    """Return the lasting faults of ``source`` that recovered lately, with the time of each end."""
+    return {
+        (subject, code): ended.at_ms
+        for subject, subject_state in state.subjects()
+        for code, ended in subject_state.ended.items()
+        if ended.fault is not None and source in ended.fault.reported_by and not ended.fault.once
+    }
+
+
 # What a start and a clock that was set back change in all times and answers.
 
 

@@ -15,8 +15,9 @@ from contract.codes.chip_codes import CARD_DROP
 from contract.observation import Assertion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
+    from collectors.driver_list_tracker import Key
     from contract.observation import Observation, Report, Subject
 
 
@@ -63,6 +64,11 @@ class ChipTracker:
             if query is ChipQuery.CODES
             else self._codes.check_of([self._drop])
         )
+
+    def note_recoveries(self, ended: Mapping[Key, int], now: float, now_ms: int) -> None:
+        """Apply recoveries of an earlier process that are about this chip."""
+        own = {key: at_ms for key, at_ms in ended.items() if key[0] == self._chip}
+        self._codes.note_recoveries(own, now, now_ms)
 
     def apply_event(self, seen: Observation, at: float) -> list[Report]:
         """Apply an OCCUR, RECOVER or ONCE event; return what to report."""

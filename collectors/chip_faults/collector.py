@@ -192,6 +192,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         lost_after = self.section.card_lost_after_seconds
         tracker = ChipTracker(self.name, subject, tracked, lost_after)
         now = self._loop.time()
+        tracker.note_recoveries(self.context.ended, now, self.context.wall_clock())
         return _Watched(subject, chip, tracker, dict.fromkeys(ChipQuery, now), now + LAG_SECONDS)
 
     async def _events(self) -> NoReturn:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from collectors.driver_list_tracker import LAG_SECONDS, ListedCode, ListTracker
 from contract.codes.levels import Severity
 from contract.observation import Assertion, Observation, Subject
@@ -98,3 +100,26 @@ def test_expected_notice_that_lasts_is_found_by_the_list() -> None:
     (report,) = known.observe_list({KEY: ListedCode()}, LAG_SECONDS, 0)
     assert report == Observation("switch", HERE, CODE, Assertion.PRESENT, 0)
     assert known.next_check() is None
+
+
+def test_a_recovery_before_the_start_is_not_compared_with_a_late_list() -> None:
+    noted = tracker()
+    noted.note_recoveries({KEY: 9_500}, 0.0, 10_000)
+    assert noted.observe_list({KEY: ListedCode()}, 0.1, 10_100) == []
+    assert noted.next_check() == LAG_SECONDS - 0.5
+    (report,) = noted.observe_list({KEY: ListedCode()}, LAG_SECONDS - 0.5, 11_500)
+    assert isinstance(report, Observation)
+    assert (report.assertion, report.text) == (Assertion.PRESENT, "still listed after its recovery")
+
+
+@pytest.mark.parametrize("now_ms", [10_000 + int(1000 * LAG_SECONDS), 99_000])
+def test_a_recovery_older_than_the_lag_does_not_count(now_ms: int) -> None:
+    noted = tracker()
+    noted.note_recoveries({KEY: 10_000}, 0.0, now_ms)
+    assert noted.states == {}
+
+
+def test_a_recovery_of_a_clock_that_was_ahead_counts_from_the_start() -> None:
+    noted = tracker()
+    noted.note_recoveries({KEY: 3_600_000}, 5.0, 1_000)
+    assert noted.next_check() == 5.0 + LAG_SECONDS

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from agent.policy.state import Acknowledged, Blindness, ChangeKind, PolicyState, tracked
+from agent.policy.state import (
+    Acknowledged,
+    Blindness,
+    ChangeKind,
+    PolicyState,
+    recently_ended,
+    tracked,
+)
 from agent.policy.step import ONCE_VISIBLE_MS, next_deadline_ms, step
 from contract.codes.catalogue import shipped
 from contract.codes.levels import ChipLevel, Severity
@@ -284,3 +291,12 @@ def test_tracked_faults_are_the_lasting_faults_of_the_source() -> None:
     state = after(healthy(), [seen(OCCUR, KNOWN, 1, at=T + 3), seen(ONCE, UNKNOWN)])
     assert tracked(state, SOURCE) == {(chip_subject(1), KNOWN): T + 3}
     assert tracked(state, "bmc") == {}
+
+
+def test_recent_recoveries_are_those_of_the_source() -> None:
+    state = after(healthy(), [seen(OCCUR, KNOWN, 1), seen(RECOVER, KNOWN, 1, at=T + 3)])
+    assert recently_ended(state, SOURCE) == {(chip_subject(1), KNOWN): T + 3}
+    assert recently_ended(state, "bmc") == {}
+    # A recovery of a code that did not hold ended nothing.
+    state = after(healthy(), [seen(RECOVER, KNOWN, 1)])
+    assert recently_ended(state, SOURCE) == {}
