@@ -13,7 +13,6 @@ _SOURCES = (
     "checks/cluster",
     "scheduler_view/device_lists",
     "checks/elastic_parts",
-    "checks/jobs",
     "checks/motor",
     "controllers/motor_scaling_rule",
 )
