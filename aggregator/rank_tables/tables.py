@@ -2,9 +2,9 @@
 
 An operator writes that of a job (``docs/spec/consumers.md#4.1``, 4.2): the ConfigMap
 ``rings-config-<job>`` with the labels ``jobID`` and ``mx-consumer-cim``. The controller of the
-service reads the global table (consumers#4.3). Group 0 are its coordinators, group 1 the controllers, then
-comes one group for each server job whose table is completed. A job whose table is not completed
-is left out: that shows the controller that the instance is broken.
+service reads the global table (consumers#4.3). Group 0 are its coordinators, group 1 the
+controllers, then comes one group for each server job whose table is completed. A job whose table
+is not completed is left out: that shows the controller that the instance is broken.
 """
 
 from __future__ import annotations
