@@ -506,17 +506,18 @@ async def test_document_that_readers_would_refuse_is_not_written(
 
 async def comes_back(bench: PublishedContent, root: Path, older: bytes | None) -> None:
     """Remove the store and bring it back, empty or with an older document."""
-    wrote = len(bench.store.written)
-    root.rename(root.with_name(f"away-{wrote}"))
-    await until(lambda: bench.record.watch_trouble is not None, "the store is away")
     draft = root.with_name("draft")
     (draft / SPACE).mkdir(parents=True)
     if older is not None:
         (draft / SPACE / f"{NAME}.json").write_bytes(older)
-    if root.exists():
-        # A repair made the folder anew before the store came back.
-        root.rename(root.with_name(f"repaired-{wrote}"))
+    while root.exists():
         wrote = len(bench.store.written)
+        root.rename(root.with_name(f"away-{wrote}"))
+        # A repair may be first: it takes the document for deleted, and makes the folder anew.
+        await until(
+            lambda: bench.record.watch_trouble is not None or root.exists(), "the store is away"
+        )
+        await stays(0.05, because="a repair that has begun ends")
     draft.rename(root)
     await until(lambda: len(bench.store.written) > wrote, "it is written again", 10)
 
@@ -537,6 +538,7 @@ async def test_lost_write_is_repeated_and_counts_as_no_foreign_write(tmp_path: P
         assert bench.record.conflict_since_ms is None
         # An operator's release would be in a newer document.
         assert bench.foreign_seen == []
+        await stays(3, because="stamps of repairs run ahead of the clock")
         # Whoever writes afterwards is a stranger again.
         await bench.writes_foreign("mine", int(time.time()) + 3)
         await bench.noticed(1)
