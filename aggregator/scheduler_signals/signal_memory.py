@@ -7,7 +7,7 @@ conditions were written: if the option is off then, they are removed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 from typing_extensions import override
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _BUCKETS = 16
 _OPTIONS = "options"
 """The bucket of everything but rows."""
+
+Row = TypeVar("Row")
 
 
 class TaintRow(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -46,25 +48,91 @@ class TaintRow(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.removed_at_ms > 0
 
 
+class RuleRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The chip whose fault a rule is for. ``is_deleted``: by another one than the aggregator."""
+
+    node: str
+    chip: int
+    is_deleted: bool = False
+
+
 class _Options(msgspec.Struct, frozen=True):
     has_conditions: bool = False
 
 
-_decode = msgspec.json.Decoder(dict[str, TaintRow]).decode
+_decode_taints = msgspec.json.Decoder(dict[str, TaintRow]).decode
+_decode_rules = msgspec.json.Decoder(dict[str, RuleRow]).decode
 _decode_options = msgspec.json.Decoder(_Options).decode
 
 
-class SignalMemory(Persistent):
-    """A row for each node that was tainted, and more; ``changed`` is called when there is
-    something to store.
+class _RowMemory(Persistent, Generic[Row]):
+    """Rows by key, in buckets; ``changed`` is called when there is something to store.
+
+    ``is_key`` refuses keys of an earlier leader: whoever may write its document must not make up
+    names for pages and logs.
     """
+
+    def __init__(
+        self,
+        changed: Callable[[], None],
+        decode: Callable[[str], dict[str, Row]],
+        is_key: Callable[[str], bool],
+    ) -> None:
+        self._on_change = changed
+        self._decode = decode
+        self._is_key = is_key
+        self._rows: dict[str, dict[str, Row]] = {}
+        self._changed = ChangedBuckets()
+
+    def items(self) -> list[tuple[str, Row]]:
+        """Return all keys with their rows."""
+        return [item for rows in self._rows.values() for item in rows.items()]
+
+    def get(self, key: str) -> Row | None:
+        """Return the row of a key; ``None`` where there is none."""
+        return self._rows.get(bucket_of(key, _BUCKETS), {}).get(key)
+
+    def put(self, key: str, row: Row | None) -> None:
+        """Replace the row of a key; ``None`` removes it."""
+        if self.get(key) == row:
+            return
+        bucket = bucket_of(key, _BUCKETS)
+        rows = self._rows.setdefault(bucket, {})
+        if row is None:
+            del rows[key]
+        else:
+            rows[key] = row
+        self._changed.add(bucket)
+        self._on_change()
+
+    @override
+    def pop_changed(self) -> frozenset[str]:
+        return self._changed.pop()
+
+    @override
+    def text(self, bucket: str) -> str | None:
+        rows = self._rows.get(bucket)
+        return msgspec.json.encode(dict(sorted(rows.items()))).decode() if rows else None
+
+    @override
+    def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
+        restored, problems = decoded(texts, self._decode)
+        self._rows = {}
+        self._changed.pop()
+        for rows in restored.values():
+            for key, row in rows.items():
+                if self._is_key(key):
+                    self._rows.setdefault(bucket_of(key, _BUCKETS), {})[key] = row
+        return problems
+
+
+class SignalMemory(_RowMemory[TaintRow]):
+    """A row for each node that was tainted, and whether Nodes may have conditions of ours."""
 
     name = "scheduler-signals"
 
     def __init__(self, changed: Callable[[], None]) -> None:
-        self._on_change = changed
-        self._rows: dict[str, dict[str, TaintRow]] = {}
-        self._changed = ChangedBuckets()
+        super().__init__(changed, _decode_taints, lambda node: node_name_problem(node) is None)
         self._has_conditions = False
 
     @property
@@ -79,111 +147,27 @@ class SignalMemory(Persistent):
             self._changed.add(_OPTIONS)
             self._on_change()
 
-    def get(self, node: str) -> TaintRow | None:
-        """Return the row of a node; ``None`` where there is none."""
-        return self._rows.get(bucket_of(node, _BUCKETS), {}).get(node)
-
-    def items(self) -> Iterable[tuple[str, TaintRow]]:
-        """Return all nodes with their rows."""
-        return [item for rows in self._rows.values() for item in rows.items()]
-
-    def put(self, node: str, row: TaintRow | None) -> None:
-        """Replace the row of a node; ``None`` removes it."""
-        if self.get(node) == row:
-            return
-        bucket = bucket_of(node, _BUCKETS)
-        rows = self._rows.setdefault(bucket, {})
-        if row is None:
-            del rows[node]
-        else:
-            rows[node] = row
-        self._changed.add(bucket)
-        self._on_change()
-
-    @override
-    def pop_changed(self) -> frozenset[str]:
-        return self._changed.pop()
-
     @override
     def text(self, bucket: str) -> str | None:
         if bucket == _OPTIONS:
             return '{"has_conditions":true}' if self._has_conditions else None
-        rows = self._rows.get(bucket)
-        return msgspec.json.encode(dict(sorted(rows.items()))).decode() if rows else None
+        return super().text(bucket)
 
     @override
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
         rows_of = {bucket: text for bucket, text in texts.items() if bucket != _OPTIONS}
-        restored, problems = decoded(rows_of, _decode)
-        options, more = decoded(
+        options, problems = decoded(
             {bucket: text for bucket, text in texts.items() if bucket == _OPTIONS}, _decode_options
         )
         # What cannot be read may have been true: to look once too often does no harm.
-        self._has_conditions = bool(more) or any(o.has_conditions for o in options.values())
-        self._rows = {}
-        self._changed.pop()
-        for rows in restored.values():
-            for node, row in rows.items():
-                # Whoever may write the document must not make up keys for pages and logs.
-                if node_name_problem(node) is None:
-                    self._rows.setdefault(bucket_of(node, _BUCKETS), {})[node] = row
-        return [*problems, *more]
+        self._has_conditions = bool(problems) or any(o.has_conditions for o in options.values())
+        return [*super().restore(rows_of, now), *problems]
 
 
-class RuleRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The chip whose fault a rule is for. ``is_deleted``: by another one than the aggregator."""
-
-    node: str
-    chip: int
-    is_deleted: bool = False
-
-
-_decode_rule = msgspec.json.Decoder(dict[str, RuleRow]).decode
-
-
-class RuleMemory(Persistent):
-    """A row for each rule; ``changed`` is called when there is one to store."""
+class RuleMemory(_RowMemory[RuleRow]):
+    """A row for each rule, by its name."""
 
     name = "device-taints"
 
     def __init__(self, changed: Callable[[], None]) -> None:
-        self._on_change = changed
-        self._rows: dict[str, RuleRow] = {}
-        self._changed = ChangedBuckets()
-
-    def items(self) -> Iterable[tuple[str, RuleRow]]:
-        """Return all rules by name with their rows."""
-        return tuple(self._rows.items())
-
-    def put(self, name: str, row: RuleRow | None) -> None:
-        """Replace the row of a rule; ``None`` removes it."""
-        if self._rows.get(name) == row:
-            return
-        if row is None:
-            del self._rows[name]
-        else:
-            self._rows[name] = row
-        self._changed.add(bucket_of(name, _BUCKETS))
-        self._on_change()
-
-    @override
-    def pop_changed(self) -> frozenset[str]:
-        return self._changed.pop()
-
-    @override
-    def text(self, bucket: str) -> str | None:
-        rows = {n: row for n, row in self._rows.items() if bucket_of(n, _BUCKETS) == bucket}
-        return msgspec.json.encode(dict(sorted(rows.items()))).decode() if rows else None
-
-    @override
-    def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
-        restored, problems = decoded(texts, _decode_rule)
-        self._changed.pop()
-        # Whoever may write the document must not make up names for pages and logs.
-        self._rows = {
-            name: row
-            for rows in restored.values()
-            for name, row in rows.items()
-            if name.startswith(RULE_PREFIX)
-        }
-        return problems
+        super().__init__(changed, _decode_rules, lambda name: name.startswith(RULE_PREFIX))
