@@ -65,7 +65,7 @@ class Aggregators:
         self._tls_options()
 
     def _tls_options(self) -> dict[str, Any]:
-        """Return the options of a request; files are read again, as they may be replaced."""
+        """Return the options of requests; files are read again, as they may be replaced."""
         if not self._url.startswith("https://"):
             return {}
         options: dict[str, Any] = {"ssl": tls_context(self._login, _CONFIGURATION)}
@@ -105,8 +105,10 @@ class Aggregators:
         trouble = ""
         try:
             async with asyncio.timeout(_SECONDS):
+                tls_options = self._tls_options()
+                query = {key: text for key, text in parameters.items() if text}
                 for _ in range(_ATTEMPTS):
-                    page = await self._page({key: text for key, text in parameters.items() if text})
+                    page = await self._page(query, tls_options)
                     if page.leads:
                         return _answer(page, self._url)
                 trouble = "no aggregator that was asked leads"
@@ -116,14 +118,12 @@ class Aggregators:
             trouble = _reason_of(error)
         return AggregatorReply(troubles=(f"the aggregator at {self._url} is away: {trouble}",))
 
-    async def _page(self, query: dict[str, str]) -> _Page:
+    async def _page(self, query: dict[str, str], tls_options: dict[str, Any]) -> _Page:
         # A new connection each time, as another aggregator may answer it.
         connector = aiohttp.TCPConnector(force_close=True)
         async with (
             aiohttp.ClientSession(connector=connector) as session,
-            session.get(
-                f"{self._url}/api/v1/ended-jobs", params=query, **self._tls_options()
-            ) as response,
+            session.get(f"{self._url}/api/v1/ended-jobs", params=query, **tls_options) as response,
         ):
             body = await response.read()
             if response.status == _UNAUTHORIZED:
