@@ -74,10 +74,19 @@ class Cluster:
             return open_store(self._place.url)
         return open_store("kubernetes:", self._place.kubeconfig)
 
-    def start_aggregator(self, variables: Mapping[str, str] | None = None) -> None:
-        """Start ``vigil aggregator`` with more ``variables``."""
+    def start_aggregator(
+        self, module: str = "vigil", variables: Mapping[str, str] | None = None
+    ) -> None:
+        """Start ``vigil aggregator``, or ``module`` in its place, with more ``variables``."""
         here = self._aggregator_directory
-        self._start(here / "log", "aggregator", "--state-dir", here / "state", variables=variables)
+        self._start(
+            here / "log",
+            "aggregator",
+            "--state-dir",
+            here / "state",
+            module=module,
+            variables=variables,
+        )
 
     def start_agent(
         self, node: Node, module: str = "vigil", variables: Mapping[str, str] | None = None

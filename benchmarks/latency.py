@@ -22,7 +22,9 @@ Patterns, each with ``count`` faults that occur and ``count`` that recover (a tr
 * taint: like single, with a quarter of the changes: faults for which the aggregator taints the
   Node. Only with ``--only taint``, which switches that option on for all patterns.
 
-Every source of a node is on. Ends with 1 if a change never became visible.
+``--parts`` measures single changes only, and shows which part of the way takes how long
+(``benchmarks/parts.py``). Every source of a node is on. Ends with 1 if a change never became
+visible.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aggregator.scheduler_signals.service import SETTLE_SECONDS
+from benchmarks import parts
 from benchmarks.cluster import CHIPS, Cluster, Node
 from benchmarks.report import (
     BMC_PERIOD_SECONDS,
@@ -101,13 +104,18 @@ class Bench:
         self._bare = bare
         self._faults = {node.name: _faults() for node in cluster.nodes}
 
-    async def start(self, *, taints: bool) -> list[float]:
-        """Start the agents one after the other; seconds until each one's first device-info."""
-        self._cluster.start_aggregator(_TAINTS if taints else None)
+    async def start(self, *, taints: bool, marks: Path | None = None) -> list[float]:
+        """Start the agents one after the other; seconds until each one's first device-info.
+
+        With ``marks``, they note their steps in that file (``benchmarks/parts.py``).
+        """
+        module = "vigil" if marks is None else parts.MODULE
+        variables = {} if marks is None else {parts.OUTPUT: str(marks)}
+        self._cluster.start_aggregator(module, {**variables, **(_TAINTS if taints else {})})
         seconds = []
         for node in self._cluster.nodes:
             begun = time.perf_counter()
-            self._cluster.start_agent(node)
+            self._cluster.start_agent(node, module, variables)
             # A start that hangs ends the run, since without all agents nothing is comparable.
             async with asyncio.timeout(_START_SECONDS):
                 while node.name not in self._visibility.first_seen:
@@ -329,9 +337,16 @@ async def _all_seen(changes: Sequence[Change]) -> None:
 
 
 async def measure(
-    directory: Path, count: int, broker: Sequence[str] | None, only: Sequence[str]
+    directory: Path,
+    count: int,
+    broker: Sequence[str] | None,
+    only: Sequence[str],
+    marks: Path | None = None,
 ) -> Report:
-    """Run everything in ``directory`` with ``count`` changes of each kind."""
+    """Run everything in ``directory`` with ``count`` changes of each kind.
+
+    With ``marks``, the daemons note their steps in that file.
+    """
     taints = "taint" in only
     with Cluster(directory, broker) as cluster:
         # Separate connections, so that no measurement waits for another one's.
@@ -351,7 +366,7 @@ async def measure(
         ]
         try:
             bench = Bench(cluster, visibility, bare)
-            start = await bench.start(taints=taints)
+            start = await bench.start(taints=taints, marks=marks)
             # A new leader taints nothing for the first seconds.
             await asyncio.sleep(SETTLE_SECONDS + 1 if taints else 1)
             await bench.warm_up()
@@ -388,14 +403,25 @@ def main() -> int:
     parser.add_argument(
         "--only", action="append", default=[], metavar="PATTERN", help="measure this pattern only"
     )
+    parser.add_argument("--parts", action="store_true", help="show the parts of single changes")
     options = parser.parse_args()
+    if options.parts and (options.only or options.broker is not None or options.json):
+        parser.error("--parts: it measures single changes on an API server, and prints a table")
     if "taint" in options.only and options.broker is not None:
         parser.error("--only taint: only an API server has Nodes")
     # A burst is ten changes; with fewer there would be none.
     if options.count < _BURST:
         parser.error(f"--count must be at least {_BURST}")
     with tempfile.TemporaryDirectory(prefix="vigil-bench-") as directory:
-        report = asyncio.run(measure(Path(directory), options.count, options.broker, options.only))
+        marks = Path(directory) / "marks" if options.parts else None
+        if marks is not None:
+            marks.touch()
+        only = ["single"] if options.parts else options.only
+        run = measure(Path(directory), options.count, options.broker, only, marks)
+        report = asyncio.run(run)
+        if marks is not None:
+            changes = [change for change in report.patterns[0].changes if change.is_seen]
+            parts.print_parts(parts.parts_of(parts.read_marks(marks), changes))
     if options.json:
         print(json.dumps(report.as_json(), indent=2))
     else:
