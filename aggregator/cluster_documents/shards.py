@@ -110,6 +110,8 @@ class ShardedDocument:
         self._limit, self._fill = VALUE_LIMIT, FILL
         self._full, self._full_for = 0, 0
         """So many shards at the front have no room for a new node of so many bytes or more."""
+        self._moving: set[int] = set()
+        """Shards that nodes may be leaving: a write must not look at all of them."""
 
     @property
     def indices(self) -> tuple[int, ...]:
@@ -164,6 +166,7 @@ class ShardedDocument:
         """Remove all nodes before they are restored again."""
         self._shards.clear()
         self._home.clear()
+        self._moving.clear()
         self._full = 0
 
     def ensure(self, index: int) -> None:
@@ -204,6 +207,7 @@ class ShardedDocument:
             # The old shard keeps the node until the new one is stored: a reader sees it twice,
             # never not at all.
             self._shards[index].leaving[node] = (target, self._shards[target].revision)
+            self._moving.add(index)
         return frozenset({target})
 
     def _room(self, node: str, size: int, without: int | None) -> int:
@@ -243,7 +247,8 @@ class ShardedDocument:
         leave now.
         """
         changed = set()
-        for old, shard in self._shards.items():
+        for old in tuple(self._moving):
+            shard = self._shards[old]
             for node, (target, needed) in tuple(shard.leaving.items()):
                 # A later revision has the node as well: the store may have skipped the one that
                 # moved it.
@@ -251,6 +256,8 @@ class ShardedDocument:
                     shard.drop(node)
                     self._full = 0
                     changed.add(old)
+            if not shard.leaving:
+                self._moving.discard(old)
         return frozenset(changed)
 
     def revision(self, index: int) -> int:
