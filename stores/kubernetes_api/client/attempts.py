@@ -51,6 +51,27 @@ class ApiAnswer(NamedTuple):
     was_repeated: bool = False
 
 
+class RecentMaximum:
+    """The largest of the values of the last ``window_seconds``, without a look at each of them."""
+
+    def __init__(self, window_seconds: float) -> None:
+        self._window_seconds = window_seconds
+        self._falling: deque[tuple[float, float]] = deque()
+        """Time and value: of all values, those without a later one that is as large."""
+
+    def add(self, now: float, value: float) -> None:
+        """Add a value; ``now`` is in seconds and never less than before."""
+        while self._falling and self._falling[-1][1] <= value:
+            self._falling.pop()
+        self._falling.append((now, value))
+
+    def at(self, now: float) -> float:
+        """Return the largest value that is not older than the window, 0 without any."""
+        while self._falling and self._falling[0][0] < now - self._window_seconds:
+            self._falling.popleft()
+        return self._falling[0][1] if self._falling else 0.0
+
+
 Attempt: TypeAlias = Callable[[bool], Coroutine[Any, Any, ApiAnswer]]
 """Makes one attempt; over a new connection, if that is demanded."""
 
@@ -60,10 +81,8 @@ class Attempts:
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
-        self._times: dict[RequestKind, deque[tuple[float, float]]] = {
-            kind: deque() for kind in RequestKind
-        }
-        """When answers came of late, and after how many seconds."""
+        self._slowest = {kind: RecentMaximum(_LATELY_SECONDS) for kind in RequestKind}
+        """Seconds until answers came."""
         self._next_at = -math.inf
         """Before this nothing is repeated, unless old connections are known to be dead."""
         self._left: set[asyncio.Task[ApiAnswer]] = set()
@@ -178,7 +197,7 @@ class Attempts:
         began = _now()
         response = await attempt(is_new)
         now = _now()
-        self._times[kind].append((now, now - began))
+        self._slowest[kind].add(now, now - began)
         return response
 
     def _leave(self, task: asyncio.Task[ApiAnswer]) -> None:
@@ -186,10 +205,7 @@ class Attempts:
         task.add_done_callback(self._left.discard)
 
     def _patience_seconds(self, kind: RequestKind, now: float) -> float:
-        times = self._times[kind]
-        while times and times[0][0] < now - _LATELY_SECONDS:
-            times.popleft()
-        slowest = max((seconds for _, seconds in times), default=0.0)
+        slowest = self._slowest[kind].at(now)
         return min(max(_MIN_SECONDS, _TIMES * slowest), _MAX_SECONDS)
 
 
