@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from aggregator.api.collect_status import StatusQueries
     from contract.pages.aggregator_status import HitJob, NodeStatus
-    from service.http.counts import Encode
+    from service.pages.exposition import Encode
 
 _NODE_ROWS: PageRows[NodeStatus] = PageRows(
     "nodes",
