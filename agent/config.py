@@ -15,8 +15,8 @@ from collectors.registry import COLLECTORS
 from contract.names import node_name_problem
 from contract.settings import HostName, ListenAddress, Section, StoreAddress, ValueRule
 from service.configuration import load, load_daemon
-from service.http.settings import PagesTlsSection
 from service.log.setup import LogFormat
+from service.pages.settings import PagesTlsSection
 from stores.settings import Directory, Mqtt
 
 if TYPE_CHECKING:

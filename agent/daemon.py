@@ -47,10 +47,10 @@ from dcmi_shim.library.discovery import (
 from dcmi_shim.library.vendor import DCMI
 from dcmi_shim.worker.supervisor import DriverSettings
 from service.http.connections import ListenerLimits
-from service.http.settings import pages_tls, pages_users
 from service.log.setup import flush_log, set_up_logging
 from service.open_file_limit import raise_soft_limit
 from service.pages.daemon_pages import serving
+from service.pages.settings import pages_tls, pages_users
 from service.systemd import notify_manager
 from service.tasks import leaves, on_stop
 from stores.address import open_store

@@ -41,8 +41,8 @@ from collectors.boot import boot_id, machine_digest
 from collectors.storage.collector import StorageSection
 from contract.codes import catalogue
 from contract.operator_rules.fault_configuration import catalogue_of
-from service.certificate_files import CertificateFiles
 from service.pages.event_stream import PLACES, Stream
+from service.tls.expiry import CertificateFiles
 from service.watchdog import Watchdog
 from stores.read_only import ReadOnly
 

@@ -20,8 +20,8 @@ from contract.documents.public_fault import LAST_DEVICE
 from contract.names import DEFAULT_MAX_NODES, MAX_NODES
 from contract.settings import HostName, ListenAddress, Section, StoreAddress, ValueRule
 from service.configuration import load, load_daemon
-from service.http.settings import PagesTlsSection
 from service.log.setup import LogFormat
+from service.pages.settings import PagesTlsSection
 from stores.document_names import is_namespace
 from stores.settings import Directory, Mqtt
 

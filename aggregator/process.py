@@ -17,10 +17,10 @@ from service.clock import system_clock
 from service.election.identity import Identity
 from service.election.leadership import leadership
 from service.http.connections import ListenerLimits
-from service.http.settings import pages_tls, pages_users
 from service.log.setup import flush_log, set_up_logging
 from service.open_file_limit import raise_soft_limit
 from service.pages.daemon_pages import serving
+from service.pages.settings import pages_tls, pages_users
 from service.tasks import until_stopped
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ async def _run(
     tokens = None
     if reviews is not None:
         # Imported late: most aggregators serve their pages without tokens.
-        from service.http.tokens import TokenChecks
+        from service.login.tokens import TokenChecks
 
         tokens = TokenChecks(reviews, configuration.pages.token_audience)
     try:

@@ -28,8 +28,8 @@ from aggregator.rank_tables.plugin import RankTables
 from aggregator.scheduler_signals.removal import RuleRemoval, SignalRemoval
 from aggregator.scheduler_signals.signal_memory import RuleMemory, SignalMemory
 from contract.errors import StoreUnavailable
-from service.certificate_files import CertificateFiles
 from service.pages.event_stream import PLACES, Stream
+from service.tls.expiry import CertificateFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -70,7 +70,7 @@ from stores.base import Changed, DocumentsListed, Selection
 from tests.aggregator.nodes import T0, faulty, healthy, report
 from tests.parts.certificates import make_pki
 from tests.parts.processes import PartFailed, Running
-from tests.service.http.tls_site import user_line, write_users
+from tests.service.tls.tls_site import user_line, write_users
 from vigil.demo.reader import read_cluster_info, read_device_info
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import msgspec
 
 from advisor.checks.ended_vcjobs import EndedJobs
 from contract.errors import ConfigurationError
-from service.http.client_login import (
+from service.login.client import (
     LoginFiles,
     authorization,
     login_problem,

@@ -9,8 +9,8 @@ from msgspec import Meta
 
 from contract.settings import ListenAddress, Section, ValueRule
 from service.configuration import load_daemon
-from service.http.client_login import LoginFiles
 from service.log.setup import LogFormat
+from service.login.client import LoginFiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ import msgspec
 from contract.errors import ConfigurationError, Problem, StoreUnavailable, quoted
 from contract.names import socket_path_problem
 from contract.validation_texts import decode_text
-from service.http.client_login import authorization, login_problem, tls_context, tls_reason
+from service.login.client import authorization, login_problem, tls_context, tls_reason
 from vigil.options import login_files
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from service.http.client_login import LoginFiles
+from service.login.client import LoginFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

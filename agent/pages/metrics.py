@@ -11,9 +11,9 @@ from prometheus_client.registry import Collector
 from agent.pages import npu_exporter
 from agent.publishing.publication import BUCKETS_SECONDS, WRITE_RESULTS
 from collectors.registry import GAUGES
-from service.certificate_files import certificate_metric
 from service.log.setup import dropped_lines
 from service.metric_families import counter, fault_info, gauge, single_counter, single_gauge
+from service.tls.expiry import certificate_metric
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -15,7 +15,7 @@ from contract.pages.agent_status import AgentStatus
 from contract.pages.changes import BlindChange, FaultChange
 from contract.pages.faults import key_of
 from contract.pages.journal import JournalPage, JournalRange
-from service.pages import daemon_pages, event_stream, fault_page, history_page, operations
+from service.pages import daemon_pages, event_stream, fault_pages, operations
 from service.pages.browser_page import BrowserPage
 from service.pages.daemon_pages import json_response
 from service.pages.operations import Operation
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 _JOURNAL_PATH = "/api/v1/journal"
 OPERATIONS: tuple[Operation, ...] = (
     Operation("/api/v1/status", "Everything that this agent knows of its node", AgentStatus),
-    fault_page.OPERATION,
-    history_page.OPERATION,
+    fault_pages.FAULTS,
+    fault_pages.HISTORY,
     Operation(
         _JOURNAL_PATH,
         "Episodes and acknowledged writes of the journal, for a proof of delivery",
@@ -110,7 +110,7 @@ def application(
         standing = map(partial(fault_row, now.node, rules.rules_about), now.faults)
         isolated = isolation_rows(now.node, now.chips, now.faults)
         rows = sorted([*standing, *isolated], key=key_of)
-        return await snapshot(request, rows, fault_page.FAULT_ROWS, stream, now.at_ms)
+        return await snapshot(request, rows, fault_pages.FAULT_ROWS, stream, now.at_ms)
 
     async def journal(request: web.Request) -> web.Response:
         numbers = {name: int(text) for name, text in request.query.items()}
@@ -133,8 +133,8 @@ def application(
     version = status().version
     browser = BrowserPage("agent", version, stream.epoch)
     operations.serve(application, "NPU Vigil agent", version, OPERATIONS, browser)
-    application.router.add_get(fault_page.OPERATION.path, faults)
-    application.router.add_get(history_page.OPERATION.path, history_page.history_page(history.page))
+    application.router.add_get(fault_pages.FAULTS.path, faults)
+    application.router.add_get(fault_pages.HISTORY.path, fault_pages.history_page(history.page))
     application.router.add_get(_JOURNAL_PATH, journal)
     application.router.add_get(event_stream.PATH, stream.serve)
     return application

@@ -81,10 +81,10 @@ if TYPE_CHECKING:
     from contract.pages.explanation import ExplainedNode
     from contract.pages.faults import FaultStatus
     from contract.pages.scheduler_signals import SignalStatus
-    from service.certificate_files import CertificateFiles
     from service.clock import Clock
     from service.election.leadership import Leadership
     from service.pages.event_stream import Stream
+    from service.tls.expiry import CertificateFiles
     from stores.base import Store
 
 _MAX_SHARED = 1000

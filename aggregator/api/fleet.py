@@ -22,9 +22,9 @@ from contract.pages.faults import FaultStatus
 from contract.pages.fleet import LEVEL_WEIGHTS, FleetNode, FleetPage, FleetRows, StoreAway, rank
 from pacing.cooperative import all_of
 from service.http.connection import free_place
-from service.http.shared_rendering import SharedRendering
 from service.pages.compression import packed, packed_answer
 from service.pages.daemon_pages import is_kept, json_response
+from service.pages.exposition import SharedRendering
 from service.pages.page_rows import SLICE_ROWS
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from aggregator.api.feature_metrics import metrics_of_parts
 from aggregator.liveness.clock_skew import WARNING_MS
 from aggregator.merge.stale_documents import DEVICE_INFO, NODE_INFO
 from contract.pages.aggregator_status import HEARTBEATS, STATES
-from service.certificate_files import certificate_metric
 from service.log.setup import dropped_lines
 from service.metric_families import counter, fault_info, gauge, single_counter, single_gauge
+from service.tls.expiry import certificate_metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -34,7 +34,7 @@ from contract.pages.explanation import ExplainedNode
 from contract.pages.fleet import FleetPage, FleetRows
 from contract.pages.history import PublishedPage
 from contract.pages.scheduler_signals import SchedulerSignalsPage
-from service.pages import event_stream, fault_page, history_page
+from service.pages import event_stream, fault_pages
 from service.pages.operations import Operation
 from service.pages.page_rows import PAGING
 from service.pages.parameters import Parameter
@@ -130,14 +130,14 @@ OPERATIONS: tuple[Operation, ...] = (
         FLEET_PATH,
         "The state of every node in one short row, for pages that stay open",
         FleetPage,
-        (fault_page.NODES,),
+        (fault_pages.NODES,),
         (503,),
     ),
     Operation(
         "/api/v1/nodes",
         "Every node that is published or has a heartbeat",
         NodesPage,
-        (fault_page.NODES, _STATE, fault_page.LEVEL, fault_page.CODE, *PAGING),
+        (fault_pages.NODES, _STATE, fault_pages.LEVEL, fault_pages.CODE, *PAGING),
     ),
     Operation(
         "/api/v1/nodes/{node}",
@@ -147,12 +147,12 @@ OPERATIONS: tuple[Operation, ...] = (
         (404,),
     ),
     Operation("/api/v1/liveness", "Who fell silent", LivenessPage),
-    fault_page.OPERATION,
+    fault_pages.FAULTS,
     Operation(
         "/api/v1/jobs",
         "Which jobs are hit, by what, on which nodes, since when",
         JobsPage,
-        (fault_page.NODES, *PAGING),
+        (fault_pages.NODES, *PAGING),
     ),
     Operation(
         "/api/v1/jobs/{job}",
@@ -226,7 +226,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation("/api/v1/documents", "What is read, and what is published", DocumentsPage),
     Operation("/api/v1/leader", "Which of several aggregators writes", LeaderPage),
-    history_page.OPERATION,
+    fault_pages.HISTORY,
     Operation(
         PUBLISHED_PATH,
         "What was published at a time, from the history",

@@ -26,9 +26,7 @@ from contract.errors import StoreError
 from service.pages import daemon_pages, event_stream, operations
 from service.pages.browser_page import BrowserPage
 from service.pages.daemon_pages import json_response
-from service.pages.fault_page import FAULT_ROWS
-from service.pages.history_page import OPERATION as HISTORY
-from service.pages.history_page import history_page
+from service.pages.fault_pages import FAULT_ROWS, HISTORY, history_page
 from service.pages.page_rows import PageRows, snapshot
 
 if TYPE_CHECKING:
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
 
     from aggregator.api.collect_status import StatusQueries
     from contract.pages.aggregator_status import HitJob, NodeStatus
-    from service.http.counts import Encode
+    from service.pages.exposition import Encode
 
 _NODE_ROWS: PageRows[NodeStatus] = PageRows(
     "nodes",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from contract.errors import ConfigurationError
-from service.tls_files import ReloadedFiles, load_server_files, read_files
+from service.tls.files import ReloadedFiles, load_server_files, read_files
 
 if TYPE_CHECKING:
     from aggregator.config import GrpcSection

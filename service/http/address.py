@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from service.http.connections import ListenerLimits
-    from service.http.server import HttpServer
-    from service.http.tls_context import PagesTls
+    from service.http.server import HttpServer, OverTls
 
 log = logging.getLogger("service.pages")
 
@@ -43,13 +42,13 @@ class ListenAddress:
         limits: ListenerLimits,
         listen: str,
         note: Path,
-        tls: PagesTls | None,
+        over_tls: OverTls | None,
     ) -> None:
         self._server = server
         self._limits = limits
         self._listen = listen
         self._note = note
-        self._tls = tls
+        self._over_tls = over_tls
         self._failed = False
 
     async def attempt(self) -> bool:
@@ -73,9 +72,9 @@ class ListenAddress:
             self._failed, counts.listening = True, False
             return False
         counts.listening = True
-        self._server.serve(listeners, self._limits, self._tls)
+        self._server.serve(listeners, self._limits, self._over_tls)
         host, port, *_ = listeners[-1].getsockname()
-        scheme = "http" if self._tls is None else "https"
+        scheme = "http" if self._over_tls is None else "https"
         url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
         log.info("listening on %s", url)
         _note(self._note, f"{url}\n")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from functools import partial
 from typing import TYPE_CHECKING
 
 from service.http.connection import HttpConnection
@@ -18,13 +17,14 @@ from service.open_file_limit import is_reserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import TypeAlias
 
     from aiohttp import web
 
     from service.http.connections import ListenerLimits
     from service.http.counts import Counts
-    from service.http.tls_connection import Handshakes
-    from service.http.tls_context import PagesTls
+
+    OverTls: TypeAlias = Callable[[HttpConnection], asyncio.Protocol]
 
 
 log = logging.getLogger("service.http")
@@ -134,49 +134,37 @@ class HttpServer:
         self._rate = RequestRate(RateLimits())
         self._listeners: list[Listener] = []
         self._connections: list[Connections] = []
-        self._handshakes: list[Handshakes] = []
 
     def serve(
         self,
         listening: Sequence[socket.socket],
         limits: ListenerLimits,
-        tls: PagesTls | None = None,
+        over_tls: OverTls | None = None,
     ) -> None:
         """Serve on listening sockets, which belong to the server from now on and share limits.
 
-        With ``tls`` all their connections use TLS.
+        With ``over_tls`` all their connections use TLS: it returns the protocol that lies between
+        a transport and a connection.
         """
         connections = Connections(limits, self._rate, self.counts)
         self._connections.append(connections)
+
+        def protocol() -> asyncio.Protocol:
+            http = HttpConnection(connections, self._handlers)
+            return http if over_tls is None else over_tls(http)
+
         for listener in listening:
             # A Unix socket has no TCP options; its client is on the host.
             if listener.family != socket.AF_UNIX:
                 # The kernel ends what its client does not acknowledge or does not take.
                 unsent_ms = round(limits.unsent_seconds * 1000)
                 listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unsent_ms)
-            new: Callable[[], asyncio.Protocol] = partial(
-                HttpConnection, connections, self._handlers
-            )
-            if tls is not None:
-                new = self._over_tls(tls, connections)
-            self._listeners.append(Listener(listener, new, self.counts, limits.connections))
-
-    def _over_tls(self, tls: PagesTls, connections: Connections) -> Callable[[], asyncio.Protocol]:
-        # Imported late: threads and TLS cost memory, and most daemons use neither here.
-        from service.http.tls_connection import Handshakes, TlsConnection
-
-        # One for all listeners of the address: the limits of handshakes are those of the daemon.
-        if not self._handshakes:
-            self._handshakes.append(Handshakes(tls, self.counts))
-        handshakes = self._handshakes[0]
-        return lambda: TlsConnection(HttpConnection(connections, self._handlers), handshakes)
+            self._listeners.append(Listener(listener, protocol, self.counts, limits.connections))
 
     def close(self) -> None:
         """Accept and begin nothing more; requests that are being answered are finished."""
         for listener in self._listeners:
             listener.close()
-        for handshakes in self._handshakes:
-            handshakes.close()
         self._rate.close()
         for connections in self._connections:
             connections.close()

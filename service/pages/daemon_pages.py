@@ -18,9 +18,10 @@ from contract.pages.readiness import ReadinessPage
 from service.http.address import ListenAddress, is_of_this_host
 from service.http.connection import SENT_WITH_ALL, free_place
 from service.http.connections import SOCKET_LIMITS, ListenerLimits
-from service.http.counts import Counts, Exposition, ExpositionFormat
-from service.http.login import Login
+from service.http.counts import Counts
 from service.http.server import BACKLOG, HttpServer
+from service.login.check import Login
+from service.pages.exposition import Exposition, ExpositionFormat
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
 
     from aiohttp.typedefs import Handler, Middleware
 
-    from service.http.counts import Render
-    from service.http.tls_context import PagesTls
-    from service.http.tokens import TokenChecks
-    from service.http.users import UsersFile
+    from service.login.tokens import TokenChecks
+    from service.login.users import UsersFile
+    from service.pages.exposition import Render
+    from service.tls.connection import Handshakes
+    from service.tls.files import PagesTls
 
 log = logging.getLogger("service.pages")
 
@@ -147,12 +149,14 @@ async def serving(
     )
     await runner.setup()
     server = HttpServer(runner, counts)
+    handshakes = None if tls is None else _handshakes(tls, counts)
     tasks = []
     try:
         if socket_name is not None:
             _serve_socket(server, state_dir / socket_name)
         if listen is not None:
-            address = ListenAddress(server, limits, listen, state_dir / LISTEN_NAME, tls)
+            over_tls = None if handshakes is None else handshakes.protocol
+            address = ListenAddress(server, limits, listen, state_dir / LISTEN_NAME, over_tls)
             if not await address.attempt():
                 trying = address.keep_trying()
                 tasks.append(asyncio.create_task(trying, name="address of the pages"))
@@ -172,9 +176,18 @@ async def serving(
         if tasks:
             await asyncio.wait(tasks)
         server.close()
+        if handshakes is not None:
+            handshakes.close()
         await runner.cleanup()
         if login is not None:
             login.close()
+
+
+def _handshakes(tls: PagesTls, counts: Counts) -> Handshakes:
+    # Imported late: threads and TLS cost memory, and most daemons use neither here.
+    from service.tls.connection import Handshakes
+
+    return Handshakes(tls, counts)
 
 
 async def _sends(request: web.Request, response: web.StreamResponse) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service.http.counts import ExpositionFormat
+from service.pages.exposition import ExpositionFormat
 from tests.alerts.cases import CASES, over_time, promtool, promtool_test
 from tests.alerts.files import RULES
 from tests.parts.deadlines import nothing_happens_for, wait_until

@@ -11,10 +11,10 @@ from aiohttp.test_utils import TestServer
 from contract.errors import ConfigurationError
 from elastic.aggregator_client import AggregatorReply, Aggregators
 from elastic.config import load_elastic
-from service.http.client_login import LoginFiles
+from service.login.client import LoginFiles
 from tests.elastic.jobs import read, vcjob
 from tests.parts.certificates import make_pki
-from tests.service.http.tls_site import private_copy, tls_site, user_line, write_users
+from tests.service.tls.tls_site import private_copy, tls_site, user_line, write_users
 
 if TYPE_CHECKING:
     from pathlib import Path

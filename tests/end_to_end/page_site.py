@@ -12,11 +12,11 @@ from unittest.mock import MagicMock
 
 from aggregator.api.fleet import FleetPages
 from contract.pages.changes import FaultChange
-from service.http.settings import PagesTlsSection, pages_tls, pages_users
 from service.pages import event_stream
 from service.pages.browser_page import BrowserPage
 from service.pages.daemon_pages import application, json_response, serving
 from service.pages.operations import serve
+from service.pages.settings import PagesTlsSection, pages_tls, pages_users
 from tests.aggregator.api.given_queries import GivenQueries, device_record, fault_row, status_row
 
 if TYPE_CHECKING:

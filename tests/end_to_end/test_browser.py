@@ -10,7 +10,7 @@ import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Error, expect
 
-from service.http.settings import PagesTlsSection
+from service.pages.settings import PagesTlsSection
 from stores.address import open_store
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import T0, faulty, healthy, report
@@ -27,7 +27,7 @@ from tests.end_to_end.proxy import STREAM, Proxy
 from tests.parts.certificates import make_authority, make_server
 from tests.parts.deadlines import patience, until
 from tests.parts.verbs import run_vigil
-from tests.service.http.tls_site import user_line, write_users
+from tests.service.tls.tls_site import user_line, write_users
 from tests.tiers import needs
 
 if TYPE_CHECKING:

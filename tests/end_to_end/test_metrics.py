@@ -23,7 +23,7 @@ from aggregator.processors import separation_documents
 from aggregator.processors.separation_documents import POLICY_KEY, POLICY_NAME
 from contract.documents.node_info import FaultDevice
 from contract.names import CLUSTER_NAMESPACE
-from service.http.counts import ExpositionFormat
+from service.pages.exposition import ExpositionFormat
 from stores.address import open_store
 from stores.base import Beat, Document
 from stores.directory.beats import DirectoryHeartbeats
@@ -75,7 +75,7 @@ POLICY = {
 def without_logins(section: str) -> dict[str, Kind]:
     """Return the metrics of a section that daemons without ``pages.users_file`` show.
 
-    ``tests/service/http/test_login.py`` has the metric of logins.
+    ``tests/service/login/test_check.py`` has the metric of logins.
     """
     return {n: k for n, k in listed(section).items() if n != "npu_vigil_http_logins_total"}
 

@@ -13,7 +13,7 @@ import yaml
 
 from contract.errors import StoreError
 from contract.names import AGGREGATOR_NAMESPACE, AGGREGATOR_SERVICE
-from service.http.client_login import LoginFiles
+from service.login.client import LoginFiles
 from tests.aggregator.daemon import AnsweringCluster, put_documents
 from tests.aggregator.nodes import report
 from tests.contract.documents.node_documents import config, fault
@@ -23,7 +23,7 @@ from tests.parts.connect_proxy import ConnectProxy
 from tests.parts.processes import Running
 from tests.parts.service_proxy import endpoint, host_address, make_service, remove_service
 from tests.parts.verbs import run_vigil
-from tests.service.http.tls_site import private_copy, tls_site, user_line, write_users
+from tests.service.tls.tls_site import private_copy, tls_site, user_line, write_users
 from vigil import options
 from vigil.sources.api_server import ApiServerClient
 

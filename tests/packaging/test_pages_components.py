@@ -12,7 +12,7 @@ import yaml
 from agent.config import load_agent
 from aggregator.config import AggregatorPagesSection, load_aggregator
 from elastic.config import load_elastic
-from service.http.tokens import TokenChecks
+from service.login.tokens import TokenChecks
 from stores.kubernetes_api.access import TokenReviews
 from tests.packaging.chart_files import NEEDS
 from tests.parts.certificates import make_pki
@@ -22,7 +22,7 @@ from tests.parts.kustomize import build_with, object_of, take_back
 from tests.parts.prometheus import Prometheus
 from tests.parts.rights import RBAC
 from tests.parts.tree import ROOT
-from tests.service.http.tls_site import private_copy, tls_site
+from tests.service.tls.tls_site import private_copy, tls_site
 
 if TYPE_CHECKING:
     from tests.parts.controlplane import ControlPlane

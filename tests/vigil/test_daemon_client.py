@@ -16,7 +16,7 @@ import pytest
 from contract.errors import StoreUnavailable
 from tests.parts.certificates import let_expire, make_pki
 from tests.parts.verbs import run_verb
-from tests.service.http.tls_site import private_copy, tls_site, user_line, write_users
+from tests.service.tls.tls_site import private_copy, tls_site, user_line, write_users
 from vigil.daemon_client import DaemonClient
 
 if TYPE_CHECKING:

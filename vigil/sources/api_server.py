@@ -17,7 +17,7 @@ import msgspec
 
 from contract.errors import StoreUnavailable
 from contract.names import AGGREGATOR_NAMESPACE, AGGREGATOR_PORT, AGGREGATOR_SERVICE
-from service.http.client_login import PROXIED_AUTHORIZATION, authorization
+from service.login.client import PROXIED_AUTHORIZATION, authorization
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.client.configuration import ConfigurationReader
 from stores.kubernetes_api.client.credential_files import CredentialFiles

@@ -26,7 +26,7 @@ from contract.pages.changes import FaultChange
 from contract.pages.history import HistoryRange
 from service.clock import system_clock
 from service.pages.event_stream import Stream
-from service.pages.history_page import OPERATION
+from service.pages.fault_pages import HISTORY
 from stores.address import open_store
 from tests.parts.broker import Broker
 from tests.parts.deadlines import patience, stays, until
@@ -236,13 +236,13 @@ async def test_the_page_answers_with_a_cursor_and_refuses_nonsense(parts: Parts)
     await until(lambda: parts.kept() == counts(5), "everything is there")
 
     async with TestClient(TestServer(pages_of(history))) as client:
-        answer = await client.get(OPERATION.path, params={"node": NODE, "after": "0", "limit": "3"})
+        answer = await client.get(HISTORY.path, params={"node": NODE, "after": "0", "limit": "3"})
         first = await answer.json()
         assert [one["event"]["sequence"] for one in first["events"]] == [2, 4, 6]
         assert first["more"]
-        answer = await client.get(OPERATION.path, params={"after": str(first["next"])})
+        answer = await client.get(HISTORY.path, params={"after": str(first["next"])})
         assert [one["number"] for one in (await answer.json())["events"]] == [4, 5]
-        answer = await client.get(OPERATION.path, params={"limit": "0"})
+        answer = await client.get(HISTORY.path, params={"limit": "0"})
         assert answer.status == 400
         assert await answer.json() == {"error": "limit is not a valid number from 1 to 10000"}
 
@@ -260,7 +260,7 @@ async def test_the_page_answers_with_a_cursor_and_refuses_nonsense(parts: Parts)
 )
 async def test_wrong_questions_are_refused(parts: Parts, query: dict[str, str]) -> None:
     async with TestClient(TestServer(pages_of(parts.history()))) as client:
-        assert (await client.get(OPERATION.path, params=query)).status == 400
+        assert (await client.get(HISTORY.path, params=query)).status == 400
 
 
 async def test_a_history_that_cannot_be_read_is_503(parts: Parts, tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ async def test_a_history_that_cannot_be_read_is_503(parts: Parts, tmp_path: Path
     await until(broken, "the file is broken")
 
     async with TestClient(TestServer(pages_of(history))) as client:
-        answer = await client.get(OPERATION.path)
+        answer = await client.get(HISTORY.path)
         assert answer.status == 503
         assert "cannot be read" in (await answer.json())["error"]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from service.http.counts import Encode
+    from service.pages.exposition import Encode
 
 HELLO = b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n"
 QUICK = ListenerLimits(whole_seconds=0.3, idle_seconds=0.6, unsent_seconds=0.3)

@@ -1,13 +1,15 @@
-"""``GET /api/v1/history``: what happened to faults, newest last."""
+"""The pages about faults that both daemons have: faults that hold, and their history."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from contract.errors import JournalError, StoreError
+from contract.pages.faults import FaultsPage, FaultStatus, key_of
 from contract.pages.history import HistoryPage, HistoryRange
 from service.pages.daemon_pages import json_response
 from service.pages.operations import Operation
+from service.pages.page_rows import PAGING, PageRows
 from service.pages.parameters import Parameter, refused
 
 if TYPE_CHECKING:
@@ -15,7 +17,25 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-OPERATION = Operation(
+LEVEL = Parameter("level", "Only faults at this level", is_repeatable=True)
+CODE = Parameter("code", "Only faults with this code", is_repeatable=True)
+NODES = Parameter("node", "Only what is about this node", is_repeatable=True)
+
+FAULTS = Operation(
+    "/api/v1/faults", "Every fault that holds", FaultsPage, (NODES, LEVEL, CODE, *PAGING)
+)
+
+FAULT_ROWS: PageRows[FaultStatus] = PageRows(
+    "faults",
+    key_of,
+    {
+        "node": lambda fault: (fault.node,),
+        "level": lambda fault: (fault.level,),
+        "code": lambda fault: (fault.code,),
+    },
+)
+
+HISTORY = Operation(
     "/api/v1/history",
     "What happened to faults, newest last",
     HistoryPage,
@@ -32,7 +52,7 @@ OPERATION = Operation(
 def history_page(
     read: Callable[[HistoryRange], Awaitable[HistoryPage]],
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """Return the handler of the page, which asks ``read`` for each part."""
+    """Return the handler of ``HISTORY``, which asks ``read`` for each part."""
 
     async def show(request: web.Request) -> web.Response:
         query = request.query

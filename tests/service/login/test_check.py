@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service.http.settings import PagesTlsSection
 from service.pages.event_stream import PATH as STREAM_PATH
+from service.pages.settings import PagesTlsSection
 from tests.parts.deadlines import patience
-from tests.service.http.tls_site import (
+from tests.service.tls.tls_site import (
     SOCKET,
     Site,
     basic,

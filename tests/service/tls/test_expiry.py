@@ -17,8 +17,8 @@ from agent.wiring import certificate_files as agent_files
 from aggregator.config import AggregatorConfiguration, GrpcSection
 from aggregator.wiring import certificate_files as aggregator_files
 from collectors.storage.collector import StorageSection
-from service import certificate_files
-from service.certificate_files import CertificateFiles, certificate_metric
+from service.tls import expiry
+from service.tls.expiry import CertificateFiles, certificate_metric
 from stores.certificates import last_end_of_pem
 from stores.settings import Mqtt
 from tests.parts.certificates import make_authority, make_client
@@ -34,7 +34,7 @@ DAY_MS = 86_400_000
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certificate_files, "_PERIOD_SECONDS", 0.05)
+    monkeypatch.setattr(expiry, "_PERIOD_SECONDS", 0.05)
 
 
 @asynccontextmanager
@@ -85,7 +85,7 @@ async def test_a_file_that_stays_is_not_read_again(
         return original(text)
 
     original = last_end_of_pem
-    monkeypatch.setattr(certificate_files, "last_end_of_pem", counting)
+    monkeypatch.setattr(expiry, "last_end_of_pem", counting)
     async with running(CertificateFiles((), (tmp_path / "ca.crt",))):
         await until(lambda: len(readings) == 1, "it is read")
         await stays(0.5, because="the file is looked at ten times meanwhile")
@@ -95,7 +95,7 @@ async def test_a_file_that_stays_is_not_read_again(
 async def test_a_disk_that_hangs_keeps_one_thread_and_what_was_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(certificate_files, "_DEADLINE_SECONDS", 0.2)
+    monkeypatch.setattr(expiry, "_DEADLINE_SECONDS", 0.2)
     make_authority(tmp_path)
     pipe = tmp_path / "pipe.crt"
     files = CertificateFiles((pipe,), (tmp_path / "ca.crt",))

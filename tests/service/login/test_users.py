@@ -13,8 +13,8 @@ import pytest
 
 from contract.errors import ConfigurationError
 from service.http.counts import LoginResult
-from service.http.users import PasswordChecks, UsersFile, parsed
-from tests.service.http.tls_site import user_line, write_users
+from service.login.users import PasswordChecks, UsersFile, parsed
+from tests.service.tls.tls_site import user_line, write_users
 
 if TYPE_CHECKING:
     from pathlib import Path

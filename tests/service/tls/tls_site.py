@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import bcrypt
 
 from service.http.connections import ListenerLimits
-from service.http.settings import PagesTlsSection, pages_tls, pages_users
 from service.pages.daemon_pages import application, serving
 from service.pages.event_stream import PATH as STREAM_PATH
 from service.pages.event_stream import Stream
+from service.pages.settings import PagesTlsSection, pages_tls, pages_users
 from tests.parts.deadlines import patience
 from tests.parts.exposition import OneGauge
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
-    from service.http.tls_context import PagesTls
-    from service.http.tokens import TokenChecks
+    from service.login.tokens import TokenChecks
+    from service.tls.files import PagesTls
 
 LARGE = "x" * (1 << 20)
 SOCKET = "pages.sock"

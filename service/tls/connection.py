@@ -19,7 +19,7 @@ from service.http.counts import ConnectionEnd
 if TYPE_CHECKING:
     from service.http.connection import HttpConnection
     from service.http.counts import Counts
-    from service.http.tls_context import PagesTls
+    from service.tls.files import PagesTls
 
 _MAX_CONCURRENT = 2
 _LIMITS = RateLimits(per_second=20.0, burst=1, at_once=_MAX_CONCURRENT)
@@ -47,6 +47,10 @@ class Handshakes:
         self.counts = counts
         self.rate = RequestRate(_LIMITS)
         self.executor = ThreadPoolExecutor(_MAX_CONCURRENT, thread_name_prefix="TLS handshake")
+
+    def protocol(self, http: HttpConnection) -> TlsConnection:
+        """Return the protocol between a new transport and ``http``."""
+        return TlsConnection(http, self)
 
     def close(self) -> None:
         """Begin no more handshakes."""

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from service.http.shared_rendering import SharedRendering
+from service.pages.exposition import SharedRendering
 
 
 @pytest.mark.looptime

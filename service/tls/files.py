@@ -1,14 +1,22 @@
-"""Files of a server: how gRPC and the pages check them and take up replaced ones."""
+"""Files of a server: how gRPC and the pages check them and take up replaced ones.
+
+New content that cannot be used leaves the last good content in force, and is logged once.
+Replaced certificates of the pages count from the next connection on.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import ssl
+from functools import partial
 from typing import TYPE_CHECKING, Generic, NoReturn, TypeAlias, TypeVar
+
+from typing_extensions import override
 
 from contract.errors import ConfigurationError, Problem
 from pacing.abandonable_thread import AbandonableThread
+from service.files.private import rights_problems
 from service.log.ongoing_failure import OngoingFailure
 
 if TYPE_CHECKING:
@@ -23,10 +31,7 @@ _DEADLINE_SECONDS = 10.0
 
 
 class ReloadedFiles(Generic[Content]):
-    """The last good content of files that are replaced while they are in use.
-
-    New content that cannot be used leaves the last good content in force, and is logged once.
-    """
+    """The last good content of files that are replaced while they are in use."""
 
     def __init__(
         self,
@@ -147,3 +152,59 @@ def load_server_files(
         reason = getattr(error, "reason", None) or error
         text = f"{client_ca} is not a valid PEM file of an authority: {reason}"
         yield Problem(f"{section}.client_ca_file", text)
+
+
+_log = logging.getLogger(__name__)
+
+# OpenSSL keeps the session of each TLS 1.2 client in its context, and Python cannot switch that
+# off. A new context forgets them.
+_MAX_CONNECTIONS_OF_CONTEXT = 1000
+
+
+class PagesTls(ReloadedFiles[ssl.SSLContext]):
+    """The last good content of the files. With ``client_ca`` pages demand a certificate."""
+
+    def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
+        """Read the files. Raises ``ConfigurationError`` with what is wrong with each."""
+        self.demands_certificate = client_ca is not None
+        """Whether pages are only for clients with a certificate."""
+        self._connections = 0
+        files = [file for file in (certificate, key, client_ca) if file is not None]
+        load = partial(_load, certificate, key, client_ca)
+        super().__init__(files, load, _log, "certificates of the pages")
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context of a new connection."""
+        self._connections += 1
+        return self.content
+
+    @override
+    def refresh(self) -> bool:
+        is_replaced = super().refresh()
+        is_worn_out = self._connections >= _MAX_CONNECTIONS_OF_CONTEXT
+        if is_worn_out and not is_replaced:
+            self.load()
+        if is_worn_out or is_replaced:
+            self._connections = 0
+        return is_replaced
+
+
+def _load(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
+    """Return a context of the files. Raises ``ConfigurationError`` with what is wrong."""
+    paths = {"pages.certificate_file": certificate, "pages.key_file": key}
+    if client_ca is not None:
+        paths["pages.client_ca_file"] = client_ca
+    _, problems = read_files(paths)
+    problems = problems or rights_problems("pages.key_file", key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # A renegotiation would be a handshake that no limit counts.
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
+    context.num_tickets = 0
+    if client_ca is not None:
+        # Not demanded: probes of a kubelet have no certificate.
+        context.verify_mode = ssl.CERT_OPTIONAL
+    problems = problems or list(load_server_files(context, "pages", certificate, key, client_ca))
+    if problems:
+        raise ConfigurationError("configuration", problems)
+    return context

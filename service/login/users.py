@@ -25,7 +25,7 @@ from contract.errors import ConfigurationError, Problem
 from service.files.private import rights_problems
 from service.http.connections import RateLimits, Turns
 from service.http.counts import LoginResult
-from service.tls_files import ReloadedFiles, read_files
+from service.tls.files import ReloadedFiles, read_files
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from contract.settings import Section
 
 if TYPE_CHECKING:
-    from service.http.tls_context import PagesTls
-    from service.http.users import UsersFile
+    from service.login.users import UsersFile
+    from service.tls.files import PagesTls
 
 
 class PagesTlsSection(Section, frozen=True):
@@ -41,7 +41,7 @@ def pages_tls(section: PagesTlsSection) -> PagesTls | None:
     if section.certificate_file is None or section.key_file is None:
         return None
     # Imported late: most daemons serve their pages without TLS.
-    from service.http.tls_context import PagesTls
+    from service.tls.files import PagesTls
 
     return PagesTls(section.certificate_file, section.key_file, section.client_ca_file)
 
@@ -54,6 +54,6 @@ def pages_users(section: PagesTlsSection) -> UsersFile | None:
     if section.users_file is None:
         return None
     # Imported late, as above.
-    from service.http.users import UsersFile
+    from service.login.users import UsersFile
 
     return UsersFile(section.users_file)

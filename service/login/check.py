@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 from aiohttp import hdrs, web
 
-from service.http.client_login import PROXIED_AUTHORIZATION
 from service.http.connection import free_place
 from service.http.counts import LoginResult
+from service.login.client import PROXIED_AUTHORIZATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
     from service.http.counts import Counts
-    from service.http.tls_context import PagesTls
-    from service.http.tokens import TokenChecks, TokenResult
-    from service.http.users import PasswordChecks, UsersFile
+    from service.login.tokens import TokenChecks, TokenResult
+    from service.login.users import PasswordChecks, UsersFile
+    from service.tls.files import PagesTls
 
 _OPEN_PAGES = {"/healthz": "healthy", "/readyz": "ready"}
 _CERTIFICATE = "a client certificate of an authority in pages.client_ca_file"
@@ -67,7 +67,7 @@ class Login:
         """The same with their tokens."""
         if users is not None:
             # Imported late: most daemons serve their pages without passwords.
-            from service.http.users import PasswordChecks
+            from service.login.users import PasswordChecks
 
             self._passwords = PasswordChecks(users)
         if users is not None or tokens is not None:

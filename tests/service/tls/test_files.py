@@ -7,9 +7,9 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from service import tls_files
 from service.files.private import rights_problems
-from service.tls_files import ReloadedFiles
+from service.tls import files as tls_files
+from service.tls.files import ReloadedFiles
 from tests.parts.deadlines import patience, until
 
 if TYPE_CHECKING:

@@ -12,16 +12,16 @@ import pytest
 from agent.config import check_agent
 from aggregator.config import AggregatorPagesSection, load_aggregator
 from contract.errors import ConfigurationError
-from service.http import login as login_module
-from service.http import tokens as tokens_module
 from service.http.counts import LoginResult
-from service.http.tokens import TokenChecks
+from service.login import check as login_module
+from service.login import tokens as tokens_module
+from service.login.tokens import TokenChecks
 from service.pages.event_stream import PATH as STREAM_PATH
 from stores.kubernetes_api.access import TokenReviews
 from tests.parts.api_proxy import ApiProxy
 from tests.parts.deadlines import patience, stays
 from tests.parts.rights import RBAC
-from tests.service.http.tls_site import (
+from tests.service.tls.tls_site import (
     basic,
     client_context,
     private_copy,

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.errors import ConfigurationError
-from service.http import tls_connection
-from service.http.settings import PagesTlsSection, pages_tls
+from service.pages.settings import PagesTlsSection, pages_tls
+from service.tls import connection as tls_connection
 from tests.parts.certificates import make_authority, make_client, make_server
 from tests.parts.deadlines import patience, stays, time_passes, until
-from tests.service.http.tls_site import (
+from tests.service.tls.tls_site import (
     ANSWER_SECONDS,
     LARGE,
     client_context,

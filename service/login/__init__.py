@@ -1,0 +1,1 @@
+"""Logins at the pages of the daemons, and those of clients."""
