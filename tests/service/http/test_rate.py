@@ -52,6 +52,33 @@ async def test_each_address_has_its_turn_before_one_has_its_second() -> None:
     assert late.began_at - asked_at < 0.03
 
 
+async def test_an_address_without_a_turn_lately_comes_before_all_that_had_one() -> None:
+    rate = RequestRate(RateLimits(per_second=20, burst=1, at_once=2))
+    many = [Request(f"a{number % 40}", rate) for number in range(400)]
+    for request in many:
+        rate.enqueue(request)
+    await asyncio.sleep(3)
+    late = Request("b", rate)
+    rate.enqueue(late)
+    await asyncio.sleep(0.1)
+    assert late.began_at is not None
+    assert rate.rank("b") > rate.rank("a39")
+
+
+async def test_new_addresses_without_end_keep_no_older_one_from_its_turn() -> None:
+    rate = RequestRate(RateLimits(per_second=20, burst=1, at_once=2))
+    rate.enqueue(Request("scraper", rate))
+    await asyncio.sleep(0.1)
+    again = Request("scraper", rate)
+    for second in range(15):
+        for number in range(25):
+            rate.enqueue(Request(f"{second}.{number}", rate))
+        if second == 0:
+            rate.enqueue(again)
+        await asyncio.sleep(1)
+    assert again.began_at is not None
+
+
 async def test_so_many_are_computed_at_once_and_the_next_begins_when_one_is_done() -> None:
     rate = RequestRate(LIMITS)
     requests = [Request("a", rate, is_short=False) for _ in range(6)]
