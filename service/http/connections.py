@@ -136,8 +136,9 @@ class RequestRate:
 class Turns:
     """Lets checks of logins begin; at most ``max_waiting`` wait, addresses in turn.
 
-    A new one takes the place of the newest one of the address with the most; where no address has
-    more than its own, it is refused.
+    A new one takes the place of the newest one of the address with the most. Of addresses with as
+    many it is that with the latest turn. Where none comes behind the address of the new one, it is
+    refused.
     """
 
     def __init__(self, limits: RateLimits, max_waiting: int) -> None:
@@ -172,8 +173,9 @@ class Turns:
     def _enqueue(self, turn: _Turn) -> bool:
         if len(self._waiting) >= self._max_waiting:
             counts = Counter(waiting.address for waiting in self._waiting)
-            address, most = counts.most_common(1)[0]
-            if most <= counts[turn.address]:
+            address = max(counts, key=lambda other: (counts[other], self._rate.rank(other)))
+            own = (counts[turn.address] + 1, self._rate.rank(turn.address))
+            if (counts[address], self._rate.rank(address)) <= own:
                 return False
             newest = next(other for other in reversed(self._waiting) if other.address == address)
             self._leave(newest)
