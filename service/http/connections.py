@@ -1,9 +1,10 @@
 """How many connections a listener keeps, which one is closed for a new one, and the request rate.
 
-A connection has a place, and waits there for its whole request. Where all places are taken, the one
-that has waited longest is closed, so slow or silent clients cannot keep others out. A whole request
-then waits for its turn: requests begin evenly in time, one address after the other, and only a few
-are computed at once, so that pages never take the time that reporting needs (decision 011).
+A connection has a place, and waits there for its whole request. Where all places are taken, the
+address with the most waiting connections loses its oldest one. So slow or silent clients cannot
+keep others out. A whole request then waits for its turn: requests begin evenly in time, one address
+after the other, and only a few are computed at once, so that pages never take the time that
+reporting needs (decision 011).
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 # Timers may fire early by the resolution of their clock.
 _TIMER_SECONDS = 0.001
+# An address that had no turn for so long comes before those that had one.
+_SERVED_SECONDS = 10.0
 
 
 class WaitingRequest(Protocol):
@@ -37,7 +40,7 @@ class WaitingRequest(Protocol):
 
 
 class RequestRate:
-    """Lets requests begin; each address that waits has its turn before one has its second.
+    """Lets requests begin; the address whose last turn is longest ago has the next one.
 
     Each request that began holds one of ``at_once`` places until ``done``.
     """
@@ -45,7 +48,10 @@ class RequestRate:
     def __init__(self, limits: RateLimits) -> None:
         self._limits = limits
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[str, dict[WaitingRequest, None]] = {}
+        self._waiting: dict[str, dict[WaitingRequest, float]] = {}
+        """The requests of each address, with the times since when they wait."""
+        self._served_at: dict[str, float] = {}
+        """When each address had its last turn, the oldest first, for ``_SERVED_SECONDS``."""
         # Requests are spaced evenly: a second of 100 must not begin in its first moment.
         self._pause_seconds = 1 / limits.per_second
         self._next_at = float("-inf")
@@ -55,7 +61,7 @@ class RequestRate:
 
     def enqueue(self, request: WaitingRequest) -> None:
         """Call ``proceed`` of ``request`` when its turn comes, now or later."""
-        self._waiting.setdefault(request.address, {})[request] = None
+        self._waiting.setdefault(request.address, {})[request] = self._loop.time()
         self._let_begin()
 
     def leave(self, request: WaitingRequest) -> None:
@@ -64,6 +70,17 @@ class RequestRate:
         del of_address[request]
         if not of_address:
             del self._waiting[request.address]
+
+    def rank(self, address: str) -> float:
+        """Return the time of the last turn of ``address``; the lowest has the next turn.
+
+        An address without one counts as if it had had one ``_SERVED_SECONDS`` before its request,
+        so that ever new addresses do not keep an older one from its turn.
+        """
+        of_address = self._waiting.get(address)
+        since = next(iter(of_address.values())) if of_address else self._loop.time()
+        earliest = since - _SERVED_SECONDS
+        return max(self._served_at.get(address, earliest), earliest)
 
     def done(self) -> None:
         """Free the place of a request that began."""
@@ -89,17 +106,21 @@ class RequestRate:
             self._computing += 1
             # Each turn of the loop asks the limits again: ``proceed`` may have ended the request
             # already.
-            self._next().proceed()
+            self._next(now).proceed()
 
-    def _next(self) -> WaitingRequest:
-        # A dictionary keeps the order of insertion, so an address that has been served goes to its
-        # end.
-        address = next(iter(self._waiting))
+    def _next(self, now: float) -> WaitingRequest:
+        address = min(self._waiting, key=self.rank)
+        # Both dictionaries keep the order of insertion: an address that is served goes to their
+        # ends, which also decides between equal times.
         of_address = self._waiting.pop(address)
         request = next(iter(of_address))
         del of_address[request]
         if of_address:
             self._waiting[address] = of_address
+        self._served_at.pop(address, None)
+        self._served_at[address] = now
+        while self._served_at[oldest := next(iter(self._served_at))] <= now - _SERVED_SECONDS:
+            del self._served_at[oldest]
         return request
 
     def _wait_until(self, at: float) -> None:
@@ -115,8 +136,9 @@ class RequestRate:
 class Turns:
     """Lets checks of logins begin; at most ``max_waiting`` wait, addresses in turn.
 
-    A new one takes the place of the newest one of the address with the most; where no address has
-    more than its own, it is refused.
+    A new one takes the place of the newest one of the address with the most. Of addresses with as
+    many it is that with the latest turn. Where none comes behind the address of the new one, it is
+    refused.
     """
 
     def __init__(self, limits: RateLimits, max_waiting: int) -> None:
@@ -151,8 +173,9 @@ class Turns:
     def _enqueue(self, turn: _Turn) -> bool:
         if len(self._waiting) >= self._max_waiting:
             counts = Counter(waiting.address for waiting in self._waiting)
-            address, most = counts.most_common(1)[0]
-            if most <= counts[turn.address]:
+            address = max(counts, key=lambda other: (counts[other], self._rate.rank(other)))
+            own = (counts[turn.address] + 1, self._rate.rank(turn.address))
+            if (counts[address], self._rate.rank(address)) <= own:
                 return False
             newest = next(other for other in reversed(self._waiting) if other.address == address)
             self._leave(newest)
@@ -332,7 +355,7 @@ class Connections:
     def _make_place(self, new: OpenConnection, may_go: Callable[[OpenConnection], bool]) -> None:
         # The order is that of decision 11: unfinished ones, then unread answers, then waiting
         # requests, last the new one.
-        if self._close_first(ConnectionEnd.CROWDED, filter(may_go, self._waiting), new):
+        if self._close_first(ConnectionEnd.CROWDED, self._by_address(may_go), new):
             return
         if (stalled := self._stalled(may_go)) is not None:
             self._end(stalled, ConnectionEnd.UNSENT)
@@ -340,6 +363,15 @@ class Connections:
             self._end(queued, ConnectionEnd.REFUSED)
         else:
             self._end(new, ConnectionEnd.REFUSED)
+
+    def _by_address(self, may_go: Callable[[OpenConnection], bool]) -> list[OpenConnection]:
+        """Return the connections without a whole request, those of the busiest address first.
+
+        Those of an address, and of addresses with as many, are in the order in which they wait.
+        """
+        candidates = list(filter(may_go, self._waiting))
+        counts = Counter(connection.address for connection in candidates)
+        return sorted(candidates, key=lambda connection: -counts[connection.address])
 
     def _close_first(
         self, reason: ConnectionEnd, candidates: Iterable[OpenConnection], new: OpenConnection

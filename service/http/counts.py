@@ -23,7 +23,7 @@ class ConnectionEnd(Enum):
     """Why the server closed a connection."""
 
     CROWDED = "crowded"
-    """All places were taken, and it had waited longest for a whole request."""
+    """All places were taken, and its address had the most that waited for a whole request."""
     ADDRESS = "address"
     """Its address had too many unfinished requests."""
     LATE = "late"

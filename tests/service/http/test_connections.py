@@ -108,6 +108,21 @@ async def test_one_between_two_requests_goes_when_it_waited_longest(server: Serv
     assert others[0] in server.closed()
 
 
+async def test_the_address_with_the_most_loses_its_oldest(server: Server) -> None:
+    one = server.add("10.1.0.1")
+    other = server.add("10.1.0.2")
+    busiest = [server.add("10.1.0.3") for _ in range(3)]
+    server.add("10.1.0.4")
+    server.add("10.1.0.5")
+    assert server.closed() == [busiest[0]]
+    server.add("10.1.0.6")
+    assert server.closed() == busiest[:2]
+    # Now each address has as many.
+    server.add("10.1.0.7")
+    assert server.closed() == [one, *busiest[:2]]
+    assert other.is_open
+
+
 async def test_an_address_has_so_many_unfinished_requests(server: Server) -> None:
     first = [server.add("10.1.0.1") for _ in range(3)]
     other = server.add("10.1.0.2")

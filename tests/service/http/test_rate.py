@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from service.http.connections import RateLimits, RequestRate
+from service.http.connections import RateLimits, RequestRate, Turns
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.looptime]
 LIMITS = RateLimits(per_second=100, burst=5, at_once=4)
@@ -50,6 +50,53 @@ async def test_each_address_has_its_turn_before_one_has_its_second() -> None:
     await asyncio.sleep(0.05)
     assert late.began_at is not None
     assert late.began_at - asked_at < 0.03
+
+
+async def test_an_address_without_a_turn_lately_comes_before_all_that_had_one() -> None:
+    rate = RequestRate(RateLimits(per_second=20, burst=1, at_once=2))
+    many = [Request(f"a{number % 40}", rate) for number in range(400)]
+    for request in many:
+        rate.enqueue(request)
+    await asyncio.sleep(3)
+    late = Request("b", rate)
+    rate.enqueue(late)
+    await asyncio.sleep(0.1)
+    assert late.began_at is not None
+    assert rate.rank("b") > rate.rank("a39")
+
+
+async def test_new_addresses_without_end_keep_no_older_one_from_its_turn() -> None:
+    rate = RequestRate(RateLimits(per_second=20, burst=1, at_once=2))
+    rate.enqueue(Request("scraper", rate))
+    await asyncio.sleep(0.1)
+    again = Request("scraper", rate)
+    for second in range(15):
+        for number in range(25):
+            rate.enqueue(Request(f"{second}.{number}", rate))
+        if second == 0:
+            rate.enqueue(again)
+        await asyncio.sleep(1)
+    assert again.began_at is not None
+
+
+async def test_a_new_address_waits_beside_more_busy_addresses_than_there_are_places() -> None:
+    turns = Turns(RateLimits(per_second=10, burst=1, at_once=1), max_waiting=8)
+
+    async def attack(address: str) -> None:
+        while True:
+            if await turns.take(address):
+                turns.done()
+            await asyncio.sleep(0.01)
+
+    attackers = [asyncio.create_task(attack(f"a{number}")) for number in range(30)]
+    # Until each of them had a turn, all are as new as the next address. Not at the time of a turn.
+    await asyncio.sleep(5.05)
+    begun = asyncio.get_running_loop().time()
+    assert await turns.take("b")
+    assert asyncio.get_running_loop().time() - begun < 0.25
+    turns.done()
+    for attacker in attackers:
+        attacker.cancel()
 
 
 async def test_so_many_are_computed_at_once_and_the_next_begins_when_one_is_done() -> None:

@@ -12,8 +12,11 @@ import bcrypt
 import pytest
 
 from contract.errors import ConfigurationError
+from service.http.connections import RateLimits
 from service.http.counts import LoginResult
+from service.login import users
 from service.login.users import PasswordChecks, UsersFile, parsed
+from tests.parts.deadlines import patience, time_passes
 from tests.service.tls.tls_site import user_line, write_users
 
 if TYPE_CHECKING:
@@ -158,6 +161,7 @@ async def test_an_unknown_user_costs_as_much_as_a_wrong_password(
         return compare(password, stored)
 
     monkeypatch.setattr(bcrypt, "checkpw", compared)
+    monkeypatch.setattr(users, "_LIMITS", RateLimits(per_second=1000))
     checks = _Checks(tmp_path, user_line("ops", "secret", 5), user_line("sre", "secret", 6))
     for number in range(40):
         name = b"stranger%d" % number
@@ -211,6 +215,37 @@ async def test_a_line_that_is_removed_meanwhile_permits_no_login(
     checks.checks.close()
 
 
+async def test_wrong_passwords_from_many_addresses_delay_no_new_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = []
+    compare = bcrypt.checkpw
+
+    def counted(password: bytes, stored: bytes) -> bool:
+        compared.append(password)
+        return compare(password, stored)
+
+    monkeypatch.setattr(bcrypt, "checkpw", counted)
+    checks = _Checks(tmp_path, user_line("ops", "secret"))
+
+    async def attack(address: str) -> None:
+        while True:
+            await checks.of(b"ops", b"wrong", address)
+            await asyncio.sleep(0.01)
+
+    attackers = [asyncio.create_task(attack(f"192.0.2.{number}")) for number in range(12)]
+    # The reserve of eight, and two a second.
+    await time_passes(3.0)
+    assert 8 <= len(compared) <= 16
+    begun = asyncio.get_running_loop().time()
+    assert await checks.of(b"ops", b"secret", "198.51.100.1") is _RIGHT
+    # The next turn, which comes within half a second.
+    assert asyncio.get_running_loop().time() - begun < patience(1.5)
+    for attacker in attackers:
+        attacker.cancel()
+    checks.checks.close()
+
+
 async def test_eight_wait_by_address_in_turn_and_the_rest_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,6 +279,6 @@ async def test_eight_wait_by_address_in_turn_and_the_rest_is_refused(
     results = await asyncio.gather(*attack, return_exceptions=True)
     assert (await other, await late) == (_WRONG, _WRONG)
     assert results[8] is _BUSY
-    assert order == [b"a0", b"a1", b"other", b"a2", b"a4", b"a5", b"a6", b"a7", b"late"]
-    assert threads == {19}
+    assert order == [b"a0", b"other", b"a1", b"a2", b"a4", b"a5", b"a6", b"a7", b"late"]
+    assert threads == {5}
     checks.checks.close()
