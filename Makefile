@@ -22,6 +22,10 @@ unexport PYTHONDONTWRITEBYTECODE
 # it out again for the programs that tests start.
 export PYTHONUTF8 := 1
 
+# Each run has another order of tests (tests/random_order.py), so each is evidence that tests do not
+# depend on each other. pytest prints the seed; VIGIL_TEST_SEED=… repeats its order.
+test together unit coverage: export VIGIL_TEST_SEED := $(or $(VIGIL_TEST_SEED),$(shell date +%s))
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test collected together unit slow affected coverage mutants release bundle verify outdated advisories test-release test-node test-volcano test-brokers test-alerts test-intruder chaos lint types style servers bench fuzz lock wire clean
 
