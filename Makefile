@@ -22,6 +22,10 @@ unexport PYTHONDONTWRITEBYTECODE
 # it out again for the programs that tests start.
 export PYTHONUTF8 := 1
 
+# Each run has another order of tests (tests/random_order.py), so each is evidence that tests do not
+# depend on each other. pytest prints the seed; VIGIL_TEST_SEED=… repeats its order.
+test together unit coverage: export VIGIL_TEST_SEED := $(or $(VIGIL_TEST_SEED),$(shell date +%s))
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test collected together unit slow affected coverage mutants release bundle verify outdated advisories test-release test-node test-volcano test-brokers test-alerts test-intruder chaos lint types style servers bench fuzz lock wire clean
 
@@ -98,12 +102,10 @@ collected: $(VENV)/installed-dev
 	$(BIN)/pytest -q --collect-only > $(VENV)/collected || { cat $(VENV)/collected; exit 1; }
 
 # Tests wait for each other's programs more than for processors. VIGIL_TEST_PATIENCE multiplies all
-# deadlines where the machine does other work, as the other workers are. Until six runs in a row pass
-# (decision 55), a test that fails is run once more by itself, with its name: one that fails twice is
-# an error.
-AGAIN = [ $$? -eq 1 ] && $(BIN)/pytest -v --maxfail 3 --last-failed --last-failed-no-failures none
+# deadlines where the machine does other work, as the other workers are. A test that fails fails the
+# run (decision 84).
 together: $(VENV)/installed-dev
-	VIGIL_TEST_PATIENCE=$${VIGIL_TEST_PATIENCE:-3} $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not alone" || { $(AGAIN) -m "not alone"; }
+	VIGIL_TEST_PATIENCE=$${VIGIL_TEST_PATIENCE:-3} $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not alone"
 
 # Types are checked beside the tests, which leave a part of the processors idle. What judges how quick
 # something is comes behind them, with the machine for itself. To read all files a second time for the
@@ -111,7 +113,7 @@ together: $(VENV)/installed-dev
 test: $(VENV)/installed-dev
 	$(MAKE) $(BESIDE) style servers collected
 	$(MAKE) $(BESIDE) types together
-	$(BIN)/pytest -m alone $$(grep -rl --include='test_*.py' mark.alone tests) || { $(AGAIN) -m alone; }
+	$(BIN)/pytest -m alone $$(grep -rl --include='test_*.py' mark.alone tests)
 
 # The slowest fifty tests of the last runs.
 slow: $(VENV)/installed-dev

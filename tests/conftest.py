@@ -25,6 +25,7 @@ from tests.parts.deadlines import patience
 from tests.parts.emulator_objects import compile_once
 from tests.parts.processes import leftovers, temporary_folder
 from tests.parts.template import Templates
+from tests.random_order import SEED, RandomOrder
 from tests.slowest import Durations
 from tests.tiers import Guard, mark_tiers, needs
 from tests.unit import SHARE, Share
@@ -46,9 +47,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Choose the folder for temporary files before anything is made in it; scale the timeout."""
     # What gRPC does at a fork may abort a program that a test starts, before it runs.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
-    # The Makefile sets it for the protocol of the workers; what tests start runs as for a user.
+    if seed := os.environ.get(SEED):
+        config.pluginmanager.register(RandomOrder(seed))
+    # The Makefile sets both, and workers need them; what tests start runs as for a user.
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
-        os.environ.pop("PYTHONUTF8", None)
+        for name in ("PYTHONUTF8", SEED):
+            os.environ.pop(name, None)
     # In workers, too: they have the options as they were before.
     seconds = config.getoption("timeout") or float(config.getini("timeout"))
     config.option.timeout = patience(seconds)
