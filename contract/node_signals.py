@@ -75,7 +75,7 @@ class NodeSignals(msgspec.Struct, frozen=True, gc=False):
         return tuple(taint for taint in self.taints if taint.key == TAINT_KEY)
 
 
-class _Condition(msgspec.Struct, rename="camel"):
+class _SignalCondition(msgspec.Struct, rename="camel"):
     type: str = ""
     status: str = ""
     reason: str | None = None
@@ -84,16 +84,16 @@ class _Condition(msgspec.Struct, rename="camel"):
     last_heartbeat_time: datetime | None = None
 
 
-class _Status(msgspec.Struct):
-    conditions: list[_Condition] | None = None
+class _SignalStatus(msgspec.Struct):
+    conditions: list[_SignalCondition] | None = None
 
 
-class _Spec(msgspec.Struct):
+class _SignalSpec(msgspec.Struct):
     taints: tuple[NodeTaint, ...] | None = None
 
 
-_status = Member("status", _Status)
-_spec = Member("spec", _Spec)
+_status = Member("status", _SignalStatus)
+_spec = Member("spec", _SignalSpec)
 
 
 def node_signals(item: KubernetesObject) -> NodeSignals:

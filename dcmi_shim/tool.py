@@ -104,7 +104,7 @@ class Tool:
                     f"(process {pids}) hang in the kernel and cannot be killed; "
                     "the node may need a restart"
                 )
-            run = _Run(command, [str(path), *arguments], environment)
+            run = _ToolRun(command, [str(path), *arguments], environment)
             try:
                 return await run.result(deadline_seconds)
             finally:
@@ -126,7 +126,7 @@ class Tool:
         self._unkillable = [process for process in self._unkillable if process.poll() is None]
 
 
-class _Run:
+class _ToolRun:
     """One process of a tool, until it ended or its result was given up."""
 
     def __init__(self, command: str, argv: list[str], environment: Mapping[str, str]) -> None:

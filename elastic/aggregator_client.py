@@ -32,14 +32,14 @@ MAX_JOBS = 40
 """In one question; a line of HTTP has 8190 bytes."""
 
 
-class _Page(msgspec.Struct):
+class _ElasticPage(msgspec.Struct):
     leads: bool
     alarm: bool
     silent: tuple[str, ...]
     ended: EndedJobs | None
 
 
-_decoder = msgspec.json.Decoder(_Page)
+_decoder = msgspec.json.Decoder(_ElasticPage)
 
 
 class AggregatorReply(msgspec.Struct, frozen=True):
@@ -118,7 +118,7 @@ class Aggregators:
             trouble = _reason_of(error)
         return AggregatorReply(troubles=(f"the aggregator at {self._url} is away: {trouble}",))
 
-    async def _page(self, query: dict[str, str], tls_options: dict[str, Any]) -> _Page:
+    async def _page(self, query: dict[str, str], tls_options: dict[str, Any]) -> _ElasticPage:
         # A new connection each time, as another aggregator may answer it.
         connector = aiohttp.TCPConnector(force_close=True)
         async with (
@@ -158,7 +158,7 @@ def _joined(reply: AggregatorReply, other: AggregatorReply) -> AggregatorReply:
     )
 
 
-def _answer(page: _Page, url: str) -> AggregatorReply:
+def _answer(page: _ElasticPage, url: str) -> AggregatorReply:
     if page.ended is None:
         reason = f"the aggregator at {url} does not advise: set advice.enabled there"
         return AggregatorReply(troubles=(reason,))

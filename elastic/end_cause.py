@@ -31,13 +31,13 @@ class _Reason(msgspec.Struct):
     node: str = msgspec.field(default="", name="NodeName")
 
 
-class _Record(msgspec.Struct):
+class _RescheduleRecord(msgspec.Struct):
     at_seconds: int = msgspec.field(default=0, name="RescheduleTimeStamp")
     reasons: list[_Reason] | None = msgspec.field(default=None, name="ReasonOfTask")
 
 
 class _Records(msgspec.Struct):
-    records: list[_Record] | None = msgspec.field(default=None, name="RescheduleRecords")
+    records: list[_RescheduleRecord] | None = msgspec.field(default=None, name="RescheduleRecords")
 
 
 _decoder = msgspec.json.Decoder(dict[str, _Records])
@@ -68,7 +68,7 @@ def read_evictions(text: str) -> dict[str, tuple[Evicted, ...]]:
     return evictions
 
 
-def _eviction(record: _Record) -> Evicted | None:
+def _eviction(record: _RescheduleRecord) -> Evicted | None:
     for reason in record.reasons or ():
         if reason.reason != _NO_FAULT:
             return Evicted(record.at_seconds, reason.reason, reason.node)

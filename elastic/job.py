@@ -49,7 +49,7 @@ class JobQueue(msgspec.Struct, frozen=True):
         return self.state in ("Closing", "Closed")
 
 
-class _Owner(msgspec.Struct):
+class _JobOwner(msgspec.Struct):
     kind: str = ""
     name: str = ""
     uid: str = ""
@@ -70,7 +70,7 @@ class _QueueStatus(msgspec.Struct):
 
 _deleted: Member[datetime | None] = Member("metadata.deletionTimestamp", datetime | None)
 _grace: Member[int | None] = Member("metadata.deletionGracePeriodSeconds", int | None)
-_owners: Member[list[_Owner] | None] = Member("metadata.ownerReferences", list[_Owner] | None)
+_owners: Member[list[_JobOwner] | None] = Member("metadata.ownerReferences", list[_JobOwner] | None)
 _spec: Member[_RunSpec | None] = Member("spec", _RunSpec | None)
 _status: Member[_RunStatus | None] = Member("status", _RunStatus | None)
 _queue_status: Member[_QueueStatus | None] = Member("status", _QueueStatus | None)

@@ -41,7 +41,7 @@ class _Audit(msgspec.Struct):
     dependencies: list[Dependency]
 
 
-class _Reference(msgspec.Struct):
+class _AffectedReference(msgspec.Struct):
     ref: str
 
 
@@ -52,7 +52,7 @@ class _Analysis(msgspec.Struct):
 
 class _Statement(msgspec.Struct):
     id: str
-    affects: list[_Reference]
+    affects: list[_AffectedReference]
     analysis: _Analysis
 
 
@@ -64,7 +64,7 @@ class NoResultError(Exception):
     """Nothing is known of any package."""
 
 
-class Outcome(NamedTuple):
+class AuditOutcome(NamedTuple):
     """The exit status, and lines for a person."""
 
     status: int
@@ -90,7 +90,7 @@ def audit(lock: Path, osv_url: str | None = None) -> list[Dependency]:
         raise NoResultError(f"pip-audit gave no result:\n{done.stderr.strip()}") from None
 
 
-def judge(dependencies: Sequence[Dependency], statements: bytes) -> Outcome:
+def judge(dependencies: Sequence[Dependency], statements: bytes) -> AuditOutcome:
     """Return which advisories no statement answers.
 
     The status is ``OPEN`` where there is one, ``NOT_KNOWN`` where a package could not be judged.
@@ -117,8 +117,10 @@ def judge(dependencies: Sequence[Dependency], statements: bytes) -> Outcome:
         lines.append(f"{each.name} {each.version}: {advisory.id}, fixed in {fixed}")
     lines += [f"not judged: {each.skip_reason}" for each in dependencies if each.skip_reason][:1]
     if applying:
-        return Outcome(OPEN, lines)
-    return Outcome(NONE_OPEN if judged and len(judged) == len(dependencies) else NOT_KNOWN, lines)
+        return AuditOutcome(OPEN, lines)
+    return AuditOutcome(
+        NONE_OPEN if judged and len(judged) == len(dependencies) else NOT_KNOWN, lines
+    )
 
 
 def _keys(dependency: Dependency, advisory: _Advisory) -> Iterator[tuple[str, str]]:

@@ -24,7 +24,7 @@ _LEVEL = 9
 ZIP_EPOCH = 315532800
 
 
-class Member(NamedTuple):
+class ArchiveMember(NamedTuple):
     """A file of an archive. ``name`` is relative and has slashes."""
 
     name: str
@@ -42,7 +42,7 @@ def source_epoch() -> int:
     return max(int(os.environ.get("SOURCE_DATE_EPOCH", ZIP_EPOCH)), ZIP_EPOCH)
 
 
-def folder_members(folder: Path, prefix: str = "") -> Iterator[Member]:
+def folder_members(folder: Path, prefix: str = "") -> Iterator[ArchiveMember]:
     """Yield each regular file below ``folder``, its name behind ``prefix``.
 
     Raises ``ValueError`` for a symbolic link: what it leads to may differ on another machine.
@@ -54,12 +54,12 @@ def folder_members(folder: Path, prefix: str = "") -> Iterator[Member]:
             yield file_member(path, f"{prefix}{path.relative_to(folder).as_posix()}")
 
 
-def file_member(path: Path, name: str) -> Member:
+def file_member(path: Path, name: str) -> ArchiveMember:
     """Return the file at ``path`` as the member ``name``."""
-    return Member(name, path.read_bytes(), bool(path.stat().st_mode & stat.S_IXUSR))
+    return ArchiveMember(name, path.read_bytes(), bool(path.stat().st_mode & stat.S_IXUSR))
 
 
-def tar_gz(members: Iterable[Member], epoch: int) -> bytes:
+def tar_gz(members: Iterable[ArchiveMember], epoch: int) -> bytes:
     """Return a compressed tar archive of ``members``, each with the time ``epoch``."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w", format=tarfile.PAX_FORMAT) as archive:
@@ -70,16 +70,16 @@ def tar_gz(members: Iterable[Member], epoch: int) -> bytes:
     return gzip.compress(content.getvalue(), _LEVEL, mtime=epoch)
 
 
-def read_tar_gz(data: bytes) -> Iterator[Member]:
+def read_tar_gz(data: bytes) -> Iterator[ArchiveMember]:
     """Yield the files of a compressed tar archive."""
     with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
         for entry in archive:
             file = archive.extractfile(entry) if entry.isfile() else None
             if file is not None:
-                yield Member(entry.name, file.read(), bool(entry.mode & stat.S_IXUSR))
+                yield ArchiveMember(entry.name, file.read(), bool(entry.mode & stat.S_IXUSR))
 
 
-def zip_archive(members: Iterable[Member], epoch: int) -> bytes:
+def zip_archive(members: Iterable[ArchiveMember], epoch: int) -> bytes:
     """Return a ZIP archive of ``members`` in their order, each with the time ``epoch``."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
@@ -93,10 +93,10 @@ def zip_archive(members: Iterable[Member], epoch: int) -> bytes:
     return content.getvalue()
 
 
-def read_zip(data: bytes) -> Iterator[Member]:
+def read_zip(data: bytes) -> Iterator[ArchiveMember]:
     """Yield the files of a ZIP archive."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         for entry in archive.infolist():
             if not entry.is_dir():
                 executable = bool(entry.external_attr >> 16 & stat.S_IXUSR)
-                yield Member(entry.filename, archive.read(entry), executable)
+                yield ArchiveMember(entry.filename, archive.read(entry), executable)

@@ -25,7 +25,7 @@ from setuptools.build_meta import (
     prepare_metadata_for_build_wheel,
 )
 
-from release.archives import Member, read_tar_gz, read_zip, source_epoch, tar_gz, zip_archive
+from release.archives import ArchiveMember, read_tar_gz, read_zip, source_epoch, tar_gz, zip_archive
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -68,13 +68,13 @@ def build_sdist(sdist_directory: str, config_settings: Mapping[str, str] | None 
     return name
 
 
-def _release_files(folder: str) -> Iterator[Member]:
+def _release_files(folder: str) -> Iterator[ArchiveMember]:
     for source, name in _METADATA_NAMES.items():
         if Path(source).is_file():
-            yield Member(f"{folder}/{name}", Path(source).read_bytes())
+            yield ArchiveMember(f"{folder}/{name}", Path(source).read_bytes())
 
 
-def with_record(members: Iterable[Member], folder: str) -> list[Member]:
+def with_record(members: Iterable[ArchiveMember], folder: str) -> list[ArchiveMember]:
     """Return ``members`` in order with a new ``RECORD`` at the end.
 
     ``folder`` has the metadata. It comes last, so that a reader finds it without the whole file.
@@ -90,4 +90,4 @@ def with_record(members: Iterable[Member], folder: str) -> list[Member]:
         digest = base64.urlsafe_b64encode(hashlib.sha256(member.data).digest()).rstrip(b"=")
         rows.writerow((member.name, f"sha256={digest.decode()}", len(member.data)))
     rows.writerow((record_name, "", ""))
-    return [*ordered, Member(record_name, text.getvalue().encode())]
+    return [*ordered, ArchiveMember(record_name, text.getvalue().encode())]

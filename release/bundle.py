@@ -18,7 +18,7 @@ from packaging.tags import compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from release import elf
-from release.archives import Member, file_member, folder_members, read_zip, tar_gz
+from release.archives import ArchiveMember, file_member, folder_members, read_zip, tar_gz
 from release.manifest import sign, write_manifest
 from release.sbom import PRODUCT, read_lock, required
 
@@ -126,7 +126,7 @@ def bundle(
         if key is not None:
             sign(manifest, key)
         members = [
-            Member(f"{name}/{path.name}", path.read_bytes(), path.name == "install")
+            ArchiveMember(f"{name}/{path.name}", path.read_bytes(), path.name == "install")
             for path in folder.iterdir()
         ]
     return tar_gz(members, epoch)

@@ -35,7 +35,7 @@ M = TypeVar("M", bound=Section)
 
 
 @dataclass(frozen=True)
-class _Option:
+class _LeafSetting:
     """One leaf of the model."""
 
     path: _Path
@@ -113,7 +113,7 @@ def load(
     origins: dict[_Path, str] = {}
     problems: list[Problem] = []
 
-    def override(option: _Option, value: object, where: str) -> None:
+    def override(option: _LeafSetting, value: object, where: str) -> None:
         refused: list[WrongValue] = []
         converted = _converted(option.annotation, value, refused)
         if refused:
@@ -142,12 +142,12 @@ def load(
     return section
 
 
-def _options(model: type[Section], above: _Path) -> Iterator[_Option]:
+def _options(model: type[Section], above: _Path) -> Iterator[_LeafSetting]:
     for field in fields_of(model):
         if isinstance(field.type, type) and issubclass(field.type, Section):
             yield from _options(field.type, (*above, field.name))
         else:
-            yield _Option((*above, field.name), field.type)
+            yield _LeafSetting((*above, field.name), field.type)
 
 
 def _place(table: dict[str, object], path: _Path, value: object) -> bool:
@@ -193,7 +193,7 @@ def _converted(annotation: Any, value: object, refused: list[WrongValue]) -> obj
 
 
 def _problem(
-    item: WrongValue, options: Mapping[_Path, _Option], origins: Mapping[_Path, str]
+    item: WrongValue, options: Mapping[_Path, _LeafSetting], origins: Mapping[_Path, str]
 ) -> Problem:
     where = ""
     names: list[str] = []

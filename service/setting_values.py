@@ -71,7 +71,7 @@ def read_value(annotation: Any, given: object, refused: list[WrongValue]) -> obj
 
     What is wrong is added to ``refused``; the result then has no meaning.
     """
-    return _Reader(refused, reads_text=True).read(annotation, given, ())
+    return _ValueReader(refused, reads_text=True).read(annotation, given, ())
 
 
 def read_section(model: type[Section], given: object, refused: list[WrongValue]) -> object:
@@ -79,10 +79,10 @@ def read_section(model: type[Section], given: object, refused: list[WrongValue])
 
     What is wrong is added to ``refused``; the result then has no meaning.
     """
-    return _Reader(refused, reads_text=False).read(model, given, ())
+    return _ValueReader(refused, reads_text=False).read(model, given, ())
 
 
-class _Reader:
+class _ValueReader:
     def __init__(self, refused: list[WrongValue], *, reads_text: bool) -> None:
         self._refused = refused
         self._reads_text = reads_text

@@ -90,12 +90,12 @@ class _Since(msgspec.Struct):
     fault_time: int = 0
 
 
-class _Fault(msgspec.Struct):
+class _NpuFault(msgspec.Struct):
     npu_name: str = ""
     times: dict[str, _Since] | None = msgspec.field(default=None, name="fault_time_and_level_map")
 
 
-_faults = msgspec.json.Decoder(list[_Fault], strict=False)
+_faults = msgspec.json.Decoder(list[_NpuFault], strict=False)
 
 
 def ended_jobs(

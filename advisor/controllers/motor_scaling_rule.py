@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 _VERSION = "1.0"
 
 
-class _Group(GoStruct, frozen=True):
+class _RuleGroup(GoStruct, frozen=True):
     group_name: str = ""
     group_num: str = ""
     server_num_per_group: str = ""
 
 
-class _Entry(GoStruct, frozen=True):
-    group_list: list[_Group] | None = None
+class _RuleEntry(GoStruct, frozen=True):
+    group_list: list[_RuleGroup] | None = None
 
 
 class _Rule(GoStruct, frozen=True):
     version: str = ""
-    elastic_scaling_list: list[_Entry] | None = None
+    elastic_scaling_list: list[_RuleEntry] | None = None
 
 
 class GroupSize(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ def rule_of(
     return rule, ("", "")
 
 
-def _entry(entry: _Entry, document: str, where: str, *, strict: bool) -> Entry:
+def _entry(entry: _RuleEntry, document: str, where: str, *, strict: bool) -> Entry:
     sizes: Entry = {}
     for index, group in enumerate(entry.group_list or ()):
         place = f"{where}.group_list[{index}]"

@@ -47,7 +47,7 @@ class _NodeSpec(msgspec.Struct):
     taints: tuple[snapshot.Taint, ...] | None = None
 
 
-class _Condition(msgspec.Struct):
+class _NodeCondition(msgspec.Struct):
     type: str
     status: str
 
@@ -55,7 +55,7 @@ class _Condition(msgspec.Struct):
 class _NodeStatus(msgspec.Struct):
     capacity: dict[str, str | int] | None = None
     allocatable: dict[str, str | int] | None = None
-    conditions: list[_Condition] | None = None
+    conditions: list[_NodeCondition] | None = None
 
 
 class _Env(msgspec.Struct):
@@ -63,18 +63,18 @@ class _Env(msgspec.Struct):
     value: str | None = None
 
 
-class _Resources(msgspec.Struct):
+class _ContainerResources(msgspec.Struct):
     requests: dict[str, str | int] | None = None
     limits: dict[str, str | int] | None = None
 
 
-class _Container(msgspec.Struct):
+class _PodContainer(msgspec.Struct):
     name: str = ""
     env: list[_Env] | None = None
-    resources: _Resources | None = None
+    resources: _ContainerResources | None = None
 
 
-class _Toleration(msgspec.Struct):
+class _PodToleration(msgspec.Struct):
     key: str | None = None
     operator: str | None = None
     value: str | None = None
@@ -134,9 +134,9 @@ class _PodSpec(msgspec.Struct, rename="camel"):
     scheduler_name: str | None = None
     node_selector: _Texts = None
     affinity: _Affinity | None = None
-    tolerations: list[_Toleration] | None = None
-    containers: list[_Container] | None = None
-    init_containers: list[_Container] | None = None
+    tolerations: list[_PodToleration] | None = None
+    containers: list[_PodContainer] | None = None
+    init_containers: list[_PodContainer] | None = None
     overhead: dict[str, str | int] | None = None
 
 
@@ -243,7 +243,7 @@ class _AscendJobSpec(msgspec.Struct, rename="camel"):
 
 
 class _AscendJobStatus(msgspec.Struct):
-    conditions: list[_Condition] | None = None
+    conditions: list[_NodeCondition] | None = None
 
 
 class _GroupTemplate(msgspec.Struct, rename="camel"):
@@ -477,7 +477,7 @@ def _task(read: _Task) -> snapshot.VcJobTask:
     places: list[tuple[int, str]] = []
     counts: dict[str, int] = {}
     for index, container in enumerate(spec.containers or ()):
-        resources = container.resources or _Resources()
+        resources = container.resources or _ContainerResources()
         requests: dict[str, int] = {}
         # Requests come last and replace limits; of chips, Kubernetes demands that both are equal.
         for field, amounts in (("limits", resources.limits), ("requests", resources.requests)):
@@ -737,7 +737,7 @@ def _requests(spec: _PodSpec, called: str) -> snapshot.Amounts:
     return total
 
 
-def _asked(container: _Container, called: str, where: str) -> snapshot.Amounts:
+def _asked(container: _PodContainer, called: str, where: str) -> snapshot.Amounts:
     if container.resources is None:
         return {}
     quantities = {**(container.resources.limits or {}), **(container.resources.requests or {})}

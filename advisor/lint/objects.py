@@ -27,7 +27,7 @@ _NESTED_LISTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _JudgedKind:
     """A kind that is judged: its version, and what makes a workload of it."""
 
     version: str
@@ -37,20 +37,20 @@ class _Kind:
 
 
 _KINDS = {
-    ("batch.volcano.sh", "Job"): _Kind("v1alpha1", jobs.vcjob),
-    ("mindxdl.gitee.com", "AscendJob"): _Kind("v1", jobs.ascendjob),
-    ("apps", "Deployment"): _Kind("v1", jobs.deployment),
-    ("apps", "ReplicaSet"): _Kind("v1", jobs.deployment, is_general=True),
-    ("apps", "StatefulSet"): _Kind("v1", jobs.stateful_set, is_general=True),
-    ("batch", "Job"): _Kind("v1", jobs.batch_job, is_general=True),
-    ("", "Pod"): _Kind("v1", jobs.pod, is_general=True),
-    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _Kind("v1", jobs.leader_worker_set),
-    ("orchestration.aibrix.ai", "StormService"): _Kind("v1alpha1", jobs.storm_service),
-    ("orchestration.aibrix.ai", "RoleSet"): _Kind("v1alpha1", jobs.role_set),
-    ("orchestration.aibrix.ai", "PodSet"): _Kind("v1alpha1", jobs.pod_set),
-    ("scheduling.volcano.sh", "PodGroup"): _Kind("v1beta1", jobs.pod_group),
-    **{(ome.GROUP, kind): _Kind(ome.VERSION) for kind in ome.KINDS},
-    ("", "ConfigMap"): _Kind("v1"),
+    ("batch.volcano.sh", "Job"): _JudgedKind("v1alpha1", jobs.vcjob),
+    ("mindxdl.gitee.com", "AscendJob"): _JudgedKind("v1", jobs.ascendjob),
+    ("apps", "Deployment"): _JudgedKind("v1", jobs.deployment),
+    ("apps", "ReplicaSet"): _JudgedKind("v1", jobs.deployment, is_general=True),
+    ("apps", "StatefulSet"): _JudgedKind("v1", jobs.stateful_set, is_general=True),
+    ("batch", "Job"): _JudgedKind("v1", jobs.batch_job, is_general=True),
+    ("", "Pod"): _JudgedKind("v1", jobs.pod, is_general=True),
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _JudgedKind("v1", jobs.leader_worker_set),
+    ("orchestration.aibrix.ai", "StormService"): _JudgedKind("v1alpha1", jobs.storm_service),
+    ("orchestration.aibrix.ai", "RoleSet"): _JudgedKind("v1alpha1", jobs.role_set),
+    ("orchestration.aibrix.ai", "PodSet"): _JudgedKind("v1alpha1", jobs.pod_set),
+    ("scheduling.volcano.sh", "PodGroup"): _JudgedKind("v1beta1", jobs.pod_group),
+    **{(ome.GROUP, kind): _JudgedKind(ome.VERSION) for kind in ome.KINDS},
+    ("", "ConfigMap"): _JudgedKind("v1"),
 }
 # A Job without apiVersion may be that of Kubernetes or of Volcano.
 _BY_KIND = {kind: group for group, kind in _KINDS if kind != "Job"}

@@ -20,14 +20,14 @@ _NAME, _NUMBER, _SERVERS = "group_name", "group_num", "server_num_per_group"
 _VERSION = "1.0"
 
 
-class _Group(NamedTuple):
+class _EntryGroup(NamedTuple):
     """A group of an entry; the numbers that it has, with their lines, by key."""
 
     line: int
     numbers: dict[str, tuple[int, int]]
 
 
-_Entry = dict[str, _Group]
+_Entry = dict[str, _EntryGroup]
 
 
 def data_key(data: Mapping) -> str | None:
@@ -107,7 +107,7 @@ def _judge_group(group: Mapping, into: _Entry, place: FindingPlace) -> Iterator[
                 yield finding("SCALING_RULE_NO_NUMBER", place.at(value.line), **words)
     if name in into:
         yield finding("SCALING_RULE_GROUP_TWICE", place.at(group.line_of(_NAME)), group=name)
-    into[name] = _Group(group.line, numbers)
+    into[name] = _EntryGroup(group.line, numbers)
 
 
 def _judge_step(

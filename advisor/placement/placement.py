@@ -105,7 +105,7 @@ def link_down_cards(view: NodeView, *, corrected: bool) -> set[str]:
     }
 
 
-class _Known:
+class _EarlierResult:
     """A result of an earlier session, and the nodes that have changed since then."""
 
     def __init__(self, result: PlacementResult) -> None:
@@ -126,7 +126,7 @@ class Placer:
         """Nodes of which a link was ever named."""
         self._names: tuple[str, ...] = ()
         self._views: Mapping[str, NodeView] = {}
-        self._known: dict[Demand, _Known] = {}
+        self._known: dict[Demand, _EarlierResult] = {}
         """In the order in which they were last asked for."""
         self._asked: set[Demand] = set()
         self._divergences: set[tuple[int, str, str]] = set()
@@ -199,7 +199,7 @@ class Placer:
                 result = self._updated(demand, pod, answer)
             # Taken out and put in again, so that the order is that of the last requests.
             self._known.pop(demand, None)
-            self._known[demand] = answer = _Known(result)
+            self._known[demand] = answer = _EarlierResult(result)
         return answer.result
 
     def capacity(
@@ -247,7 +247,9 @@ class Placer:
             LayeredDict(accepts), refuses, frozenset(self._divergences), capacity
         )
 
-    def _updated(self, demand: Demand, pod: SchedulerPod, previous: _Known) -> PlacementResult:
+    def _updated(
+        self, demand: Demand, pod: SchedulerPod, previous: _EarlierResult
+    ) -> PlacementResult:
         """Return a result with what changed nodes answer now, the same one where nothing is new."""
         before = previous.result
         if not previous.changed:

@@ -26,7 +26,7 @@ _Answer: TypeAlias = "tuple[PlacementResult, tuple[str, ...]]"
 """Where a demand goes, and what the first nodes lack that refuse it."""
 
 
-class _Waiting(NamedTuple):
+class _WaitingPods(NamedTuple):
     """The waiting pods of a job, by what they ask for."""
 
     demands: tuple[Demand, ...]
@@ -54,7 +54,7 @@ class WaitingJobs:
         self.gangs: tuple[Gang, ...] = ()
         self.divergences: set[tuple[int, str, str]] = set()
         """Those of the answers."""
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, _WaitingPods] = {}
         self._placed: dict[str, _Placed] = {}
         self._demands: dict[Demand, Demand] = {}
         """One value for all that are equal."""
@@ -127,13 +127,13 @@ class WaitingJobs:
         self.gangs = tuple([placed_job.gang for placed_job in placed])
         self.divergences = set().union(*(result.divergences for result, _ in answers.values()))
 
-    def _look(self, job: SchedulerJob, placer: Placer) -> _Waiting:
+    def _look(self, job: SchedulerJob, placer: Placer) -> _WaitingPods:
         groups: dict[Demand, list[SchedulerPod]] = {}
         for pod in job.pods:
             if is_waiting(pod):
                 demand = placer.demand(job, pod)
                 groups.setdefault(self._demands.setdefault(demand, demand), []).append(pod)
-        return _Waiting(
+        return _WaitingPods(
             tuple(groups),
             tuple(tuple(pods) for pods in groups.values()),
             tuple(
@@ -148,7 +148,7 @@ class WaitingJobs:
     def _place(
         self,
         key: str,
-        waiting: _Waiting,
+        waiting: _WaitingPods,
         views: Mapping[str, NodeView],
         shorts: dict[tuple[int, Need], str],
         *,

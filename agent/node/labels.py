@@ -66,14 +66,14 @@ class DesiredLabels(msgspec.Struct, frozen=True):
     refused: dict[str, str]
 
 
-class _Device(msgspec.Struct):
+class _BaseDevice(msgspec.Struct):
     """An element of ``baseDeviceInfos``, with Go's names."""
 
     ip: str = msgspec.field(default="", name="IP")
     super_device: int = msgspec.field(default=0, name="SuperDeviceID")
 
 
-_devices_decoder = msgspec.json.Decoder(dict[str, _Device])
+_devices_decoder = msgspec.json.Decoder(dict[str, _BaseDevice])
 
 
 def desired_labels(

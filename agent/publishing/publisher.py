@@ -150,7 +150,7 @@ class PublishedDocument(Protocol):
 
 
 @dataclass(frozen=True)
-class _Write:
+class _WriteRequest:
     """One request: to write ``document``, or where that is ``None`` to delete it."""
 
     document: Document | None
@@ -205,12 +205,12 @@ class DocumentPublisher:
         self._was_read = False
         self._must_read = True
         self._first_shown: Document | None = None
-        self._in_flight: _Write | None = None
-        self._unanswered: deque[_Write] = deque(maxlen=_MAX_UNANSWERED)
+        self._in_flight: _WriteRequest | None = None
+        self._unanswered: deque[_WriteRequest] = deque(maxlen=_MAX_UNANSWERED)
         """Writes without an answer since the last one that had one: each may have arrived."""
-        self._acknowledged: _Write | None = None
+        self._acknowledged: _WriteRequest | None = None
         self._acknowledged_at = 0.0
-        self._number_of_write: _Write | None = None
+        self._number_of_write: _WriteRequest | None = None
         self._number: int | None = None
         self._watched_version: str | None = None
         self._watched_document: Document | None = None
@@ -314,7 +314,7 @@ class DocumentPublisher:
         remains = None if desired.remains is None else desired.remains(stamp)
         event_ms = self.record.waiting_since_ms
         return await self._write(
-            _Write(
+            _WriteRequest(
                 *(document, desired.content, desired.revision, desired.through),
                 *(stamp, reason, event_ms, remains),
             )
@@ -391,7 +391,7 @@ class DocumentPublisher:
 
     # Requests.
 
-    async def _write(self, write: _Write) -> _Pause | None:
+    async def _write(self, write: _WriteRequest) -> _Pause | None:
         # There is nothing to delete: the store agrees without a request.
         if write.document is None and self._document.stored is None:
             self.record.waiting_since_ms = None
@@ -443,7 +443,7 @@ class DocumentPublisher:
         self._accept(write, version)
         return None
 
-    async def _request(self, write: _Write) -> str:
+    async def _request(self, write: _WriteRequest) -> str:
         """Write the document in place of the stored one, or delete that; return the new version.
 
         A late request replaces and deletes nothing that was written after it. Except in a conflict:
@@ -506,7 +506,7 @@ class DocumentPublisher:
             self._was_interrupted = False
         return None
 
-    def _arrived_unanswered(self, shown: Document | None) -> _Write | None:
+    def _arrived_unanswered(self, shown: Document | None) -> _WriteRequest | None:
         """Return the write without an answer that the store shows, if there is one."""
         arrived = (write for write in reversed(self._unanswered) if _same(shown, write.document))
         return next(arrived, None)
@@ -536,7 +536,7 @@ class DocumentPublisher:
         is_changed = not _same(shown, before) or bool(self._document.dangling_owners)
         return is_answer or is_changed
 
-    def _accept(self, write: _Write, version: str) -> None:
+    def _accept(self, write: _WriteRequest, version: str) -> None:
         if not self._document.acknowledge(write.document, version):
             self._must_read = True
         if write.document is not None:
@@ -559,7 +559,7 @@ class DocumentPublisher:
             self._document.record_stored(watched)
         return is_same
 
-    def _agree(self, write: _Write) -> None:
+    def _agree(self, write: _WriteRequest) -> None:
         """Record that the store has the document of ``write``."""
         self._acknowledged = write
         self._acknowledged_at = now_seconds()

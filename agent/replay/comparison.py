@@ -107,7 +107,7 @@ class Findings(msgspec.Struct):
 
 
 @dataclass(frozen=True)
-class _Kind:
+class _DifferenceKind:
     """What a difference is like; equal ones of a day are merged."""
 
     code: str
@@ -130,8 +130,8 @@ class ReplayComparison:
         self.replayed = LevelHistory(span) if two else None
         self._runs = [run for run in (self.recorded, self.replayed) if run is not None]
         self._now_ms = 0
-        self._open: dict[tuple[Subject, str], tuple[int, _Kind]] = {}
-        self._totals: dict[tuple[int, Subject], dict[_Kind, _Total]] = {}
+        self._open: dict[tuple[Subject, str], tuple[int, _DifferenceKind]] = {}
+        self._totals: dict[tuple[int, Subject], dict[_DifferenceKind, _Total]] = {}
 
     def apply_changes(
         self, recorded: Sequence[Change], replayed: Sequence[Change], until_ms: int
@@ -211,14 +211,14 @@ class ReplayComparison:
                     del self._open[subject, code]
                     self._count(subject, before[1], before[0], at_ms)
                 continue
-            kind = _Kind(code, recorded, other)
+            kind = _DifferenceKind(code, recorded, other)
             if before is not None:
                 if before[1] == kind:
                     continue
                 self._count(subject, before[1], before[0], at_ms)
             self._open[subject, code] = at_ms, kind
 
-    def _count(self, subject: Subject, kind: _Kind, from_ms: int, to_ms: int) -> None:
+    def _count(self, subject: Subject, kind: _DifferenceKind, from_ms: int, to_ms: int) -> None:
         for day, passed_ms in self._span.split_by_day(from_ms, to_ms):
             total = self._totals.setdefault((day, subject), {}).setdefault(kind, _Total())
             total.times += 1
@@ -246,7 +246,7 @@ class ReplayComparison:
         )
 
 
-def _difference(kind: _Kind, total: _Total) -> LevelDifference:
+def _difference(kind: _DifferenceKind, total: _Total) -> LevelDifference:
     recorded, other = kind.recorded, kind.replayed
     return LevelDifference(
         kind.code,

@@ -69,7 +69,7 @@ class LevelReason:
 
 
 @dataclass
-class _Known:
+class _CurrentLevels:
     """The levels of one subject, unchanged since ``since_ms``."""
 
     since_ms: int
@@ -81,7 +81,7 @@ class LevelHistory:
 
     def __init__(self, span: Span) -> None:
         self._span = span
-        self._known: dict[Subject, _Known] = {}
+        self._known: dict[Subject, _CurrentLevels] = {}
         self._counted: set[int] = set()
         self._in_use: frozenset[int] = frozenset()
         self.sums: dict[tuple[int, Subject], Sums] = {}
@@ -145,10 +145,10 @@ class LevelHistory:
         for subject in self._known:
             self._passed(subject, at_ms)
 
-    def _passed(self, subject: Subject, at_ms: int) -> _Known:
+    def _passed(self, subject: Subject, at_ms: int) -> _CurrentLevels:
         levels = self._known.get(subject)
         if levels is None:
-            self._known[subject] = levels = _Known(at_ms)
+            self._known[subject] = levels = _CurrentLevels(at_ms)
             if subject.kind == "chip":
                 self._counted.add(subject.id)
         if at_ms > levels.since_ms:
@@ -157,7 +157,7 @@ class LevelHistory:
             levels.since_ms = at_ms
         return levels
 
-    def _count(self, subject: Subject, levels: _Known, at_ms: int) -> None:
+    def _count(self, subject: Subject, levels: _CurrentLevels, at_ms: int) -> None:
         in_use = subject.id in self._in_use
         level = _level(levels.codes)
         own = _level(

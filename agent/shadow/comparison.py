@@ -102,7 +102,7 @@ class _Desired:
 
 
 @dataclass
-class _Write:
+class _SeenWrite:
     """A write that was seen at ``at_ms`` and can be any state from ``from_ms`` on."""
 
     at_ms: int
@@ -132,7 +132,7 @@ class ShadowComparison:
     """
 
     _desired: deque[_Desired] = field(default_factory=deque)
-    _pending: deque[_Write] = field(default_factory=deque)
+    _pending: deque[_SeenWrite] = field(default_factory=deque)
     _results: list[ComparisonResult] = field(default_factory=list)
     _shown: Facts = field(default_factory=dict)
     _is_comparable: bool = False
@@ -173,7 +173,7 @@ class ShadowComparison:
             )
             return
         self._shows(at_ms, facts, comparable=True)
-        self._pending.append(_Write(at_ms, since_ms - BEFORE_MS, facts))
+        self._pending.append(_SeenWrite(at_ms, since_ms - BEFORE_MS, facts))
 
     def observe_deletion(self, at_ms: int) -> None:
         """Record that another program deleted the document."""
@@ -227,7 +227,7 @@ class ShadowComparison:
 
     # A write.
 
-    def _due_ms(self, write: _Write) -> int:
+    def _due_ms(self, write: _SeenWrite) -> int:
         began_ms = self._desired[0].since_ms
         if write.at_ms < began_ms:
             return began_ms + LINGER_MS
@@ -236,7 +236,7 @@ class ShadowComparison:
         )
         return write.at_ms + (LINGER_MS if lingers else AFTER_MS)
 
-    def _judged(self, write: _Write, now_ms: int) -> ComparisonResult | None:
+    def _judged(self, write: _SeenWrite, now_ms: int) -> ComparisonResult | None:
         if write.decided is not None or not self._desired:
             return write.decided
         until_ms = self._due_ms(write)
@@ -312,7 +312,7 @@ class ShadowComparison:
 
     def _shows_nothing(self, verdict: ComparisonResult) -> None:
         self._shows(verdict.at_ms, {}, comparable=False)
-        self._pending.append(_Write(verdict.at_ms, verdict.at_ms, {}, verdict))
+        self._pending.append(_SeenWrite(verdict.at_ms, verdict.at_ms, {}, verdict))
 
     def _report(self, verdict: ComparisonResult) -> None:
         self._logged.update(verdict.differences)

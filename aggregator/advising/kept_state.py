@@ -41,7 +41,7 @@ _HEAD = "last-head"
 _TOO_LARGE = "it was too large to be kept"
 
 
-class _Head(msgspec.Struct, forbid_unknown_fields=True):
+class _StateHead(msgspec.Struct, forbid_unknown_fields=True):
     """``is_known`` is that of the states, ``too_large`` whether a bucket is empty for its size.
 
     ``buckets`` are those that have a document.
@@ -67,7 +67,7 @@ class _Part(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 _ABOUT = {"devices": "device", "switches": "switch"}
 _KINDS = _Part.__struct_fields__
-_head = msgspec.json.Decoder(_Head)
+_head = msgspec.json.Decoder(_StateHead)
 _bucket = msgspec.json.Decoder(dict[Profile, _Part])
 _encoder = msgspec.json.Encoder(order="deterministic")
 
@@ -117,7 +117,7 @@ class KeptState(Persistent):
                 if rows is not before and rows != before:
                     dirty.update(self._moved(kind, profile, before, rows))
         texts = {bucket: self._text(bucket) for bucket in dirty}
-        head = _Head(
+        head = _StateHead(
             _VERSION,
             {profile: state.is_known for profile, state in states.items()},
             tuple(sorted({*self._texts, *texts} - {_HEAD})),

@@ -294,12 +294,12 @@ class Outcomes:
         self.missed.append(Missed(now_ms, outcome, deletion.job, deletion.pod, uid, reason))
 
 
-class _Record(msgspec.Struct):
+class _JobRecord(msgspec.Struct):
     total: int = msgspec.field(default=0, name="TotalRescheduleTimes")
     records: list[msgspec.Raw] | None = msgspec.field(default=None, name="RescheduleRecords")
 
 
-_records = msgspec.json.Decoder(dict[str, _Record])
+_records = msgspec.json.Decoder(dict[str, _JobRecord])
 
 
 def _records_in(configmap: StoredConfigMap) -> Mapping[str, tuple[int, int]] | None:

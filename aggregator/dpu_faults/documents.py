@@ -81,7 +81,7 @@ DOCUMENTS = ObjectKind(
 )
 
 
-class _Known(msgspec.Struct, gc=False):
+class _LastGoodDocument(msgspec.Struct, gc=False):
     """The last good content of a document, and when its ``UpdateTime`` was seen to change."""
 
     info: DpuInfo
@@ -127,7 +127,7 @@ class DpuDocuments:
         self._urls = urls
         self._listed: set[str] = set()
         self._lookup = node_lookup
-        self._known: tuple[dict[str, _Known], ...] = tuple({} for _ in urls)
+        self._known: tuple[dict[str, _LastGoodDocument], ...] = tuple({} for _ in urls)
         self._interrupted: dict[str, str] = {}
         self._blind: dict[str, BlindStatus] = {}
         self._blind_changes: dict[str, BlindStatus | None] = {}
@@ -182,18 +182,20 @@ class DpuDocuments:
                 self._interrupted[url] = reason
         return is_news or bool(self.changed or self._blind_changes) or due_ms != self._due_ms
 
-    def _apply(self, reports: dict[str, _Known], report: DpuReport, now: Instant) -> None:
+    def _apply(
+        self, reports: dict[str, _LastGoodDocument], report: DpuReport, now: Instant
+    ) -> None:
         node, info = report.node, report.info
         before = reports.get(node)
         if report.problem:
             if before is None:
-                reports[node] = before = _Known(_NEVER, now.steady_ms)
+                reports[node] = before = _LastGoodDocument(_NEVER, now.steady_ms)
             is_news = before.problem != report.problem
             if not before.problem:
                 before.problem_since_ms = now.wall_ms
             before.problem = report.problem
         elif before is None:
-            reports[node] = _Known(info, now.steady_ms)
+            reports[node] = _LastGoodDocument(info, now.steady_ms)
             is_news = bool(info.faults)
         else:
             is_news = info.faults != before.info.faults or bool(before.problem)
@@ -204,12 +206,12 @@ class DpuDocuments:
             self.changed.add(node)
         self._judge(node, now)
 
-    def _forget(self, reports: dict[str, _Known], node: str, now: Instant) -> None:
+    def _forget(self, reports: dict[str, _LastGoodDocument], node: str, now: Instant) -> None:
         del reports[node]
         self.changed.add(node)
         self._judge(node, now)
 
-    def _newest(self, node: str) -> _Known | None:
+    def _newest(self, node: str) -> _LastGoodDocument | None:
         matches = [reports[node] for reports in self._known if node in reports]
         if len(matches) < 2:
             return matches[0] if matches else None
@@ -322,7 +324,7 @@ class DpuDocuments:
                     yield node
 
 
-def _silent_at_ms(report: _Known, now: Instant) -> int:
+def _silent_at_ms(report: _LastGoodDocument, now: Instant) -> int:
     """Return the steady time from which a document shows only that its plugin is silent.
 
     Its own time counts, and where that is ahead of our clock, when it was seen to change.

@@ -29,7 +29,7 @@ class WriteClaim(NamedTuple):
     node: str
 
 
-class _Waiting(NamedTuple):
+class _WaitingClaim(NamedTuple):
     number: int
     due_ms: int
 
@@ -47,7 +47,7 @@ class Claims:
         self._got = got
         self._texts: dict[str, str] = {}
         """The key of each node that has one, as it was compared last."""
-        self._waiting: dict[WriteClaim, _Waiting] = {}
+        self._waiting: dict[WriteClaim, _WaitingClaim] = {}
         self._asked: dict[WriteClaim, int] = {}
         """For which number each was read."""
 
@@ -84,7 +84,7 @@ class Claims:
             if not self._got(claim, number):
                 # One that changes with each beat is not put off for ever.
                 due = due_ms if before is None else min(before.due_ms, due_ms)
-                self._waiting[claim] = _Waiting(number, due)
+                self._waiting[claim] = _WaitingClaim(number, due)
 
     def _forget(self, there: set[str]) -> None:
         """Remove nodes without a heartbeat; ``there`` are those that have one."""

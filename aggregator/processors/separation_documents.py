@@ -116,7 +116,7 @@ NAMESPACE = "cluster-system"
 _LEVEL = ChipLevel.MANUALLY_SEPARATE_NPU.value
 
 
-class _Fault(GoStruct, frozen=True):
+class _SeparatedFault(GoStruct, frozen=True):
     code: str = msgspec.field(default="", name="FaultCode")
     level: str = msgspec.field(default="", name="FaultLevel")
     separated_at_ms: Int64 = msgspec.field(default=0, name="LastSeparateTime")
@@ -124,7 +124,9 @@ class _Fault(GoStruct, frozen=True):
 
 class _Node(GoStruct, frozen=True):
     total: list[str] | None = msgspec.field(default=None, name="Total")
-    detail: dict[str, list[_Fault] | None] | None = msgspec.field(default=None, name="Detail")
+    detail: dict[str, list[_SeparatedFault] | None] | None = msgspec.field(
+        default=None, name="Detail"
+    )
 
 
 def read_chips(node: str, text: str) -> dict[str, Codes]:

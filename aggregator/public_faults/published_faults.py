@@ -131,7 +131,7 @@ NOTICE = (
 )
 
 
-class _Entry(GoStruct, frozen=True, omit_defaults=True):
+class _StatisticFault(GoStruct, frozen=True, omit_defaults=True):
     """Go's ``omitempty``: what is zero is left out."""
 
     resource: str = ""
@@ -153,7 +153,7 @@ def statistic_view(
     room, entries = _MAX_STATISTIC_BYTES, 0
     for node in sorted(nodes):
         for _, fault in sorted(nodes[node].items()):
-            entry = _Entry(
+            entry = _StatisticFault(
                 fault.resource,
                 list(fault.devices),
                 fault.fault_id,
@@ -224,17 +224,17 @@ def read_statistic(
     return faults, strange
 
 
-def _entries(text: str) -> tuple[dict[str, list[_Entry]], list[str]]:
+def _entries(text: str) -> tuple[dict[str, list[_StatisticFault]], list[str]]:
     """Return what can be read, and why other things cannot: an edit of one fault loses no other."""
     try:
-        return decode(text, dict[str, list[_Entry]], STATISTIC_NAME, FAULTS_KEY), []
+        return decode(text, dict[str, list[_StatisticFault]], STATISTIC_NAME, FAULTS_KEY), []
     except DocumentError as error:
         wrong = str(error)
     try:
         nodes = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return {}, [wrong]
-    by_node: dict[str, list[_Entry]] = {}
+    by_node: dict[str, list[_StatisticFault]] = {}
     strange: list[str] = []
     for node, raw in nodes.items():
         try:
@@ -245,7 +245,10 @@ def _entries(text: str) -> tuple[dict[str, list[_Entry]], list[str]]:
         for index, entry in enumerate(entries):
             try:
                 decoded_entry = decode(
-                    bytes(entry).decode(), _Entry, STATISTIC_NAME, f"{FAULTS_KEY}.{node}[{index}]"
+                    bytes(entry).decode(),
+                    _StatisticFault,
+                    STATISTIC_NAME,
+                    f"{FAULTS_KEY}.{node}[{index}]",
                 )
             except DocumentError as error:
                 strange.append(str(error))

@@ -44,7 +44,7 @@ class WriteKind(Enum):
     STATE = "state"
 
 
-class _Waiting(NamedTuple):
+class _QueuedWrite(NamedTuple):
     since_ms: int
     number: int
     what: WriteKind
@@ -60,7 +60,7 @@ class RateLimitedQueue:
         # Touches and state leave this many tokens for the next change.
         self._patient = 1 + burst // _KEPT_FREE_SHARE
         """So many writes must be possible for what can wait."""
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, _QueuedWrite] = {}
         self._enqueued = 0
         self._since_state = 0
         """Other writes since state was written last."""
@@ -70,7 +70,7 @@ class RateLimitedQueue:
         self._enqueued += 1
         # A document that is queued again keeps one place, and is written once with its newest
         # content.
-        self._waiting[name] = _Waiting(now_ms, self._enqueued, kind)
+        self._waiting[name] = _QueuedWrite(now_ms, self._enqueued, kind)
 
     def withdraw(self, name: str) -> None:
         """Remove a document from the queue."""

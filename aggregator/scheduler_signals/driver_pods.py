@@ -30,12 +30,12 @@ _NODE_TOLERATION = "node.kubernetes.io/"
 """Tolerations that the controller of DaemonSets adds to each pod begin so."""
 
 
-class _Owner(msgspec.Struct):
+class _DriverPodOwner(msgspec.Struct):
     kind: str = ""
     name: str = ""
 
 
-class _Container(msgspec.Struct):
+class _DriverPodContainer(msgspec.Struct):
     image: str = ""
     command: list[str] = []
     args: list[str] = []
@@ -49,16 +49,16 @@ class _Volume(msgspec.Struct, rename="camel"):
     host_path: _HostPath | None = None
 
 
-class _Spec(msgspec.Struct, rename="camel"):
+class _DriverPodSpec(msgspec.Struct, rename="camel"):
     node_name: str = ""
-    containers: list[_Container] = []
+    containers: list[_DriverPodContainer] = []
     volumes: list[_Volume] = []
     tolerations: list[TaintToleration] = []
 
 
-_owners: Member[list[_Owner]] = Member("metadata.ownerReferences", list[_Owner])
+_owners: Member[list[_DriverPodOwner]] = Member("metadata.ownerReferences", list[_DriverPodOwner])
 _labels: Member[dict[str, Any]] = Member("metadata.labels", dict[str, Any])
-_spec = Member("spec", _Spec)
+_spec = Member("spec", _DriverPodSpec)
 
 
 class DriverPod(msgspec.Struct, frozen=True):

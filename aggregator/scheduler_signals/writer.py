@@ -62,7 +62,7 @@ WRITTEN, CONFLICT, REFUSED, DRY_RUN = "written", "conflict", "refused", "dry-run
 OUTCOMES = (WRITTEN, CONFLICT, REFUSED, DRY_RUN)
 
 
-class _Option:
+class _SignalOption:
     """An option with what waits for it. ``paused_until_ms`` is steady time."""
 
     def __init__(self, reconciler: Reconciler) -> None:
@@ -105,7 +105,7 @@ class SignalWriter(Led):
         clock: Clock,
         held: Callable[[int], str | None],
     ) -> None:
-        self._options = tuple(map(_Option, reconcilers))
+        self._options = tuple(map(_SignalOption, reconcilers))
         self._leadership = leadership
         self._clock = clock
         self._why_held = held
@@ -171,14 +171,14 @@ class SignalWriter(Led):
         since_ms = self._leads_since_ms
         return "this aggregator does not lead" if since_ms is None else self._why_held(since_ms)
 
-    def _plan(self, option: _Option, targets: Iterable[str]) -> None:
+    def _plan(self, option: _SignalOption, targets: Iterable[str]) -> None:
         brake_reason = self.held
         for target in targets:
             # It is planned again when its write has ended.
             if target not in option.running:
                 self._planned(option, target, brake_reason)
 
-    def _planned(self, option: _Option, target: str, held: str | None) -> PlannedWrite | None:
+    def _planned(self, option: _SignalOption, target: str, held: str | None) -> PlannedWrite | None:
         """Plan an object; where something is to be written, it waits for its turn."""
         now = self._clock()
         plan = option.reconciler.plan(target, now, held)
@@ -255,7 +255,7 @@ class SignalWriter(Led):
                     option, [name for name, w in option.waiting.items() if w.reason == BRAKE]
                 )
 
-    def _next(self, now_ms: int) -> _Option | None:
+    def _next(self, now_ms: int) -> _SignalOption | None:
         """Return the option whose first object is next; ``None`` where none may be written."""
         turns = [
             (turn, number)
@@ -276,7 +276,7 @@ class SignalWriter(Led):
             seconds.append(_BRAKE_PERIOD_SECONDS)
         return min(seconds, default=None)
 
-    def _show(self, option: _Option, target: str, write: PlannedWrite) -> None:
+    def _show(self, option: _SignalOption, target: str, write: PlannedWrite) -> None:
         """Show what would be written, once for each different write."""
         option.pending.withdraw(target)
         if option.shown.get(target) != write.text:
@@ -284,7 +284,7 @@ class SignalWriter(Led):
             option.outcomes[DRY_RUN] += 1
             option.lines.add((write.text,))
 
-    async def _write(self, option: _Option, target: str, write: PlannedWrite) -> None:
+    async def _write(self, option: _SignalOption, target: str, write: PlannedWrite) -> None:
         """Write a difference, and plan its object again."""
         postponed_ms = 0
         try:
@@ -324,7 +324,7 @@ class SignalWriter(Led):
                 option.pending.postpone(target, self._clock().steady_ms + postponed_ms)
         self._wake.set()
 
-    async def _read(self, option: _Option, target: str) -> None:
+    async def _read(self, option: _SignalOption, target: str) -> None:
         try:
             await option.reconciler.read(target)
         except StoreUnavailable as error:

@@ -120,7 +120,7 @@ class _Remedies(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     levels: dict[str, dict[str, LevelText]]
 
 
-class _Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _ReferenceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     about: str
     modules: dict[str, str]
     states: dict[str, str]
@@ -207,8 +207,8 @@ def _references() -> Mapping[str, CodeReference]:
 
 
 @cache
-def _reference() -> _Reference:
-    return read_table("reference.json", _Reference)
+def _reference() -> _ReferenceFile:
+    return read_table("reference.json", _ReferenceFile)
 
 
 @cache

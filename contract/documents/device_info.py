@@ -98,13 +98,13 @@ class DeviceInfo(msgspec.Struct, frozen=True):
     faults_problem: str | None = None
 
 
-class _Inner(GoStruct, frozen=True):
+class _DeviceInfoInner(GoStruct, frozen=True):
     DeviceList: dict[str, str] | None = None
     UpdateTime: Int64 = 0
 
 
-class _Outer(GoStruct, frozen=True):
-    DeviceInfo: _Inner = _Inner()
+class _DeviceInfoOuter(GoStruct, frozen=True):
+    DeviceInfo: _DeviceInfoInner = _DeviceInfoInner()
     SuperPodID: Int32 = 0
     ServerIndex: Int32 = 0
     CheckCode: str = ""
@@ -212,7 +212,7 @@ def decode(data: Mapping[str, str], document: str) -> DeviceInfo:
     text = data.get(DEVICE_INFO_KEY)
     if text is None:
         raise DocumentError(document, DEVICE_INFO_KEY, "is missing")
-    outer = decode_json(text, _Outer, document, DEVICE_INFO_KEY)
+    outer = decode_json(text, _DeviceInfoOuter, document, DEVICE_INFO_KEY)
     _verify(outer, document)
     devices = outer.DeviceInfo.DeviceList or {}
     device_type = device_type_of(devices.keys())
@@ -236,7 +236,7 @@ def decode(data: Mapping[str, str], document: str) -> DeviceInfo:
     )
 
 
-def _verify(outer: _Outer, document: str) -> None:
+def _verify(outer: _DeviceInfoOuter, document: str) -> None:
     # Of the decoded members: upstream drops unknown ones before it hashes (clusterd#1.4).
     expected = go_json.check_code(
         {

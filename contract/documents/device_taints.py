@@ -218,7 +218,7 @@ class _Attribute(msgspec.Struct):
     string: str | None = None
 
 
-class _Device(msgspec.Struct, rename="camel"):
+class _SliceDevice(msgspec.Struct, rename="camel"):
     name: str
     # Not decoded: of the many attributes of a device only one is read.
     attributes: dict[str, msgspec.Raw] | None = None
@@ -235,7 +235,7 @@ class _SliceSpec(msgspec.Struct, rename="camel"):
     driver: str
     pool: _Pool
     node_name: str | None = None
-    devices: list[_Device] | None = None
+    devices: list[_SliceDevice] | None = None
 
 
 _slice_spec = Member("spec", _SliceSpec)
@@ -276,7 +276,7 @@ def slice_reader(
     return read
 
 
-def _chip_device(device: _Device, spec: _SliceSpec, attribute: str) -> ChipDevice | None:
+def _chip_device(device: _SliceDevice, spec: _SliceSpec, attribute: str) -> ChipDevice | None:
     """Return a device as that of a chip; ``None`` where its node or its chip is not stated."""
     attributes = device.attributes or {}
     # An attribute without a domain has that of the driver (Kubernetes, QualifiedName).
@@ -304,7 +304,7 @@ def _shared(devices: tuple[ChipDevice, ...]) -> tuple[ChipDevice, ...]:
 # DeviceTaintRules.
 
 
-class _Annotations(msgspec.Struct):
+class _RuleAnnotations(msgspec.Struct):
     node: str = msgspec.field(default="", name=NODE_ANNOTATION)
     chip: str = msgspec.field(default="", name=CHIP_ANNOTATION)
     pods: str = msgspec.field(default="", name=PODS_ANNOTATION)
@@ -327,18 +327,18 @@ class _RuleSpec(msgspec.Struct, rename="camel"):
     device_selector: _Selector | None = None
 
 
-class _Condition(msgspec.Struct, rename="camel"):
+class _RuleCondition(msgspec.Struct, rename="camel"):
     type: str = ""
     message: str = ""
     observed_generation: int = 0
 
 
 class _RuleStatus(msgspec.Struct):
-    conditions: list[_Condition] | None = None
+    conditions: list[_RuleCondition] | None = None
 
 
 _labels: Member[dict[str, str]] = Member("metadata.labels", dict[str, str])
-_annotations = Member("metadata.annotations", _Annotations)
+_annotations = Member("metadata.annotations", _RuleAnnotations)
 _rule_spec = Member("spec", _RuleSpec)
 _rule_status = Member("status", _RuleStatus)
 _generation: Member[int | None] = Member("metadata.generation", int | None)
@@ -394,7 +394,7 @@ def _eviction(status: _RuleStatus) -> Eviction | None:
 # ResourceClaims.
 
 
-class _Toleration(msgspec.Struct, rename="camel"):
+class _ClaimToleration(msgspec.Struct, rename="camel"):
     key: str = ""
     operator: str = "Equal"
     value: str = ""
@@ -406,7 +406,7 @@ class _Result(msgspec.Struct):
     driver: str
     pool: str
     device: str
-    tolerations: list[_Toleration] | None = None
+    tolerations: list[_ClaimToleration] | None = None
 
 
 class _Results(msgspec.Struct):
@@ -458,7 +458,7 @@ def add_claim(use: DeviceUse, item: KubernetesObject, drivers: frozenset[str]) -
             evictable |= pods
 
 
-def _tolerates(toleration: _Toleration) -> bool:
+def _tolerates(toleration: _ClaimToleration) -> bool:
     """Return whether a claim tolerates our taint for ever, whatever its value is.
 
     A toleration of one value is not counted: the value changes with the level of the fault. One

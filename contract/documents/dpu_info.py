@@ -53,33 +53,33 @@ class DpuInfo(msgspec.Struct, frozen=True, gc=False):
     left_out: tuple[Problem, ...] = ()
 
 
-class _Fault(GoStruct, frozen=True):
+class _ListedFault(GoStruct, frozen=True):
     code: str = msgspec.field(default="", name="FaultCode")
     time_ms: Int64 = msgspec.field(default=0, name="Time")
     description: str = msgspec.field(default="", name="Description")
     level: str = msgspec.field(default="", name="FaultLevel")
 
 
-class _Device(GoStruct, frozen=True):
+class _ListedDevice(GoStruct, frozen=True):
     hca: str = msgspec.field(default="", name="HcaName")
     interface: str = msgspec.field(default="", name="EthName")
     address: str = msgspec.field(default="", name="IpAddr")
     device_id: str = msgspec.field(default="", name="DeviceID")
     vendor_id: str = msgspec.field(default="", name="VendorID")
-    faults: list[_Fault] | None = msgspec.field(default=None, name="FaultList")
+    faults: list[_ListedFault] | None = msgspec.field(default=None, name="FaultList")
 
 
 class _NodeEvent(GoStruct, frozen=True):
     node: str = msgspec.field(default="", name="NodeName")
-    faults: list[_Fault] | None = msgspec.field(default=None, name="FaultList")
+    faults: list[_ListedFault] | None = msgspec.field(default=None, name="FaultList")
 
 
 class _Dpus(GoStruct, frozen=True):
-    devices: list[_Device] | None = msgspec.field(default=None, name="DPUList")
+    devices: list[_ListedDevice] | None = msgspec.field(default=None, name="DPUList")
     node_event: _NodeEvent | None = msgspec.field(default=None, name="NodeEvent")
 
 
-class _Document(GoStruct, frozen=True):
+class _DpuDocument(GoStruct, frozen=True):
     dpus: _Dpus = msgspec.field(default=_Dpus(), name="DPUInfo")
     update_time_ms: Int64 = msgspec.field(default=0, name="UpdateTime")
 
@@ -107,7 +107,7 @@ def decode_dpu_info(node: str, text: str | None) -> DpuInfo:
     name = PREFIX + node
     if text is None:
         raise DocumentError(name, DATA_KEY, "the data key is missing")
-    document = decode(text, _Document, name, DATA_KEY)
+    document = decode(text, _DpuDocument, name, DATA_KEY)
     # Without a time nothing shows that the plugin is silent (``SILENT_AFTER_MS``).
     if document.update_time_ms <= 0:
         raise DocumentError(name, f"{DATA_KEY}.UpdateTime", "is missing, or is not a time")
@@ -143,7 +143,7 @@ def decode_dpu_info(node: str, text: str | None) -> DpuInfo:
 def _add(
     faults: dict[tuple[str, str], DpuFault],
     hca: str,
-    listed: list[_Fault] | None,
+    listed: list[_ListedFault] | None,
     where: str,
     left_out: list[Problem],
 ) -> None:

@@ -59,7 +59,7 @@ class NodeBeat(msgspec.Struct, frozen=True):
     interval_seconds: int
 
 
-class _Inner(GoStruct, frozen=True):
+class _NodeInfoInner(GoStruct, frozen=True):
     fault_dev_list: list[FaultDevice | None] | None = msgspec.field(
         default=None, name="FaultDevList"
     )
@@ -75,8 +75,8 @@ class _Inner(GoStruct, frozen=True):
         return NodeBeat(self.heartbeat_time or 0, self.heartbeat_interval or 0)
 
 
-class _Outer(GoStruct, frozen=True):
-    node_info: _Inner = msgspec.field(default=_Inner(), name="NodeInfo")
+class _NodeInfoOuter(GoStruct, frozen=True):
+    node_info: _NodeInfoInner = msgspec.field(default=_NodeInfoInner(), name="NodeInfo")
     check_code: str = msgspec.field(default="", name="CheckCode")
 
 
@@ -108,7 +108,7 @@ def decode_node_info(name: str, data: Mapping[str, str]) -> NodeRecord:
     text = data.get(DATA_KEY)
     if text is None:
         raise DocumentError(name, DATA_KEY, "the data key is missing")
-    outer = decode(text, _Outer, name, DATA_KEY)
+    outer = decode(text, _NodeInfoOuter, name, DATA_KEY)
     inner = outer.node_info
     parts = _inner_tree(inner.fault_dev_list, inner.node_status)
     expected = go_json.check_code(parts)

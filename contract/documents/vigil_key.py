@@ -76,11 +76,11 @@ class VigilRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     faults: tuple[FaultAnswer, ...] = ()
 
 
-class _Version(msgspec.Struct):
+class _KeyVersion(msgspec.Struct):
     version: int
 
 
-_decode_version = msgspec.json.Decoder(_Version).decode
+_decode_version = msgspec.json.Decoder(_KeyVersion).decode
 _decode = msgspec.json.Decoder(VigilRecord).decode
 
 

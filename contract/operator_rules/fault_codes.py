@@ -26,7 +26,7 @@ FAULT_CODE_KEY = "faultCode.json"
 _INT64 = range(-(2**63), 2**63)
 
 
-class _Lists(GoStruct, frozen=True):
+class _ChipCodeLists(GoStruct, frozen=True):
     NotHandleFaultCodes: list[str] | None = None
     RestartRequestCodes: list[str] | None = None
     RestartBusinessCodes: list[str] | None = None
@@ -81,9 +81,9 @@ def read_fault_codes(text: str) -> FaultCodes:
 
     Raises ``DocumentError`` for a text that cannot be decoded, of which nothing counts.
     """
-    lists, wrong = decode_all(text, _Lists, FAULT_CODE_KEY)
+    lists, wrong = decode_all(text, _ChipCodeLists, FAULT_CODE_KEY)
     problems = FoundProblems()
-    problems.extend(dropped(text, _Lists))
+    problems.extend(dropped(text, _ChipCodeLists))
     levels: dict[str, list[ChipLevel]] = {}
     spellings: dict[int, str] = {}
     for name, listed_level in (_CHIP | _NETWORK).items():
@@ -121,7 +121,7 @@ def read_fault_codes(text: str) -> FaultCodes:
     return FaultCodes(judged, spellings, problems.all())
 
 
-def _missing(lists: _Lists, levels: Mapping[str, list[ChipLevel]]) -> list[Problem]:
+def _missing(lists: _ChipCodeLists, levels: Mapping[str, list[ChipLevel]]) -> list[Problem]:
     """Return probable mistakes: a document without any code, network codes in no list (K18)."""
     if not levels:
         message = (

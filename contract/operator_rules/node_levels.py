@@ -32,14 +32,14 @@ _CODE = re.compile(r"[0-9A-Z]{8}")
 _HEXADECIMAL = re.compile(r"[0-9A-F]{8}")
 
 
-class _Lists(GoStruct, frozen=True):
+class _NodeCodeLists(GoStruct, frozen=True):
     NotHandleFaultCodes: list[str] | None = None
     PreSeparateFaultCodes: list[str] | None = None
     SeparateFaultCodes: list[str] | None = None
 
 
-class _Document(GoStruct, frozen=True):
-    FaultTypeCode: _Lists | None = None
+class _NodeLevelsDocument(GoStruct, frozen=True):
+    FaultTypeCode: _NodeCodeLists | None = None
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,9 @@ def read_node_levels(text: str) -> NodeLevels:
                     named.add(Problem(where, message))
     if refused.all():
         # Unknown members refuse nothing by themselves.
-        refused.extend(dropped(text, _Document))
+        refused.extend(dropped(text, _NodeLevelsDocument))
         raise ConfigurationError(NODE_CONFIGURATION_KEY, refused.all())
-    named.extend(dropped(text, _Document))
+    named.extend(dropped(text, _NodeLevelsDocument))
     return NodeLevels(levels, named.all())
 
 

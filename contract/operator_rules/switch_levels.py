@@ -23,7 +23,7 @@ _MAX_BYTES = 50
 _PARTS = 4
 
 
-class _Lists(GoStruct, frozen=True):
+class _SwitchCodeLists(GoStruct, frozen=True):
     SeparateFaultCodes: list[str] | None = None
     ResetFaultCodes: list[str] | None = None
     PreSeparateFaultCodes: list[str] | None = None
@@ -57,9 +57,9 @@ def read_switch_levels(text: str) -> SwitchLevels:
 
     Raises ``DocumentError`` for a text that cannot be decoded, of which nothing counts.
     """
-    lists, wrong = decode_all(text, _Lists, SWITCH_FAULT_CODE_KEY)
+    lists, wrong = decode_all(text, _SwitchCodeLists, SWITCH_FAULT_CODE_KEY)
     problems = FoundProblems()
-    problems.extend(dropped(text, _Lists))
+    problems.extend(dropped(text, _SwitchCodeLists))
     levels: dict[str, SwitchLevel] = {}
     for name, level in _LEVELS.items():
         for index, entry in enumerate(getattr(lists, name) or ()):

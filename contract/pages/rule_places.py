@@ -44,7 +44,7 @@ _SUBJECTS = {
 }
 
 
-class _Place(NamedTuple):
+class _RulePlace(NamedTuple):
     key: str
     line: int
 
@@ -73,7 +73,7 @@ def rules_of(
         file, text = _text_of(in_force, _DOCUMENT_OF.get(kind), _LEVELS)
         is_shipped = file.endswith(_LEVELS)
         mentions = [
-            _Place(_last(_KEY, text, at), _line(text, at))
+            _RulePlace(_last(_KEY, text, at), _line(text, at))
             for at in _mentions(text, code)
             if not is_shipped or _last(_KINDS, text, at) == kind
         ]

@@ -41,7 +41,7 @@ class HttpConnection(asyncio.Protocol):
         self._server = server
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._handler: _Handler | None = None
+        self._handler: _RequestHandler | None = None
         self._received = bytearray()
         self._head = b""
         self._holds_place = False
@@ -85,7 +85,7 @@ class HttpConnection(asyncio.Protocol):
         assert self._transport is not None, "a connection that ended has left the queue"
         # Only now: aiohttp's parser and task cost 14 KB for each connection (decision 11).
         if self._handler is None:
-            self._handler = _Handler(self, self._server, self._connections)
+            self._handler = _RequestHandler(self, self._server, self._connections)
             self._handler.connection_made(self._transport)
         self._handler.data_received(self._head)
 
@@ -182,7 +182,7 @@ class HttpConnection(asyncio.Protocol):
         self._connections.add_request(self)
 
 
-class _Handler(web.RequestHandler):
+class _RequestHandler(web.RequestHandler):
     """Aiohttp's side of a connection; errors are counted, and logged once a minute at most."""
 
     def __init__(self, connection: HttpConnection, server: web.Server, of: Connections) -> None:
@@ -237,5 +237,5 @@ class _Handler(web.RequestHandler):
 def free_place(request: web.BaseRequest) -> None:
     """Let another request be computed from now on, because this one only waits or sends."""
     handler = request.protocol
-    if isinstance(handler, _Handler):
+    if isinstance(handler, _RequestHandler):
         handler.connection.free_place()

@@ -135,7 +135,7 @@ def dropped_lines() -> int:
     return _writer.dropped
 
 
-class _Handler(logging.Handler):
+class _LineHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         # A message whose arguments do not fit must not end the task that logs it.
         try:
@@ -162,7 +162,7 @@ def _notice(lines: int) -> bytes:
     return f"{_handler.format(record)}\n".encode()
 
 
-_handler = _Handler()
+_handler = _LineHandler()
 _handler.setFormatter(_text_formatter())
 _writer = LogWriter(STANDARD_ERROR, _notice)
 """A process has one standard error."""

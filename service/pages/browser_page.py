@@ -49,7 +49,7 @@ _TYPES = {
 }
 
 
-class _File(msgspec.Struct, frozen=True):
+class _BrowserFile(msgspec.Struct, frozen=True):
     plain: bytes
     packed: bytes
     content_type: str
@@ -121,13 +121,13 @@ def _with_texts(index: str, language: str, texts: bytes) -> bytes:
     return index.replace("{language}", language).replace("{texts}", catalogue).encode()
 
 
-def _file(name: str, content: bytes) -> _File:
+def _file(name: str, content: bytes) -> _BrowserFile:
     kind = _TYPES[name.rpartition(".")[2]]
     tag = hashlib.blake2b(content, digest_size=12).hexdigest()
-    return _File(content, packed(content, _BEST_LEVEL), f"{kind}; charset=utf-8", tag)
+    return _BrowserFile(content, packed(content, _BEST_LEVEL), f"{kind}; charset=utf-8", tag)
 
 
-def _answer(request: web.Request, file: _File, keep: str, *vary: str) -> web.Response:
+def _answer(request: web.Request, file: _BrowserFile, keep: str, *vary: str) -> web.Response:
     refusal = _refusal(request)
     if refusal is not None:
         return refusal

@@ -47,7 +47,7 @@ _MAX_ROWS = 100
 """Where more nodes change at once, clients read all rows, which are made once for all of them."""
 
 
-class _Event(NamedTuple):
+class _StreamEvent(NamedTuple):
     number: int
     nodes: Collection[str]
     text: bytes
@@ -74,7 +74,7 @@ class Stream:
         self._epoch = epoch
         self._places = places
         self._number = 0
-        self._kept: deque[_Event] = deque(maxlen=kept)
+        self._kept: deque[_StreamEvent] = deque(maxlen=kept)
         self._clients: dict[_Client, None] = {}
         """The oldest first."""
         self._gaps = 0
@@ -109,7 +109,7 @@ class Stream:
         self._number += 1
         body = msgspec.json.encode(change)
         text = b"id: %s\nevent: %s\ndata: %s\n\n" % (self.last_id.encode(), name.encode(), body)
-        event = _Event(self._number, nodes, text)
+        event = _StreamEvent(self._number, nodes, text)
         self._kept.append(event)
         for client in self._clients:
             client.take(event)
@@ -136,7 +136,7 @@ class Stream:
             began = clock()
             body = msgspec.json.encode(await self._rows(nodes))
             text = b"event: %s\ndata: %s\n\n" % (ROWS.encode(), body)
-            event = _Event(self._number, nodes, text)
+            event = _StreamEvent(self._number, nodes, text)
             for client in self._clients:
                 if client.takes_rows:
                     client.take(event)
@@ -216,7 +216,7 @@ class _Client:
         self._came = asyncio.Event()
         self.gaps = 0
 
-    def take(self, event: _Event) -> None:
+    def take(self, event: _StreamEvent) -> None:
         if self._node is not None and self._node not in event.nodes:
             return
         if len(self._waiting) >= _WAITING:

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 _NAME_LENGTH = 253
 
 
-class _File(Beat, frozen=True, omit_defaults=True):
+class _BeatFile(Beat, frozen=True, omit_defaults=True):
     """What a file has. Nothing that is wrong with ``writes`` makes it no heartbeat."""
 
     writes: Any = ""
 
 
-_decoder = msgspec.json.Decoder(_File)
+_decoder = msgspec.json.Decoder(_BeatFile)
 
 
 class DirectoryHeartbeats:

@@ -33,12 +33,12 @@ _ID = re.compile(r"[0-9a-f]{32}")
 _MAX_BYTES = 4096
 
 
-class _File(msgspec.Struct, omit_defaults=True):
+class _MarkFile(msgspec.Struct, omit_defaults=True):
     id: str
     replaces: str = ""
 
 
-_decoder = msgspec.json.Decoder(_File)
+_decoder = msgspec.json.Decoder(_MarkFile)
 
 
 def read(root: Path) -> FoundMark:
@@ -74,14 +74,14 @@ def make(root: Path) -> None:
     with contextlib.suppress(OSError):
         descriptor = os.open(root / MARK_NAME, flags, 0o644)
         try:
-            os.write(descriptor, _encode(_File(uuid.uuid4().hex)))
+            os.write(descriptor, _encode(_MarkFile(uuid.uuid4().hex)))
         except OSError:
             (root / MARK_NAME).unlink()  # a full disk; the next document tries again
         finally:
             os.close(descriptor)
 
 
-def _encode(mark: _File) -> bytes:
+def _encode(mark: _MarkFile) -> bytes:
     return msgspec.json.encode(mark) + b"\n"
 
 
@@ -106,7 +106,7 @@ class DirectoryMark(StoreMark):
     def _replace(self, replaces: str) -> FoundMark:
         stored = read(self._root)
         self._owner.check()
-        mark = _File(stored.id or uuid.uuid4().hex, replaces)
+        mark = _MarkFile(stored.id or uuid.uuid4().hex, replaces)
         with files.opened_directory(self._root, follow=True) as directory:
             files.replace(directory, self._root / MARK_NAME, _encode(mark))
         return FoundMark(mark.id, mark.replaces)

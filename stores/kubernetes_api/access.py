@@ -66,11 +66,11 @@ class _TokenReview(msgspec.Struct):
     status: _TokenVerdict
 
 
-class _Version(msgspec.Struct, rename="camel"):
+class _ServerVersion(msgspec.Struct, rename="camel"):
     git_version: str = ""
 
 
-_version = msgspec.json.Decoder(_Version)
+_version = msgspec.json.Decoder(_ServerVersion)
 _review = msgspec.json.Decoder(_Review).decode
 _token_review = msgspec.json.Decoder(_TokenReview).decode
 

@@ -50,13 +50,13 @@ if TYPE_CHECKING:
 _NONE: Texts = {}
 
 
-class _Annotations(msgspec.Struct, omit_defaults=True):
+class _PodGroupAnnotations(msgspec.Struct, omit_defaults=True):
     codes: str = msgspec.field(default="", name="huawei.com/schedule.filter.faultCode")
     levels: str = msgspec.field(default="", name="huawei.com/schedule.filter.faultLevel")
     strategy: str = msgspec.field(default="", name="recover-strategy")
 
 
-class _Labels(msgspec.Struct, omit_defaults=True):
+class _PodGroupLabels(msgspec.Struct, omit_defaults=True):
     app: str = ""
     framework: str = ""
     job_id: str = msgspec.field(default="", name="jobID")
@@ -64,8 +64,8 @@ class _Labels(msgspec.Struct, omit_defaults=True):
     recovers: str = msgspec.field(default="", name="process-recover-enable")
 
 
-_annotations = Member("metadata.annotations", _Annotations)
-_labels = Member("metadata.labels", _Labels)
+_annotations = Member("metadata.annotations", _PodGroupAnnotations)
+_labels = Member("metadata.labels", _PodGroupLabels)
 _created: Member[datetime | None] = Member("metadata.creationTimestamp", datetime | None)
 _spec: Member[object] = Member("spec", object)
 

@@ -38,7 +38,7 @@ class OwnerReference(msgspec.Struct):
     controller: bool = False
 
 
-class _Annotations(msgspec.Struct, omit_defaults=True):
+class _JobPodAnnotations(msgspec.Struct, omit_defaults=True):
     real: str = msgspec.field(default="", name=_REAL)
     rank: str = msgspec.field(default="", name="hccl/rankIndex")
     group: str = msgspec.field(default="", name=_GROUP)
@@ -50,27 +50,27 @@ class _Annotations(msgspec.Struct, omit_defaults=True):
     )
 
 
-class _Labels(msgspec.Struct, frozen=True, omit_defaults=True):
+class _JobPodLabels(msgspec.Struct, frozen=True, omit_defaults=True):
     app: str = ""
     job_id: str = msgspec.field(default="", name="jobID")
     fault_type: str = msgspec.field(default="", name="fault-type")
 
 
-class _Spec(msgspec.Struct, rename="camel"):
+class _JobPodSpec(msgspec.Struct, rename="camel"):
     node_name: str = ""
 
 
-class _Status(msgspec.Struct):
+class _JobPodStatus(msgspec.Struct):
     phase: object = None
     ip: str = msgspec.field(default="", name="podIP")
     host_ip: str = msgspec.field(default="", name="hostIP")
 
 
-_annotations = Member("metadata.annotations", _Annotations)
-_labels = Member("metadata.labels", _Labels)
+_annotations = Member("metadata.annotations", _JobPodAnnotations)
+_labels = Member("metadata.labels", _JobPodLabels)
 _owners: Member[list[OwnerReference]] = Member("metadata.ownerReferences", list[OwnerReference])
-_spec = Member("spec", _Spec)
-_status = Member("status", _Status)
+_spec = Member("spec", _JobPodSpec)
+_status = Member("status", _JobPodStatus)
 
 
 def controller(item: KubernetesObject) -> OwnerReference | None:
@@ -121,7 +121,7 @@ def _chips(text: str) -> tuple[str, ...]:
 
 
 @lru_cache(1024)
-def _kept_labels(labels: _Labels) -> Texts:
+def _kept_labels(labels: _JobPodLabels) -> Texts:
     return kept(labels) or _NONE
 
 

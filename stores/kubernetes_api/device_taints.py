@@ -40,20 +40,20 @@ class _GroupVersion(msgspec.Struct):
     version: str
 
 
-class _Group(msgspec.Struct):
+class _ApiGroup(msgspec.Struct):
     versions: list[_GroupVersion] = []
 
 
-class _Resource(msgspec.Struct):
+class _ApiResource(msgspec.Struct):
     name: str
 
 
-class _Resources(msgspec.Struct):
-    resources: list[_Resource] = []
+class _ApiResources(msgspec.Struct):
+    resources: list[_ApiResource] = []
 
 
-_group = msgspec.json.Decoder(_Group).decode
-_resources = msgspec.json.Decoder(_Resources).decode
+_group = msgspec.json.Decoder(_ApiGroup).decode
+_resources = msgspec.json.Decoder(_ApiResources).decode
 
 
 class KubernetesDeviceTaints(DeviceTaints):

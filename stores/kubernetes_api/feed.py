@@ -64,7 +64,7 @@ class _Read(msgspec.Struct, Generic[Value]):
     value: Value | None
 
 
-class _Reader(Generic[Value]):
+class _ObjectReader(Generic[Value]):
     """Makes values of the objects of a watch, and logs which ones it cannot read."""
 
     def __init__(
@@ -161,9 +161,10 @@ class Feed(Generic[Value]):
         # Fewer conditions select more; queries of one kind are parts of each other.
         queries = [reader.kind.query for reader in others]
         self._query = min((kind.query, *queries), key=len) if queries else kind.query
-        self._first = _Reader(kind.name, kind.key, kind.read)
-        self._others: tuple[_Reader[Any], ...] = tuple(
-            _Reader(reader.kind.name, key_of(reader.kind), reader.kind.read) for reader in others
+        self._first = _ObjectReader(kind.name, kind.key, kind.read)
+        self._others: tuple[_ObjectReader[Any], ...] = tuple(
+            _ObjectReader(reader.kind.name, key_of(reader.kind), reader.kind.read)
+            for reader in others
         )
         self._observe = tuple(reader.observe for reader in others)
 

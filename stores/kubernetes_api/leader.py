@@ -31,7 +31,7 @@ NO_RECORD = LeaderElectionRecord("", 0)
 """The value where there is not a Lease."""
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
+class _LeaderMetadata(msgspec.Struct, rename="camel"):
     name: str = ""
     resource_version: str = ""
     labels: dict[str, str] = {}
@@ -41,7 +41,7 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 
 class _Lease(msgspec.Struct):
-    metadata: _Metadata
+    metadata: _LeaderMetadata
     spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
 
 
@@ -59,7 +59,7 @@ class KubernetesLeaderLease(LeaderLease):
         self._what = f"Lease {LEADER_NAMESPACE}/{name}"
         self._acquired: tuple[str, str] | None = None
         """Who acquired the Lease by us, and when."""
-        self._added = _Metadata()
+        self._added = _LeaderMetadata()
         """The metadata of the Lease that are other people's, and stay."""
 
     @override

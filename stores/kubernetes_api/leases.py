@@ -40,18 +40,18 @@ class NoBeat(Exception):
         self.reason = reason
 
 
-class _Annotations(msgspec.Struct, frozen=True, gc=False):
+class _LeaseAnnotations(msgspec.Struct, frozen=True, gc=False):
     node: str = msgspec.field(default="", name=_NODE)
     interval_seconds: str = msgspec.field(default="", name=_INTERVAL)
     blind: str = msgspec.field(default="", name=_BLIND)
     writes: str = msgspec.field(default="", name=_WRITES)
 
 
-class _Metadata(msgspec.Struct, gc=False):
+class _LeaseMetadata(msgspec.Struct, gc=False):
     """Less than ``wire.ObjectMetadata``: the Leases of all nodes are listed in each interval."""
 
     name: str
-    annotations: _Annotations = _Annotations()
+    annotations: _LeaseAnnotations = _LeaseAnnotations()
     resource_version: str = msgspec.field(default="", name="resourceVersion")
 
 
@@ -67,7 +67,7 @@ class LeaseSpec(msgspec.Struct, rename="camel", gc=False):
 class Lease(msgspec.Struct, gc=False):
     """What is read of a Lease."""
 
-    metadata: _Metadata
+    metadata: _LeaseMetadata
     spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
 
     @property
@@ -81,7 +81,7 @@ class Lease(msgspec.Struct, gc=False):
         return self.spec.lease_transitions or 0
 
 
-class _List(msgspec.Struct):
+class _LeaseList(msgspec.Struct):
     items: list[Lease]
 
 
@@ -90,7 +90,7 @@ class _RawList(msgspec.Struct):
 
 
 decoder = msgspec.json.Decoder(Lease)
-_list_decoder = msgspec.json.Decoder(_List)
+_list_decoder = msgspec.json.Decoder(_LeaseList)
 _raw_list_decoder = msgspec.json.Decoder(_RawList)
 
 
@@ -185,7 +185,7 @@ def beat_of(lease: Lease, before: Beat | None = None) -> Beat:
     )
 
 
-def _node(metadata: _Metadata) -> str:
+def _node(metadata: _LeaseMetadata) -> str:
     node = metadata.annotations.node or metadata.name.removeprefix(HEARTBEAT_PREFIX)
     if metadata.name != heartbeat_name(node) or node_name_problem(node) is not None:
         shown = node[:_NAME_LENGTH]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from contract.kubernetes import KubernetesObject
 
 
-class _Annotations(msgspec.Struct):
+class _NodeAnnotations(msgspec.Struct):
     serial_number: str = msgspec.field(default="", name="product-serial-number")
 
 
@@ -24,19 +24,19 @@ class _Address(msgspec.Struct):
     address: str = ""
 
 
-class _Condition(msgspec.Struct, rename="camel"):
+class _NodeReadyCondition(msgspec.Struct, rename="camel"):
     type: str = ""
     status: str = ""
     last_transition_time: datetime | None = None
 
 
-class _Status(msgspec.Struct):
+class _NodeReadyStatus(msgspec.Struct):
     addresses: list[_Address] = []
-    conditions: list[_Condition] = []
+    conditions: list[_NodeReadyCondition] = []
 
 
-_annotations = Member("metadata.annotations", _Annotations)
-_status = Member("status", _Status)
+_annotations = Member("metadata.annotations", _NodeAnnotations)
+_status = Member("status", _NodeReadyStatus)
 
 
 def _read(item: KubernetesObject) -> NodeState:

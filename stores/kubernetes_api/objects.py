@@ -48,22 +48,22 @@ class _CommandedSpec(msgspec.Struct, rename="camel"):
 _spec = Member("spec", _CommandedSpec)
 
 
-class _Pods(msgspec.Struct):
+class _PodList(msgspec.Struct):
     items: list[KubernetesObject] = []
 
 
-class _Kind(msgspec.Struct):
+class _ApiKind(msgspec.Struct):
     name: str
     kind: str
     namespaced: bool = False
 
 
-class _Kinds(msgspec.Struct):
-    resources: list[_Kind] = []
+class _ApiKinds(msgspec.Struct):
+    resources: list[_ApiKind] = []
 
 
-_kinds = msgspec.json.Decoder(_Kinds)
-_pods = msgspec.json.Decoder(_Pods)
+_kinds = msgspec.json.Decoder(_ApiKinds)
+_pods = msgspec.json.Decoder(_PodList)
 
 
 class KubernetesObjects(ClusterObjects):

@@ -18,11 +18,11 @@ _PAGE = 500
 _MAX_PAGES = 1000
 
 
-class _Page(msgspec.Struct):
+class _ListedPage(msgspec.Struct):
     metadata: wire.ListMetadata = msgspec.field(default_factory=wire.ListMetadata)
 
 
-_page = msgspec.json.Decoder(_Page)
+_page = msgspec.json.Decoder(_ListedPage)
 
 
 class ObjectPages:

@@ -33,7 +33,7 @@ ALIVE = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName"
 _RESOURCE = "huawei.com/"
 
 
-class _Annotations(msgspec.Struct):
+class _ChipPodAnnotations(msgspec.Struct):
     real: str = msgspec.field(default="", name="huawei.com/AscendReal")
     ascend910: str = msgspec.field(default="", name="huawei.com/Ascend910")
     npu: str = msgspec.field(default="", name="huawei.com/npu")
@@ -41,22 +41,22 @@ class _Annotations(msgspec.Struct):
     ascend310: str = msgspec.field(default="", name="huawei.com/Ascend310")
 
 
-class _Resources(msgspec.Struct):
+class _ChipPodResources(msgspec.Struct):
     limits: dict[str, msgspec.Raw] = {}
 
 
-class _Container(msgspec.Struct):
+class _ChipPodContainer(msgspec.Struct):
     name: str
-    resources: _Resources = msgspec.field(default_factory=_Resources)
+    resources: _ChipPodResources = msgspec.field(default_factory=_ChipPodResources)
 
 
-class _Spec(msgspec.Struct, rename="camel"):
+class _ChipPodSpec(msgspec.Struct, rename="camel"):
     node_name: str = ""
-    containers: list[_Container] = []
+    containers: list[_ChipPodContainer] = []
 
 
-_annotations = Member("metadata.annotations", _Annotations)
-_spec = Member("spec", _Spec)
+_annotations = Member("metadata.annotations", _ChipPodAnnotations)
+_spec = Member("spec", _ChipPodSpec)
 
 
 def follow_pods(connection: ApiConnection, node: str) -> AsyncIterator[UsageEvent]:
@@ -114,5 +114,5 @@ def chip_names(text: str) -> tuple[str, ...]:
     return tuple(name for part in text.split(",") if (name := part.strip()))
 
 
-def _asks_for_chips(container: _Container) -> bool:
+def _asks_for_chips(container: _ChipPodContainer) -> bool:
     return any(resource.startswith(_RESOURCE) for resource in container.resources.limits)

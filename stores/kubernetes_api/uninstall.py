@@ -20,11 +20,11 @@ _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{LEADER_NAMESPACE}/leases"
 _CHIPS = "huawei.com/"
 
 
-class _Status(msgspec.Struct):
+class _AllocatableStatus(msgspec.Struct):
     allocatable: dict[str, str] = {}
 
 
-_status = Member("status", _Status)
+_status = Member("status", _AllocatableStatus)
 
 
 class UninstallRequests(ObjectPages):

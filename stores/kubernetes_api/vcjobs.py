@@ -28,11 +28,11 @@ PATH = f"{_API}/jobs"
 _JSON_PATCH = {"Content-Type": "application/json-patch+json"}
 
 
-class _List(msgspec.Struct):
+class _VcJobList(msgspec.Struct):
     items: list[msgspec.Raw]
 
 
-_lists = msgspec.json.Decoder(_List)
+_lists = msgspec.json.Decoder(_VcJobList)
 
 
 class VcJobs(ObjectPages):

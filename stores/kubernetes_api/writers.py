@@ -46,12 +46,12 @@ class ManagedFields(msgspec.Struct, rename="camel"):
     fields_v1: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict, name="fieldsV1")
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
+class _ManagedMetadata(msgspec.Struct, rename="camel"):
     managed_fields: list[ManagedFields] = []
 
 
 class _Object(msgspec.Struct):
-    metadata: _Metadata
+    metadata: _ManagedMetadata
 
 
 decoder = msgspec.json.Decoder(_Object)

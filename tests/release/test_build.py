@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from release.archives import Member, read_tar_gz, read_zip, tar_gz
+from release.archives import ArchiveMember, read_tar_gz, read_zip, tar_gz
 from release.sbom import PRODUCT, bill_of_materials, read_lock
 from tests.parts.tree import ROOT, files
 from tests.release.trees import COMMIT, EPOCH, VERSION, build, copy_tree
@@ -114,6 +114,6 @@ def test_another_version_than_the_locked_is_refused() -> None:
 
 
 def test_members_of_a_tar_archive_are_in_order_and_of_root() -> None:
-    members = [Member("b", b"2", executable=True), Member("a", b"1")]
+    members = [ArchiveMember("b", b"2", executable=True), ArchiveMember("a", b"1")]
     assert list(read_tar_gz(tar_gz(members, EPOCH))) == sorted(members)
     assert tar_gz(members, EPOCH) == tar_gz(reversed(members), EPOCH)

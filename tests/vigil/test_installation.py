@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from release.archives import ZIP_EPOCH, Member, zip_archive
+from release.archives import ZIP_EPOCH, ArchiveMember, zip_archive
 from release.backend import with_record
 from tests.parts.deadlines import patience
 
@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.exec
 _METADATA = "other-1.0.dist-info"
 _WHEEL = (
-    Member("advisor/__init__.py", b""),
-    Member(f"{_METADATA}/METADATA", b"Metadata-Version: 2.1\nName: other\nVersion: 1.0\n"),
-    Member(f"{_METADATA}/WHEEL", b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"),
-    Member(f"{_METADATA}/top_level.txt", b"advisor\n"),
+    ArchiveMember("advisor/__init__.py", b""),
+    ArchiveMember(f"{_METADATA}/METADATA", b"Metadata-Version: 2.1\nName: other\nVersion: 1.0\n"),
+    ArchiveMember(
+        f"{_METADATA}/WHEEL", b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    ),
+    ArchiveMember(f"{_METADATA}/top_level.txt", b"advisor\n"),
 )
 
 

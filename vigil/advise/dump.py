@@ -51,12 +51,12 @@ _KINDS: dict[tuple[str, str], tuple[str, Callable[[msgspec.Raw], Any]]] = {
 """By API group and kind. Objects of other kinds are left out."""
 
 
-class _Head(msgspec.Struct):
+class _ObjectHead(msgspec.Struct):
     kind: str = ""
     version: str = msgspec.field(default="", name="apiVersion")
 
 
-_head = msgspec.json.Decoder(_Head)
+_head = msgspec.json.Decoder(_ObjectHead)
 
 
 def sessions(sources: Sequence[str]) -> Iterator[ClusterSnapshot]:
@@ -83,13 +83,13 @@ def sessions_of(contents: Iterable[tuple[str, bytes]]) -> Iterator[ClusterSnapsh
                     text = f"now_ms {now_ms} is before that of the session before, {before}"
                     raise ConfigurationError(part.source, [Problem(f"line {part.line}", text)])
                 before = now_ms
-                yield _Reader().session([part], now_ms)
+                yield _SessionReader().session([part], now_ms)
             # A List has no time that could order it among sessions.
             if lists and before is not None:
                 text = "is a List, and sessions were given too: give one or the other"
                 raise ConfigurationError(lists[0].source, [Problem(f"line {lists[0].line}", text)])
     if lists:
-        yield _Reader().session(lists, None)
+        yield _SessionReader().session(lists, None)
 
 
 def _called(source: str) -> str:
@@ -104,7 +104,7 @@ def _content(source: str) -> bytes:
         raise ConfigurationError(_called(source), [Problem("file", text)]) from None
 
 
-class _Reader:
+class _SessionReader:
     """Objects of one session, from one or several values."""
 
     def __init__(self) -> None:
@@ -222,26 +222,26 @@ def _error(part: JsonValue, problems: list[tuple[int, str, str]]) -> Configurati
     )
 
 
-class _Metadata(msgspec.Struct):
+class _CreationMetadata(msgspec.Struct):
     creation: str | None = msgspec.field(default=None, name="creationTimestamp")
 
 
-class _Condition(msgspec.Struct):
+class _ConditionTimes(msgspec.Struct):
     heartbeat: str | None = msgspec.field(default=None, name="lastHeartbeatTime")
     transition: str | None = msgspec.field(default=None, name="lastTransitionTime")
 
 
-class _Status(msgspec.Struct):
+class _StatusTimes(msgspec.Struct):
     start: str | None = msgspec.field(default=None, name="startTime")
-    conditions: list[_Condition] | None = None
+    conditions: list[_ConditionTimes] | None = None
 
 
-class _Times(msgspec.Struct):
-    metadata: _Metadata
-    status: _Status | None = None
+class _ObjectTimes(msgspec.Struct):
+    metadata: _CreationMetadata
+    status: _StatusTimes | None = None
 
 
-_times = msgspec.json.Decoder(_Times)
+_times = msgspec.json.Decoder(_ObjectTimes)
 
 
 class LatestTime:
@@ -257,7 +257,7 @@ class LatestTime:
             read = _times.decode(raw)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             return  # Objects differ in what their status is.
-        status = read.status or _Status()
+        status = read.status or _StatusTimes()
         texts = [read.metadata.creation, status.start]
         for condition in status.conditions or ():
             texts += (condition.heartbeat, condition.transition)

@@ -115,19 +115,19 @@ class _Source(msgspec.Struct, frozen=True):
     component: str = ""
 
 
-class _Event(msgspec.Struct, rename="camel"):
+class _JobEvent(msgspec.Struct, rename="camel"):
     reason: str = ""
     message: str = ""
     source: _Source = _Source()
     last_timestamp: datetime | None = None
 
 
-class _Events(msgspec.Struct):
-    items: list[_Event]
+class _JobEvents(msgspec.Struct):
+    items: list[_JobEvent]
 
 
 _items = msgspec.json.Decoder(_Items)
-_events = msgspec.json.Decoder(_Events)
+_events = msgspec.json.Decoder(_JobEvents)
 _STATES = {
     REASONS[state]: state
     for state in (

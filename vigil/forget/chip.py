@@ -117,7 +117,7 @@ def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> ExitStatus:
             return print_refusal(
                 f"the journal in {node.state_dir} has no snapshot", ExitStatus.OUTSIDE
             )
-        result = msgspec.json.decode(remembered.snapshot.body, type=_Named)
+        result = msgspec.json.decode(remembered.snapshot.body, type=_NamedNode)
         state = restored_state(remembered, result.node, boot_id(), shipped(), machine_digest())
         chip = chip_of(name)
         if chip is None or name not in _names(state):
@@ -145,7 +145,7 @@ def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> ExitStatus:
     return print_done(f"{name} is forgotten; the documents follow when the agent is started")
 
 
-class _Named(msgspec.Struct):
+class _NamedNode(msgspec.Struct):
     node: str
 
 

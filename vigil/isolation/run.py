@@ -96,12 +96,12 @@ async def run(
     """
     try:
         async with open_stores(configuration, by_operator=True) as stores:
-            return await _Run(stores, change, as_json=as_json).execute(consent)
+            return await _IsolationRun(stores, change, as_json=as_json).execute(consent)
     except StoreForbidden as error:
         raise StoreRefused(f"{error}; {_RIGHTS}") from None
 
 
-class _Run:
+class _IsolationRun:
     def __init__(self, stores: Stores, change: Isolation, *, as_json: bool) -> None:
         self._stores = stores
         self._change = change

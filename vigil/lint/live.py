@@ -69,18 +69,18 @@ SCHEDULER = "kubernetes:scheduler"
 """The file of findings about decisions."""
 
 
-class _Metadata(msgspec.Struct):
+class _NamedMetadata(msgspec.Struct):
     name: str = ""
     namespace: str = "default"
     labels: dict[str, str] | None = None
 
 
-class _Named(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+class _NamedObject(msgspec.Struct):
+    metadata: _NamedMetadata = msgspec.field(default_factory=_NamedMetadata)
 
 
-class _List(msgspec.Struct):
-    items: list[_Named] = []
+class _NamedList(msgspec.Struct):
+    items: list[_NamedObject] = []
 
 
 def judge_live(files: Iterable[File], kubeconfig: Path | None) -> LintReport:
@@ -185,7 +185,7 @@ async def _read_objects(
 
 def _rules(page: bytes) -> set[tuple[str, str]]:
     named = set()
-    for item in msgspec.json.decode(page, type=_List).items:
+    for item in msgspec.json.decode(page, type=_NamedList).items:
         rule = (item.metadata.labels or {}).get(SCALING_RULE)
         if rule:
             named.add((item.metadata.namespace, rule))

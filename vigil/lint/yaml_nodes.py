@@ -54,7 +54,7 @@ def document_of(
         return
     line = offset + root.start_mark.line + 1
     try:
-        value = _Reader(offset, walk.count).node(root)
+        value = _NodeReader(offset, walk.count).node(root)
     except TooMuch as error:
         into.unreadable.append(Unreadable(line, str(error)))
     else:
@@ -146,7 +146,7 @@ class _Walk:
         return self._offset + int(node.start_mark.line) + 1
 
 
-class _Reader:
+class _NodeReader:
     """Makes values of nodes when they are looked at."""
 
     __slots__ = ("_left", "_offset")

@@ -111,7 +111,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class _Times:
+class _PresenceTimes:
     """Times of a presence by the aggregator's clock; ``over_ms``: of the write without it."""
 
     verdict_ms: int
@@ -305,7 +305,7 @@ class _Matching:
     ) -> Outcome:
         ahead_ms = cluster.ahead_ms.get(presence.node, 0)
         # From here on all times are by the aggregator's clock.
-        times = _Times(
+        times = _PresenceTimes(
             verdict_ms=presence.begin.row_ms - ahead_ms,
             written_ms=write.at_ms - ahead_ms,
             changed_ms=presence.changed.row_ms - ahead_ms,
@@ -318,7 +318,7 @@ class _Matching:
         return self._follow_shown(cluster, presence, times) if outcome is None else outcome
 
     def _received(
-        self, cluster: ClusterView, journal: NodeJournal, presence: Presence, times: _Times
+        self, cluster: ClusterView, journal: NodeJournal, presence: Presence, times: _PresenceTimes
     ) -> Outcome:
         """Look for the ids of the episodes among those that the aggregator received."""
         received = cluster.received.get(journal.journal)
@@ -337,7 +337,7 @@ class _Matching:
         return None
 
     def _follow_entries(
-        self, cluster: ClusterView, entries: list[Entry], presence: Presence, times: _Times
+        self, cluster: ClusterView, entries: list[Entry], presence: Presence, times: _PresenceTimes
     ) -> Outcome:
         until_ms = (cluster.at_ms if times.over_ms is None else times.over_ms) + BOUND_MS
         matches = [
@@ -376,14 +376,16 @@ class _Matching:
             return UNDER_WAY
         return self._gap(GapName.ENDED_BUT_SHOWN, presence, "the aggregator has no end of it")
 
-    def _had_its_level(self, cluster: ClusterView, times: _Times) -> bool:
+    def _had_its_level(self, cluster: ClusterView, times: _PresenceTimes) -> bool:
         """Return whether its document had its last level for so long that the aggregator has it."""
         changed_ms = max(times.changed_ms, times.written_ms)
         if times.over_ms is None:
             return cluster.at_ms - changed_ms >= BOUND_MS
         return times.over_ms - changed_ms >= MERGED_MS
 
-    def _without_entry(self, cluster: ClusterView, presence: Presence, times: _Times) -> Outcome:
+    def _without_entry(
+        self, cluster: ClusterView, presence: Presence, times: _PresenceTimes
+    ) -> Outcome:
         if _key_of(presence) in cluster.withheld:
             return WITHHELD
         if cluster.at_ms - times.written_ms < BOUND_MS:
@@ -399,7 +401,9 @@ class _Matching:
         name = GapName.AGGREGATOR_BEHIND if presence.end is None else GapName.NEVER_PUBLISHED
         return self._gap(name, presence, "the history of the aggregator has no entry for it")
 
-    def _follow_shown(self, cluster: ClusterView, presence: Presence, times: _Times) -> Outcome:
+    def _follow_shown(
+        self, cluster: ClusterView, presence: Presence, times: _PresenceTimes
+    ) -> Outcome:
         """Compare with what is shown now."""
         key = _key_of(presence)
         level = cluster.shown.get(key)

@@ -44,7 +44,7 @@ _NEEDS_TLS = b"this address takes HTTPS only"
 """What a daemon answers to a request without TLS."""
 
 
-class _Status(msgspec.Struct):
+class _ServerStatus(msgspec.Struct):
     """What only the API server itself answers."""
 
     kind: str = ""
@@ -172,7 +172,7 @@ class _ApiServerConnection(http.client.HTTPConnection):
 def _is_of_api_server(status: int, body: bytes) -> bool:
     """Return whether the API server answered, not the aggregator behind it."""
     try:
-        result = msgspec.json.decode(body, type=_Status)
+        result = msgspec.json.decode(body, type=_ServerStatus)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return status >= _SERVER_ERROR  # "Error trying to reach service: ..." is plain text
     return (result.kind, result.api_version) == ("Status", "v1")

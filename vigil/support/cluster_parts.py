@@ -25,21 +25,21 @@ _MAX_PODS = 20
 _MAX_LOG_BYTES = 1_000_000
 
 
-class _Metadata(msgspec.Struct):
+class _AggregatorPodMetadata(msgspec.Struct):
     name: str
 
 
-class _PodStatus(msgspec.Struct):
+class _AggregatorPodStatus(msgspec.Struct):
     phase: str = ""
 
 
-class _Pod(msgspec.Struct):
-    metadata: _Metadata
-    status: _PodStatus
+class _AggregatorPod(msgspec.Struct):
+    metadata: _AggregatorPodMetadata
+    status: _AggregatorPodStatus
 
 
-class _Pods(msgspec.Struct):
-    items: list[_Pod]
+class _AggregatorPods(msgspec.Struct):
+    items: list[_AggregatorPod]
 
 
 def add_rules(place: SupportPlace, into: PartContents) -> None:
@@ -68,7 +68,7 @@ def add_pod_logs(place: SupportPlace, into: PartContents) -> None:
         status, body = client.request("GET", path)
         if status != OK:
             raise client.refused(_PODS, status, body)
-        pods = client.decoded(body, _Pods).items
+        pods = client.decoded(body, _AggregatorPods).items
         pods.sort(key=lambda pod: (pod.status.phase == "Running", pod.metadata.name))
         if not pods:
             into.problems.append(f"namespace {AGGREGATOR_NAMESPACE} has no pod of NPU Vigil")

@@ -92,7 +92,7 @@ class KubeconfigContext(NamedTuple):
     user: KubeconfigEntry[KubeconfigUser]
 
 
-class _Named(msgspec.Struct):
+class _NamedEntry(msgspec.Struct):
     name: str
     cluster: Any = None
     user: Any = None
@@ -104,16 +104,16 @@ class _Names(msgspec.Struct):
     user: str | None = None
 
 
-class _File(msgspec.Struct, rename="kebab"):
+class _KubeconfigFile(msgspec.Struct, rename="kebab"):
     current_context: str | None = None
-    clusters: list[_Named] | None = None
-    users: list[_Named] | None = None
-    contexts: list[_Named] | None = None
+    clusters: list[_NamedEntry] | None = None
+    users: list[_NamedEntry] | None = None
+    contexts: list[_NamedEntry] | None = None
 
 
-class _Place(NamedTuple):
+class _EntryPlace(NamedTuple):
     path: Path
-    entry: _Named
+    entry: _NamedEntry
 
 
 def current_context(files: Sequence[tuple[Path, bytes]]) -> KubeconfigContext:
@@ -141,19 +141,19 @@ def current_context(files: Sequence[tuple[Path, bytes]]) -> KubeconfigContext:
     return KubeconfigContext(server, _user(user, path))
 
 
-def _user(place: _Place | None, path: Path) -> KubeconfigEntry[KubeconfigUser]:
+def _user(place: _EntryPlace | None, path: Path) -> KubeconfigEntry[KubeconfigUser]:
     if place is None:
         return KubeconfigEntry(KubeconfigUser(), f"{path}: users", path)
     value = {} if place.entry.user is None else place.entry.user
     return _entry(place, "user", value, KubeconfigUser)
 
 
-def _entry(place: _Place, name: str, value: Any, kind: type[T]) -> KubeconfigEntry[T]:
+def _entry(place: _EntryPlace, name: str, value: Any, kind: type[T]) -> KubeconfigEntry[T]:
     where = f"{place.path}: {name}s[{quoted(place.entry.name)}].{name}"
     return KubeconfigEntry(_converted(value, kind, where), where, place.path)
 
 
-def _read(path: Path, content: bytes) -> _File:
+def _read(path: Path, content: bytes) -> _KubeconfigFile:
     try:
         text = content.decode("utf-8-sig")
         _check_size(text)
@@ -165,7 +165,7 @@ def _read(path: Path, content: bytes) -> _File:
         raise misconfigured(str(path), f"is not valid YAML{at}") from None
     except (yaml.YAMLError, ValueError, RecursionError):
         raise misconfigured(str(path), "is not valid YAML") from None
-    return _converted(parsed, _File, str(path))
+    return _converted(parsed, _KubeconfigFile, str(path))
 
 
 def _check_size(text: str) -> None:
@@ -194,10 +194,10 @@ def _converted(value: Any, kind: type[T], where: str) -> T:
 
 
 def _named(
-    name: str, kind: str, lists: Iterable[tuple[Path, list[_Named] | None]], path: Path
-) -> _Place:
+    name: str, kind: str, lists: Iterable[tuple[Path, list[_NamedEntry] | None]], path: Path
+) -> _EntryPlace:
     for where, entries in lists:
         for entry in entries or ():
             if entry.name == name:
-                return _Place(where, entry)
+                return _EntryPlace(where, entry)
     raise misconfigured(str(path), f"names {quoted(name)}, which is not in {kind}")
