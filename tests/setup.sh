@@ -1,6 +1,6 @@
 #!/bin/bash
 # Provides what the tests need beyond Python packages: a C compiler, openssl, ssh-keygen, etcd, prometheus with
-# promtool, alertmanager with amtool, systemd-analyze, mosquitto, bindfs, chromium, mochi, kube-apiserver,
+# promtool, alertmanager with amtool, systemd-analyze, mosquitto, bindfs, Chromium's headless shell, mochi, kube-apiserver,
 # kustomize, Helm 3 and 4, and the resource definitions of the Prometheus operator. A part that is missing is
 # installed (as root, from Debian's packages) or built once (the API server, about 4 minutes; Helm, 3 minutes;
 # kustomize and mochi, 15 seconds each), or fetched as a Go module (the definitions). Where that may not be done, says the
@@ -67,7 +67,7 @@ command -v systemd-analyze >/dev/null || packages+=(systemd)
 command -v mosquitto >/dev/null || packages+=(mosquitto)
 command -v mosquitto_sub >/dev/null || packages+=(mosquitto-clients)
 command -v bindfs >/dev/null || packages+=(bindfs)
-command -v chromium >/dev/null || packages+=(chromium)
+command -v chromium-headless-shell >/dev/null || packages+=(chromium-headless-shell)
 # Without it Chinese texts are boxes.
 [ -e /usr/share/fonts/truetype/wqy/wqy-microhei.ttc ] || packages+=(fonts-wqy-microhei)
 if [ -n "$with_node" ]; then

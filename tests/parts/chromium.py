@@ -1,9 +1,15 @@
-"""A real Chromium without a window. It is started once; each test opens a context of its own."""
+"""A real Chromium without windows. It is started once; each test opens a context of its own.
+
+It is Chromium's headless shell: the engine, network and storage of the browser of this version,
+without its windows. Each page that the whole browser opens has a window, which is drawn although
+nobody sees it. A page takes 2.5 s of a processor then, and 0.8 s in the shell.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from playwright.async_api import async_playwright
@@ -12,11 +18,12 @@ from tests.parts.processes import Running, program
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from playwright.async_api import Page
 
 _START_SECONDS = 30.0
+_OF_DEBIAN = Path("/usr/lib/chromium")
+"""Debian's script of the same name on ``PATH`` passes no signals to the program."""
 
 
 class Chromium:
@@ -25,8 +32,7 @@ class Chromium:
     def __init__(self, directory: Path) -> None:
         self._port = directory / "profile" / "DevToolsActivePort"
         command = [
-            str(program("chromium")),
-            "--headless=new",
+            str(program("chromium-headless-shell", _OF_DEBIAN)),
             "--remote-debugging-port=0",
             f"--user-data-dir={directory / 'profile'}",
             "--disable-gpu",
