@@ -23,6 +23,7 @@ from tests.parts.broker import Broker
 from tests.parts.controlplane import ControlPlane
 from tests.parts.deadlines import patience
 from tests.parts.emulator_objects import compile_once
+from tests.parts.examples import examples
 from tests.parts.processes import leftovers, temporary_folder
 from tests.parts.template import Templates
 from tests.random_order import SEED, RandomOrder
@@ -37,9 +38,8 @@ _GUARD = Guard()
 _TEMPLATES = Templates()
 _TO_THREAD = asyncio.to_thread
 
-# How long an example takes depends on what else the machine does; each test has a timeout.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+settings.register_profile("ours", examples())
+settings.load_profile("ours")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.imports import distances, importers
-from tests.parts.tree import ROOT, files
+from tests.parts.tree import ROOT, files, syntax
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Set
@@ -220,9 +220,7 @@ def _trees() -> dict[str, ast.Module]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     packages = project["tool"]["importlinter"]["root_packages"]
     return {
-        name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): ast.parse(
-            (ROOT / name).read_text(encoding="utf-8")
-        )
+        name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): syntax(name)
         for name in files("*.py")
         if name.partition("/")[0] in packages and "_pb2" not in name
     }

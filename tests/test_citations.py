@@ -11,7 +11,7 @@ import pytest
 from advisor.findings import RULES
 from tests import citations
 from tests.citations import DOCUMENTS, SPEC, Citation, all_in, anchors, is_resolved, named
-from tests.parts.tree import ROOT, files
+from tests.parts.tree import ROOT, files, syntax
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,9 +92,9 @@ def test_ids_that_the_product_shows() -> None:
     alone = re.compile(r"(?:(?:D|R|K)\d{1,2})(?:(?:, | or )(?:D|R|K)\d{1,2})*")
     shown = [
         one
-        for path in _files(".py")
-        if path.relative_to(ROOT).parts[0] in {"advisor", "agent"}
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for path in files("*.py")
+        if path.startswith(("advisor/", "agent/"))
+        for node in ast.walk(syntax(path))
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and alone.fullmatch(node.value)

@@ -8,7 +8,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from tests.parts.plain_english import PACKAGES
-from tests.parts.tree import ROOT, files
+from tests.parts.tree import files, syntax
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "glossary.md"
 _ROW = re.compile(r"^\| (?!word |verb |---)(.+?) \| (.+) \|$")
@@ -58,7 +58,7 @@ def _nouns() -> dict[str, list[str]]:
     for name in files("*.py"):
         if name.partition("/")[0] not in PACKAGES or "_pb2" in name:
             continue
-        for node in ast.walk(ast.parse((ROOT / name).read_text(encoding="utf-8"))):
+        for node in ast.walk(syntax(name)):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 last = re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z]+", node.name)[-1]
                 found[last.lower()].append(node.name)

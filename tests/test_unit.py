@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.parts.examples import examples
 from tests.parts.tree import ROOT
-from tests.unit import Share, shares, unit_files
+from tests.unit import DIVISOR, UNIT_DIVISOR, Share, shares, unit_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,3 +48,12 @@ def test_a_share_leaves_out_the_test_files_of_others_alone(tmp_path: Path) -> No
     names = ("test_unit.py", "test_tiers.py", "test_once.py", "conftest.py", "vigil")
     left_out = [name for name in names if share.pytest_ignore_collect(ROOT / "tests" / name)]
     assert left_out == ["test_once.py"]
+
+
+def test_a_property_gets_a_quarter_of_its_examples_and_at_least_ten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(DIVISOR, raising=False)
+    assert [examples(count).max_examples for count in (400, 20, 6)] == [400, 20, 6]
+    monkeypatch.setenv(DIVISOR, str(UNIT_DIVISOR))
+    assert [examples(count).max_examples for count in (400, 20, 6)] == [100, 10, 6]

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 SHARE = "VIGIL_TEST_SHARE"
 """The variable with the file that names the test files of one pytest."""
 
+DIVISOR = "VIGIL_TEST_EXAMPLES"
+"""The variable with the number by which the examples of each property are divided."""
+
+UNIT_DIVISOR = 4
+
 _CACHE = ".pytest_cache/unit-{}"
 _BYTES_A_SECOND = 20_000
 """How long a file takes that was never run; the mean of all is about this."""
@@ -98,7 +103,12 @@ def main() -> int:
             process = subprocess.Popen(
                 [*command, "-o", f"cache_dir={_CACHE.format(number)}", "-m", "unit"],
                 cwd=ROOT,
-                env={**os.environ, RUN_FOLDER: folder, SHARE: str(listed)},
+                env={
+                    DIVISOR: str(UNIT_DIVISOR),
+                    **os.environ,
+                    RUN_FOLDER: folder,
+                    SHARE: str(listed),
+                },
                 stdout=stack.enter_context(written.open("wb")) if number else None,
             )
             outputs += [written] if number else []

@@ -6,13 +6,14 @@ import json
 from typing import Any
 
 import msgspec
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from advisor.options import AdvisorOptions, Profile
 from advisor.scheduler_view.cluster_cache import ClusterCache, DecodedDocuments
 from advisor.scheduler_view.state import SchedulerState
 from advisor.snapshot import StoredConfigMap
+from tests.parts.examples import examples
 
 _KINDS = {"device": "mindx-dl-deviceinfo-", "switch": "mindx-dl-switchinfo-"}
 _NAMES = [f"cluster-info-{kind}-{number}" for kind in _KINDS for number in range(2)]
@@ -63,7 +64,7 @@ _SWITCH = ("cluster-info-switch-1", {"a": 2})
 _SAME = ("cluster-info-device-1", {"a": 2, "b": 1})
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.lists(st.tuples(_WRITES, st.booleans()), min_size=2, max_size=8))
 @example([(_BOTH, True), ([_SAME], True), ([_BOTH[0]], True)])
 @example([([*_BOTH, _SAME], True), ([("cluster-info-device-0", None), _SAME], True)])

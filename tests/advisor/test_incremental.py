@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from advisor.advise import Advisor, advise
@@ -16,6 +16,7 @@ from advisor.scheduler_view.state import SchedulerState
 from advisor.snapshot import ClusterSnapshot, StoredConfigMap, Taint, VcJob, VcJobTask
 from tests.advisor.player import PLAYED_AGAIN, options_of, play, recorded, snapshot_of
 from tests.advisor.scene import T0, Chips, Scene, fault
+from tests.parts.examples import examples
 
 _LEVELS = ("NotHandleFault", "SubHealthFault", "PreSeparateNPU", "SeparateNPU", "RestartNPU")
 _FOLLOWING = ("chips", "host", "switch", "touch")
@@ -169,7 +170,7 @@ def act(scene: Scene, action: tuple[str, Any, Any]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(150, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(st.tuples(_actions, st.booleans()), min_size=4, max_size=25),
     st.sampled_from([None, 2]),

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from advisor.advise import advise
@@ -17,6 +17,7 @@ from advisor.report import flat
 from advisor.scheduler_view.state import SchedulerState
 from contract.scheduling import go_integer
 from tests.advisor.scene import Chips, Scene, fault
+from tests.parts.examples import examples
 
 _LEVELS = ("NotHandleFault", "SubHealthFault", "PreSeparateNPU", "SeparateNPU", "RestartNPU")
 _cards = st.lists(st.integers(0, 7), max_size=3, unique=True)
@@ -104,7 +105,7 @@ def _options(profile: Profile) -> AdvisorOptions:
 
 _profiles = st.sampled_from(list(Profile))
 _steps = st.lists(_actions, max_size=12)
-_limits = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_limits = examples(40, suppress_health_check=[HealthCheck.too_slow])
 
 
 @_limits

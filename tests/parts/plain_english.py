@@ -11,7 +11,7 @@ import typer.core
 import typer.main
 
 from contract.documents.device_info import DESCRIPTION
-from tests.parts.tree import ROOT, files
+from tests.parts.tree import ROOT, files, syntax
 from vigil.main import app
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _parts() -> tuple[tuple[str, ast.expr], ...]:
         (f"{name}:{part.lineno}", part)
         for name in files("*.py")
         if name.partition("/")[0] in PACKAGES and not name.startswith(_GENERATED)
-        for part in _written(ast.parse((ROOT / name).read_text(encoding="utf-8")))
+        for part in _written(syntax(name))
     )
 
 

@@ -42,6 +42,12 @@ def files(*patterns: str) -> list[str]:
 
 
 @cache
+def syntax(path: str) -> ast.Module:
+    """Return the syntax tree of a file, relative to ``ROOT``; all readers share it."""
+    return ast.parse((ROOT / path).read_text(encoding="utf-8"))
+
+
+@cache
 def functions_of(path: Path) -> frozenset[str]:
     """Return the names of all test functions of a file."""
     tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import msgspec
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agent.policy.state import (
@@ -34,6 +34,7 @@ from tests.agent.policy.histories import (
     observation_at,
     random_rules,
 )
+from tests.parts.examples import examples
 
 if TYPE_CHECKING:
     from agent.policy.state import Change, SubjectState
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 CODES = ("80E18005", "81078603", "80ABCDEF", "80E01801", "80C98009", "80CB8009")
 PORT = Subject("switch", 2, "4/5/6")
-LIVES = settings(max_examples=300, deadline=None)
+LIVES = examples(300)
 
 
 def next_input(now: int, rng: Random) -> Input:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.policy.state import (
@@ -39,6 +39,7 @@ from contract.observation import Observation, Subject, chip_subject
 from stores.base import Document
 from tests.agent.policy.builders import NODE, SOURCES, T, answered, inventory
 from tests.agent.policy.histories import ASSERTIONS, random_rules
+from tests.parts.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -233,7 +234,7 @@ def lived(seed: int, length: int) -> Life:
 
 
 LIVES = st.builds(lived, st.integers(0, 2**32), st.integers(20, 80))
-MANY = settings(max_examples=300, deadline=None)
+MANY = examples(300)
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.chip_allocation import ChipAllocation
@@ -27,10 +27,11 @@ from tests.agent.policy.histories import (
     observation_at,
     time_of,
 )
+from tests.parts.examples import examples
 
 EMPTY = PolicyState("node-1", "boot")
 
-MANY = settings(max_examples=400, deadline=None)
+MANY = examples(400)
 SEEDS = st.integers(0, 2**32)
 HISTORIES = st.builds(History, SEEDS, st.integers(10, 60)).map(History.inputs)
 

@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.policy.step import next_deadline_ms, step
@@ -18,6 +18,7 @@ from contract.codes.policies import FAULT_DURATION, DurationPolicy
 from contract.observation import Assertion
 from tests.agent.policy.builders import T, healthy, seen
 from tests.agent.policy.upstream_durations import UpstreamDuration, Word
+from tests.parts.examples import examples
 
 if TYPE_CHECKING:
     from agent.policy.state import PolicyState
@@ -76,7 +77,7 @@ LENGTHS = st.integers(1, 8)
 AROUND_A_SECOND = (1, 2, 400, 999, 1000, 1001, 1300)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SEEDS, LENGTHS, st.sampled_from([(0, 0), (0, 1), (1, 0), (1, 1)]))
 def test_with_cycles_of_a_millisecond_upstream_agrees_at_all_times(
     seed: int, length: int, timeouts: tuple[int, int]
@@ -101,7 +102,7 @@ def test_with_cycles_of_a_millisecond_upstream_agrees_at_all_times(
         seen_before = ours.reason_ms
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(SEEDS, LENGTHS, st.sampled_from([(20, 60), (8, 6), (5, 6), (0, 60), (30, 0)]))
 def test_with_cycles_of_five_seconds_upstream_comes_to_the_same_later(
     seed: int, length: int, timeouts: tuple[int, int]
@@ -123,7 +124,7 @@ def test_with_cycles_of_five_seconds_upstream_comes_to_the_same_later(
             assert upstream.reason_ms == ours.reason_ms
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(SEEDS, LENGTHS)
 def test_deadlines_are_exact(seed: int, length: int) -> None:
     """Nothing changes before the deadline, something does at it, and no poll is needed."""

@@ -292,7 +292,9 @@ def true_of(state: PolicyState) -> set[str]:
     return {code for _, known in state.subjects() for code in known.faults}
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(n, marks=pytest.mark.slow if n % 4 else ()) for n in range(12)]
+)
 async def test_over_grpc_a_real_clusterd_ends_up_with_the_truth(seed: int) -> None:
     chance, cache = random.Random(seed), Cache()
     bench = Bench(queues=True)

@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -20,6 +20,7 @@ from contract.codes.catalogue import shipped
 from contract.codes.levels import most_serious
 from contract.observation import chip_subject
 from tests.agent.policy.histories import PAUSES, input_at
+from tests.parts.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +76,7 @@ def recorded(seed: int) -> Rows:
     return rows
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(SEEDS)
 def test_every_journal_is_reproduced_and_its_own_rules_make_no_difference(seed: int) -> None:
     found = replay(recorded(seed).rows, shipped(), Span())
@@ -86,7 +87,7 @@ def test_every_journal_is_reproduced_and_its_own_rules_make_no_difference(seed: 
         assert day.recorded == day.replayed
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(SEEDS)
 def test_reported_levels_are_those_of_the_state(seed: int) -> None:
     comparison, state = ReplayComparison(Span(), two=False), PolicyState(NODE, "boot")
@@ -103,7 +104,7 @@ def test_reported_levels_are_those_of_the_state(seed: int) -> None:
             assert most_serious(reported) == known.level  # type: ignore[arg-type]
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(SEEDS, st.integers(3, 60))
 def test_a_journal_without_one_row_reports_the_gap_and_nothing_wrong(
     seed: int, missing: int

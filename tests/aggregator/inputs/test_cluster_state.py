@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -13,6 +13,7 @@ from aggregator.inputs.cluster_state import ClusterState
 from aggregator.inputs.node_context import JobState, NodeContext, NodeState, PodState
 from stores.cluster import KindUnavailable, Snapshot, Update
 from stores.interruption import Interrupted
+from tests.parts.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -285,7 +286,7 @@ class Randomly:
 
 
 @pytest.mark.slow
-@settings(deadline=None)
+@examples()
 @given(st.data())
 def test_any_order_of_events_and_lists_ends_in_the_same_facts(data: DataObject) -> None:
     """The last event counts, and every node whose context changed is returned."""

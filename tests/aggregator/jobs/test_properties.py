@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.jobs.relations import SHIPPED, RelationTables
@@ -20,6 +20,7 @@ from tests.aggregator.jobs.scene import (
     parts,
     switch,
 )
+from tests.parts.examples import examples
 
 if TYPE_CHECKING:
     from aggregator.jobs.job_view import JobView
@@ -145,7 +146,7 @@ def nodes_go(scene: Scene) -> None:
             scene.node(name, ready=False)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(events, max_size=25))
 def test_messages_are_the_same_step_by_step_and_at_once(
     happened: list[tuple[Any, ...]],
@@ -157,7 +158,7 @@ def test_messages_are_the_same_step_by_step_and_at_once(
     assert messages_of(scene.job_view) == messages_of(another(scene))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(events, max_size=20), st.lists(events, max_size=20))
 def test_a_restart_changes_nothing(
     before: list[tuple[Any, ...]], after: list[tuple[Any, ...]]

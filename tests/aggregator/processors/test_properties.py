@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.inputs.node_context import JobState, NodeContext, PodState
@@ -16,6 +16,7 @@ from contract.documents.cluster_device import CodeFault, DeviceRecord
 from stores.base import Document, DocumentsListed
 from tests.aggregator.nodes import instant
 from tests.aggregator.processors.cases import NODE, T, chip, policy_text
+from tests.parts.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,7 +113,7 @@ waits = st.lists(st.integers(0, 8000), min_size=4, max_size=4)
 
 
 @given(reported, arounds, waits)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_every_chip_is_in_some_list_and_every_list_is_sorted(
     reported: list[DeviceRecord], context: ChainContext, times: list[int]
 ) -> None:
@@ -127,7 +128,7 @@ def test_every_chip_is_in_some_list_and_every_list_is_sorted(
 
 
 @given(reported, arounds, waits)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_no_fault_is_lost_and_none_is_made_up(
     reported: list[DeviceRecord], context: ChainContext, times: list[int]
 ) -> None:
@@ -140,7 +141,7 @@ def test_no_fault_is_lost_and_none_is_made_up(
 
 
 @given(reported, arounds, waits)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_to_be_processed_again_at_once_changes_nothing(
     reported: list[DeviceRecord], context: ChainContext, times: list[int]
 ) -> None:
@@ -152,7 +153,7 @@ def test_to_be_processed_again_at_once_changes_nothing(
 
 
 @given(reported, arounds, waits, st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_the_order_of_pods_jobs_and_faults_changes_nothing(
     reported: list[DeviceRecord], context: ChainContext, times: list[int], random: Any
 ) -> None:
@@ -167,7 +168,7 @@ def test_the_order_of_pods_jobs_and_faults_changes_nothing(
 
 
 @given(records(), arounds, st.integers(0, 8000))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_nothing_changes_between_now_and_what_is_due(
     reported: DeviceRecord, context: ChainContext, later_ms: int
 ) -> None:
@@ -228,7 +229,7 @@ courses = st.lists(
 
 
 @given(courses, known(), known(), st.integers(0, 9))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_restart_from_persistent_state_publishes_the_same_as_no_restart(
     course: list[tuple[str, DeviceRecord, int]],
     one: NodeContext,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -12,6 +12,7 @@ from aggregator.public_faults.active_faults import ActiveFaults
 from aggregator.public_faults.values import FaultOutcome, PublicFaultReport, Rows, read_rows
 from service.clock import Instant
 from tests.aggregator.public_faults.messages import REPORTED_MS, at
+from tests.parts.examples import examples
 
 LEVEL = "SeparateNPU"
 
@@ -224,7 +225,7 @@ steps = st.lists(
 
 @pytest.mark.slow
 @given(steps)
-@settings(deadline=None, max_examples=400)
+@examples(400)
 def test_the_newest_report_holds(history: list[tuple[str, int, int]]) -> None:
     """Apply messages in any order, with restarts in between, each up to 20 s after it was sent. The
     newest time counts, of two equal ones the later message. A one-off report is of a fault that

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.plugin import LAST
@@ -20,6 +20,7 @@ from tests.aggregator.public_faults.messages import (
     read,
     standing,
 )
+from tests.parts.examples import examples
 
 SEPARATED = {"0": ("220001001", "SeparateNPU")}
 
@@ -47,7 +48,7 @@ def test_pending_messages_survive_a_restart() -> None:
         max_size=12,
     )
 )
-@settings(deadline=None, max_examples=100)
+@examples(100)
 def test_whatever_way_it_comes_the_newest_holds(
     history: list[tuple[str, str, int, bool]],
 ) -> None:

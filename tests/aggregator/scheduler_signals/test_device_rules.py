@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.scheduler_signals.device_pools import NodeChip
@@ -32,6 +32,7 @@ from contract.documents.device_taints import (
     TaintRule,
 )
 from tests.aggregator.scheduler_signals.device_objects import HAMI, a_slice, device, name
+from tests.parts.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -507,7 +508,7 @@ FAULTS = st.dictionaries(
 )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.tuples(st.sampled_from(["n1", "n2"]), FAULTS), max_size=6), st.data())
 def test_steps_lead_to_the_rules_that_the_faults_demand(
     changes: list[tuple[str, dict[int, ChipFault]]], data: st.DataObject

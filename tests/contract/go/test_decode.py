@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.documents import device_info
@@ -16,6 +16,7 @@ from contract.documents.separation import read_reasons
 from contract.errors import DocumentError
 from contract.go import encode as go_json
 from contract.go.decode import GoStruct, Int32, Int64, Uint, decode
+from tests.parts.examples import examples
 from tests.vectors import VECTORS
 
 
@@ -176,7 +177,7 @@ def mutated(text: str, rng: Random) -> str:
     return text
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(st.integers(0, 2**32))
 def test_damaged_documents_are_refused_and_never_more(seed: int) -> None:
     rng = Random(seed)

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.errors import ConfigurationError, EmulatorError
 from dcmi_shim.emulator.scenario import FailStep, RaiseStep, parse_scenario, play, read_scenario
 from tests.dcmi_shim.emulator.driver import wait_until
 from tests.parts.deadlines import patience
+from tests.parts.examples import examples
 
 if TYPE_CHECKING:
     from tests.dcmi_shim.emulator.conftest import Server, Watchers
@@ -240,7 +241,7 @@ def _steps_or_problems(text: str) -> tuple[int | None, int]:
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(_values, max_size=4), _values)
 def test_nothing_makes_the_parser_fail_in_another_way(steps: list[object], profile: object) -> None:
     text = f"steps = {_toml(steps)}\nprofile = {_toml(profile)}\n"
@@ -248,7 +249,7 @@ def test_nothing_makes_the_parser_fail_in_another_way(steps: list[object], profi
     assert read == len(steps) or problems > 0
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.text(max_size=60))
 def test_any_text_is_read_or_refused(text: str) -> None:
     read, problems = _steps_or_problems(text)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.findings import FindingSeverity
+from tests.parts.examples import examples
 from tests.vigil.lint.case_files import CASES, NAMES
 from tests.vigil.lint.manifests import (
     Object,
@@ -311,7 +312,7 @@ _TEXTS = st.text(alphabet="ab:-[]{}\"'#&*!|>\n \t{%", max_size=60)
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(_TEXTS, st.integers(0, len(WRONG)))
 def test_nonsense_is_a_finding_and_never_an_error(nonsense: str, at: int) -> None:
     for text in (nonsense, WRONG[:at] + nonsense + WRONG[at:]):
