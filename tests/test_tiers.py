@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import subprocess
 import sys
 
 import pytest
 
+from tests.parts.tree import ROOT, files
 from tests.tiers import mark_tiers
 
 REFUSED = pytest.fail.Exception
@@ -27,6 +29,15 @@ def test_no_unit_test_has_a_fixture_that_starts_a_server(request: pytest.Fixture
         # The small drivers of the shim have a fixture of this name.
         if not one.nodeid.startswith(("tests/dcmi_shim/", "tests/collectors/"))
     ]
+
+
+def test_the_document_lists_each_file_that_skips_tests_of_other_users() -> None:
+    skips = re.compile(r"@only_root\(|= only_root\(|fuse import .*\bmounts\b|skip\(.only root")
+    paths = {path for path in files("*.py") if skips.search((ROOT / path).read_text("utf-8"))}
+    document = (ROOT / "docs/tests.md").read_text("utf-8")
+    section = document.partition("## Any user")[2].partition("\n## ")[0]
+    listed = re.findall(r"^\| `(\S+)` \|", section, re.MULTILINE)
+    assert sorted(f"tests/{path}" for path in listed) == sorted(paths - {"tests/parts/fuse.py"})
 
 
 def test_a_program_that_no_machine_has_by_itself_is_refused() -> None:

@@ -51,6 +51,11 @@ def needs(tier: str) -> Callable[[_Fixture], _Fixture]:
     return mark
 
 
+def only_root(reason: str) -> pytest.MarkDecorator:
+    """Return the mark that skips a test of another user; docs/tests.md lists the files with it."""
+    return pytest.mark.skipif(os.geteuid() != 0, reason=reason)
+
+
 def mark_tiers(items: Iterable[pytest.Item]) -> None:
     """Give each test its markers; ``unit`` where there is no other.
 

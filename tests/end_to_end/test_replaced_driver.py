@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from tests.end_to_end.node import Node
 from tests.parts.places import Folder
+from tests.tiers import only_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,13 +71,12 @@ def start_as_in_a_pod(node: Node) -> Path:
     pod.mkdir()
     script = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
     inside = ("unshare", "--mount", "sh", "-c", script, "sh", str(host.parent), str(pod))
-    if os.geteuid() != 0:
-        pytest.skip("only root may bind mounts")
     node.driver_root = pod / host.name
     node.start((*inside, sys.executable, "-m", "vigil"))
     return host
 
 
+@only_root("only root mounts")
 def test_a_replaced_driver_is_found_again(own_node: Node, built: Path) -> None:
     node = own_node
     host = start_as_in_a_pod(node)

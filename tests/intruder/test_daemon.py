@@ -5,23 +5,20 @@ One test for each row of the intruder's table.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.intruder.daemon import ROWS, Aggregator, aggregator
 from tests.intruder.table import FileAccess, SocketPage
-from tests.tiers import needs
+from tests.tiers import needs, only_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.intruder.table import Row
 
-OF_A_USER = pytest.mark.skipif(
-    os.geteuid() != 0, reason="only root starts a program of another user"
-)
+OF_A_USER = only_root("only root starts a program of another user")
 
 
 def marked(row: Row) -> list[pytest.MarkDecorator]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from configparser import RawConfigParser
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.parts.kustomize import MANIFESTS, build
+from tests.tiers import only_root
 
 if TYPE_CHECKING:
     from configparser import SectionProxy
@@ -54,8 +54,8 @@ def test_the_unit_takes_neither_away() -> None:
         assert closes_devices not in service
 
 
+@only_root("only root has the capabilities of the agent")
 def test_the_capabilities_of_the_unit_suffice() -> None:
-    assert os.geteuid() == 0, "this takes root, as the agent does"
     kept = service_of_unit()["CapabilityBoundingSet"].lower().replace("cap_", "+").split()
     # A process 1 of its own, with all capabilities, as a host has.
     command = ["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", '"$@"; exit $?', "sh"]

@@ -10,9 +10,8 @@ import os
 import subprocess
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.parts.processes import Running, program
+from tests.tiers import only_root
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 _SECONDS = 10.0
 
 
-mounts = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+mounts = only_root("only root mounts")
 """Root without ``/dev/fuse`` fails: a check that cannot run is no check that passed."""
 
 

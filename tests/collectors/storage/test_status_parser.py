@@ -9,6 +9,7 @@ import pytest
 
 from collectors.storage.collector import read_checked
 from collectors.storage.status_parser import DPC, DTFS, StorageClient, parse
+from tests.tiers import only_root
 
 GOOD = b"[instidx=0]\nDPC_INTERNAL_ERROR: 0\nDPC_PROCESS_ERROR: 0\n"
 BAD_PROCESS = b"[instidx=0]\nDPC_INTERNAL_ERROR: 0\nDPC_PROCESS_ERROR: -1\n"
@@ -106,7 +107,7 @@ def test_no_directory_pipe_or_flood(tmp_path: Path) -> None:
         read_checked(tmp_path / "none", any_owner=True)
 
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+needs_root = only_root("only root gives files to others")
 
 
 @needs_root

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import resource
 import tempfile
 from pathlib import Path
@@ -25,6 +24,7 @@ from tests.service.tls.tls_site import (
     user_line,
     write_users,
 )
+from tests.tiers import only_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +102,7 @@ async def test_the_socket_needs_no_login(tmp_path: Path, pki: Path, users: Path)
         assert await site.get_from_socket("/hello") == _HELLO
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts a program of another user")
+@only_root("only root starts a program of another user")
 async def test_the_socket_is_for_no_other_user_who_got_in(
     tmp_path: Path, pki: Path, users: Path
 ) -> None:

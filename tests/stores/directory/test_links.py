@@ -12,6 +12,7 @@ from service.files.atomic import replace
 from stores.address import open_store
 from stores.base import Beat, Document
 from stores.directory.lock import DirectoryLock
+from tests.tiers import only_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,7 @@ GOOD = Document("mindx-dl", "one", {"text": "good"})
 BEAT = Beat("node-1", "host-a", 5.0, 7)
 SECRET = "what belongs to root\n"
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root writes everywhere")
+as_root = only_root("only root writes everywhere")
 
 
 @pytest.fixture

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-import pytest
-
+from tests.tiers import only_root
 from vigil.exit_status import ExitStatus
 from vigil.scan.store import check_directory
 
@@ -14,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root refuses it")
+@only_root("only root refuses it")
 async def test_a_directory_that_others_may_write_is_named(tmp_path: Path) -> None:
     tmp_path.chmod(0o1777)
     url = f"directory:{tmp_path}"
