@@ -25,6 +25,7 @@ from release.advisories import NOT_KNOWN, STATEMENTS_NAME, NoResultError, audit,
 from release.build import LOCK_NAME, Source, Target, build_bundle, build_python, build_release
 from release.bundle import ARCHITECTURES, PYTHONS, UnsuitableError
 from release.manifest import RefusedError, verify
+from release.packages import MissingPackagerError, packager
 from release.sbom import PRODUCT
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except NoResultError as error:
         print(f"release: {error}", file=sys.stderr)
         return NOT_KNOWN
-    except (RefusedError, UnsuitableError) as error:
+    except (MissingPackagerError, RefusedError, UnsuitableError) as error:
         print(f"release: {error}", file=sys.stderr)
         return 1
     return 0
@@ -95,6 +96,7 @@ def _build(options: argparse.Namespace) -> None:
             _check_version(source, options.version)
             if any(output.iterdir()):
                 raise RefusedError(f"{output} is not empty, and a manifest names all of its files")
+            packager()
             build_release(source, options.target, output, options.key)
         print(f"built in {output}")
 
@@ -109,8 +111,8 @@ def _exported(folder: Path) -> Source:
     tree.mkdir()
     subprocess.run(["tar", "-xf", archive, "-C", tree], check=True)
     project = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))
-    commit, epoch = _git("log", "-1", "--format=%H %ct").split()
-    return Source(tree, project["project"]["version"], commit, int(epoch))
+    commit, epoch, maintainer = _git("log", "-1", "--format=%H %ct %an <%ae>").split(maxsplit=2)
+    return Source(tree, project["project"]["version"], commit, int(epoch), maintainer)
 
 
 def _check_version(source: Source, version: str) -> None:

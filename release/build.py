@@ -1,4 +1,4 @@
-"""Builds a release of a source tree: wheel, sdist, chart, SBOM, bundles, statement and manifest.
+"""Builds a release of a source tree: wheel, sdist, chart, SBOM, bundles, packages and manifest.
 
 Everything is made of the tree, the lock and the environment that runs this. What is built twice is
 equal to the byte, whatever umask, path, user and day are.
@@ -18,6 +18,7 @@ from release.archives import folder_members, tar_gz
 from release.backend import COMMIT_NAME, SBOM_NAME
 from release.bundle import bundle, bundle_name, check_wheels, fetch_wheels
 from release.manifest import provenance, sha256, sign, write_manifest
+from release.packages import NFPM_PURL, NFPM_SHA256, PackageSource, write_packages
 from release.sbom import PRODUCT, bill_of_materials, read_lock
 
 if TYPE_CHECKING:
@@ -30,13 +31,15 @@ _BUILD = "from release import backend; backend.build_sdist({0!r}); backend.build
 class Source(NamedTuple):
     """A source tree of its own, which the build writes to.
 
-    ``commit`` names its content, ``epoch`` is the time of the commit in seconds since 1970.
+    ``commit`` names its content, ``epoch`` is the time of the commit in seconds since 1970, and
+    ``maintainer`` is its author, as ``NAME <ADDRESS>``.
     """
 
     tree: Path
     version: str
     commit: str
     epoch: int
+    maintainer: str
 
 
 class Target(NamedTuple):
@@ -77,17 +80,26 @@ def build_chart(source: Source, output: Path) -> None:
 
 def build_bundle(
     source: Source, target: Target, wheel: Path, output: Path, key: Path | None
-) -> dict[str, str]:
-    """Build the bundle for ``target``; return the SHA-256 of each wheel that it has, by name."""
-    lock = source.tree / LOCK_NAME
-    name = bundle_name(source.version, *target)
+) -> None:
+    """Build the bundle for ``target``."""
     with tempfile.TemporaryDirectory() as folder:
-        wheels = fetch_wheels(lock, *target, Path(folder))
-        check_wheels(wheels, lock.read_text(encoding="utf-8"), *target)
-        archive = bundle(source.tree, [wheel, *wheels], name, source.epoch, key)
-        inputs = {path.name: sha256(path) for path in wheels}
+        _write_bundle(source, target, (wheel, *_fetched(source, target, folder)), output, key)
+
+
+def _fetched(source: Source, target: Target, folder: str) -> list[Path]:
+    """Download the locked wheels for ``target`` into ``folder``; return their paths."""
+    lock = source.tree / LOCK_NAME
+    wheels = fetch_wheels(lock, *target, Path(folder))
+    check_wheels(wheels, lock.read_text(encoding="utf-8"), *target)
+    return wheels
+
+
+def _write_bundle(
+    source: Source, target: Target, wheels: tuple[Path, ...], output: Path, key: Path | None
+) -> None:
+    name = bundle_name(source.version, *target)
+    archive = bundle(source.tree, wheels, name, source.epoch, key)
     (output / f"{name}.tar.gz").write_bytes(archive)
-    return inputs
 
 
 def build_release(
@@ -95,13 +107,18 @@ def build_release(
 ) -> None:
     """Build everything into the empty folder ``output``, and sign the manifest with ``key``."""
     locks = (LOCK_NAME, "requirements-dev.lock", "pyproject.toml")
-    inputs = {name: sha256(source.tree / name) for name in locks}
+    inputs = {name: sha256(source.tree / name) for name in locks} | {NFPM_PURL: NFPM_SHA256}
     wheel = build_python(source, output)
     build_chart(source, output)
     statements = source.tree / STATEMENTS_NAME
     (output / f"{PRODUCT}-{source.version}.vex.json").write_bytes(statements.read_bytes())
     for target in targets:
-        inputs |= build_bundle(source, target, wheel, output, key)
+        with tempfile.TemporaryDirectory() as folder:
+            wheels = _fetched(source, target, folder)
+            inputs |= {path.name: sha256(path) for path in wheels}
+            _write_bundle(source, target, (wheel, *wheels), output, key)
+            given = (source.version, source.maintainer, source.epoch)
+            write_packages(PackageSource(source.tree, (wheel, *wheels), *given, *target), output)
     finish(source, inputs, output, key)
 
 

@@ -64,7 +64,8 @@ def check_wheels(wheels: Iterable[Path], lock: str, architecture: str, python: s
     """Check tags, completeness and shared objects of ``wheels``.
 
     Raises ``UnsuitableError`` with everything that is wrong. Alignment and glibc are checked for
-    aarch64 alone: on x86_64 every page has 4 KiB, and pip has checked the tag.
+    aarch64 alone: on x86_64 every page has 4 KiB, and pip has checked the tag. Other libraries are
+    checked for both.
     """
     wheels = list(wheels)
     wrong = [
@@ -94,9 +95,11 @@ def _reasons(wheel: Path, architecture: str, python: str) -> Iterator[str]:
     }
     if supported.isdisjoint(parse_wheel_filename(wheel.name)[3]):
         yield f"its tags fit neither {architecture} with glibc 2.17 nor Python {python}"
-    if architecture == "aarch64":
-        for member in read_zip(wheel.read_bytes()):
-            if member.data.startswith(elf.MAGIC):
+    for member in read_zip(wheel.read_bytes()):
+        if member.data.startswith(elf.MAGIC):
+            for library in sorted(elf.foreign_libraries(member.data)):
+                yield f"{member.name}: it needs {library}, which no package requires"
+            if architecture == "aarch64":
                 yield from (f"{member.name}: {text}" for text in elf.problems(member.data))
 
 

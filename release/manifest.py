@@ -97,10 +97,14 @@ def provenance(folder: Path, commit: str, inputs: Mapping[str, str]) -> bytes:
     """Return an in-toto statement (v1) about all files of ``folder``.
 
     Its predicate is SLSA provenance v1. ``inputs`` has the SHA-256 of each file that the build
-    read, by name; the source itself is named by its commit.
+    read, by name; the source itself is named by its commit. A name that begins with ``pkg:golang``
+    is a Go module, whose SHA-256 is of the list of its files.
     """
     source = {"uri": "git:npu-vigil", "digest": {"gitCommit": commit}}
-    read = [{"uri": name, "digest": {"sha256": inputs[name]}} for name in sorted(inputs)]
+    read = [
+        {"uri": name, "digest": {_digest_kind(name): digest}}
+        for name, digest in sorted(inputs.items())
+    ]
     statement = {
         "_type": "https://in-toto.io/Statement/v1",
         "subject": [
@@ -118,3 +122,7 @@ def provenance(folder: Path, commit: str, inputs: Mapping[str, str]) -> bytes:
         },
     }
     return json.dumps(statement, indent=1).encode() + b"\n"
+
+
+def _digest_kind(name: str) -> str:
+    return "dirHash" if name.startswith("pkg:golang/") else "sha256"

@@ -96,6 +96,7 @@ TABLE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("LICENSE", ("tests/packaging",)),
     ("MANIFEST.in", ("tests/release", "tests/packaging")),
     ("release/install", ("tests/release",)),
+    ("release/scripts/*", ("tests/release",)),
     ("release/advisories.json", ("tests/release",)),
 )
 """For each file that is no module, by the first pattern that fits: folders of tests, test files, or

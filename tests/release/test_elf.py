@@ -5,13 +5,15 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING
 
-from release.elf import MAGIC, problems
+from release.elf import MAGIC, foreign_libraries, problems
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def _compiled(folder: Path, page: int, source: str = "int one(void) { return 1; }") -> bytes:
+def _compiled(
+    folder: Path, page: int, source: str = "int one(void) { return 1; }", *libraries: str
+) -> bytes:
     code, library = folder / "library.c", folder / "library.so"
     code.write_text(source)
     command = [
@@ -22,6 +24,7 @@ def _compiled(folder: Path, page: int, source: str = "int one(void) { return 1; 
         "-o",
         str(library),
         str(code),
+        *libraries,
     ]
     subprocess.run(command, check=True)
     return library.read_bytes()
@@ -50,3 +53,12 @@ def test_a_newer_glibc_is_refused(tmp_path: Path) -> None:
     source = "#include <pthread.h>\nint id(void) { return pthread_create(0, 0, 0, 0); }"
     (text,) = problems(_compiled(tmp_path, 65536, source))
     assert text == "it needs glibc 2.34; 2.17 is the oldest that is supported"
+
+
+def test_a_library_that_packages_do_not_require_is_named(tmp_path: Path) -> None:
+    other = tmp_path / "libother.so.1"
+    other.write_bytes(_compiled(tmp_path, 65536))
+    source = "extern int one(void); int two(void) { return one() + 1; }"
+    data = _compiled(tmp_path, 65536, source, str(other))
+    assert foreign_libraries(data) == {str(other)}
+    assert foreign_libraries(_compiled(tmp_path, 65536)) == set()

@@ -101,10 +101,16 @@ def test_an_old_release_under_a_new_name_is_refused(
 
 def test_the_statement_names_each_file_and_input(tmp_path: Path, signers: Path) -> None:
     dist = tmp_path / "dist"
-    statement = json.loads(provenance(dist, "c0ffee", {"requirements.lock": "ab"}))
+    module = "pkg:golang/example.org/program@v1.0.0"
+    inputs = {"requirements.lock": "ab", module: "cd"}
+    statement = json.loads(provenance(dist, "c0ffee", inputs))
     assert statement["_type"] == "https://in-toto.io/Statement/v1"
     assert {each["name"]: each["digest"]["sha256"] for each in statement["subject"]} == {
         name: sha256(dist / name) for name in ("wheel", "chart")
     }
-    inputs = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
-    assert [each["digest"] for each in inputs] == [{"gitCommit": "c0ffee"}, {"sha256": "ab"}]
+    resolved = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
+    assert [each["digest"] for each in resolved] == [
+        {"gitCommit": "c0ffee"},
+        {"dirHash": "cd"},
+        {"sha256": "ab"},
+    ]
