@@ -18,7 +18,7 @@ from email.utils import format_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from release.archives import Member, file_member, folder_members
+from release.archives import ArchiveMember, file_member, folder_members
 from release.install_wheels import install, write_command
 from release.sbom import PRODUCT
 
@@ -287,7 +287,7 @@ def _entry(path: Path, name: str) -> dict[str, Any] | None:
     return {**entry, "file_info": {"mode": mode}}
 
 
-def _write(root: Path, member: Member) -> None:
+def _write(root: Path, member: ArchiveMember) -> None:
     path = root / member.name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(member.data)
@@ -298,7 +298,7 @@ def _gzip(data: bytes) -> bytes:
     return gzip.compress(data, 9, mtime=0)
 
 
-def _members(source: PackageSource) -> Iterator[Member]:
+def _members(source: PackageSource) -> Iterator[ArchiveMember]:
     """Yield the files of a package that are neither of the environment nor manual pages."""
     tree = source.tree
     for folder in _FOLDERS:
@@ -306,14 +306,14 @@ def _members(source: PackageSource) -> Iterator[Member]:
     yield from folder_members(tree / "docs", f"{_DOCUMENTS}/docs/")
     yield file_member(tree / "README.md", f"{_DOCUMENTS}/README.md")
     changes = (tree / "CHANGELOG.md").read_bytes()
-    yield Member(f"{_DOCUMENTS}/changelog.gz", _gzip(changes))
+    yield ArchiveMember(f"{_DOCUMENTS}/changelog.gz", _gzip(changes))
     entry = (
         f"{PRODUCT} ({source.version}-{source.revision}) unstable; urgency=medium\n\n"
         f"  * Release {source.version}; changelog.gz lists what changed.\n\n"
         f" -- {source.maintainer}  {format_datetime(source.day)}\n"
     )
-    yield Member(f"{_DOCUMENTS}/changelog.Debian.gz", _gzip(entry.encode()))
-    yield Member(f"{_DOCUMENTS}/copyright", _COPYRIGHT.encode())
+    yield ArchiveMember(f"{_DOCUMENTS}/changelog.Debian.gz", _gzip(entry.encode()))
+    yield ArchiveMember(f"{_DOCUMENTS}/copyright", _COPYRIGHT.encode())
     yield file_member(tree / "LICENSE", _LICENSE)
     overrides = tree / "release" / "scripts" / "lintian-overrides"
     yield file_member(overrides, f"usr/share/lintian/overrides/{PRODUCT}")
@@ -321,7 +321,7 @@ def _members(source: PackageSource) -> Iterator[Member]:
         unit = (tree / "systemd" / f"{PRODUCT}-{name}.service").read_text(encoding="utf-8")
         unit = unit.replace(f"{_BUNDLE}/share/doc", f"/{_DOCUMENTS}")
         unit = unit.replace(f"{_BUNDLE}/", f"/{_ENVIRONMENT}/")
-        yield Member(f"usr/lib/systemd/system/{PRODUCT}-{name}.service", unit.encode())
+        yield ArchiveMember(f"usr/lib/systemd/system/{PRODUCT}-{name}.service", unit.encode())
         yield file_member(tree / "systemd" / f"{name}.toml", f"etc/npu-vigil/{name}.toml")
     users = tree / "systemd" / f"{PRODUCT}.sysusers"
     yield file_member(users, f"usr/lib/sysusers.d/{PRODUCT}.conf")
