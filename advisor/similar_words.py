@@ -17,20 +17,20 @@ _SHORT = 8
 """Up to this length one letter may differ, above it two."""
 
 
-def distance(left: str, other: str, most: int) -> int:
+def distance(word: str, other: str, most: int) -> int:
     """Return the edit distance of two words, or ``most`` + 1 where it is larger.
 
     Two letters that changed places count once.
     """
-    if abs(len(left) - len(other)) > most:
+    if abs(len(word) - len(other)) > most:
         return most + 1
     before: list[int] = []
     row = list(range(len(other) + 1))
-    for i, letter in enumerate(left, 1):
+    for i, letter in enumerate(word, 1):
         before, above, row = row, before, [i]
         for j, wanted in enumerate(other, 1):
             cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != wanted))
-            if above and j > 1 and letter == other[j - 2] and left[i - 2] == wanted:
+            if above and j > 1 and letter == other[j - 2] and word[i - 2] == wanted:
                 cost = min(cost, above[j - 2] + 1)
             row.append(cost)
         # Numbers of later rows are no smaller.

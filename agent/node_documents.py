@@ -220,14 +220,14 @@ class NodeDocuments:
 
     async def publish_storage(self, kind: str) -> NoReturn:
         """Publish the storage faults of ``kind``, beginning with the first fault that ever was."""
-        made = self.storage[kind]
-        document = OwnDocument(kind, made, self._context, self._memory)
+        node_document = self.storage[kind]
+        document = OwnDocument(kind, node_document, self._context, self._memory)
         if not self._memory.has_journal:
-            existing = await self._read_stored(made)
-            made.adopt(existing)
+            existing = await self._read_stored(node_document)
+            node_document.adopt(existing)
             document.on_first_read(existing)
             self._wake_now()
-        while not made.is_needed:
+        while not node_document.is_needed:
             self.storage_faults.changed.clear()
             await self.storage_faults.changed.wait()
         self.publishers[kind] = publisher = document.make_publisher()

@@ -167,18 +167,22 @@ def _not_after_now(remembered: Input, now_ms: int) -> Input:
 
 
 class OwnDocument:
-    """The document of ``kind`` that ``made`` renders; it is a ``PublishedDocument``.
+    """The document of ``kind`` that ``node_document`` renders; it is a ``PublishedDocument``.
 
     ``ownership`` is ``None`` where no other program could own it, and in shadow.
     """
 
     def __init__(
-        self, kind: str, made: NodeDocument, context: DocumentsContext, memory: StoredMemory
+        self,
+        kind: str,
+        node_document: NodeDocument,
+        context: DocumentsContext,
+        memory: StoredMemory,
     ) -> None:
         self.kind = kind
-        self.made = made
-        self.namespace = made.namespace
-        self.name = made.name
+        self.node_document = node_document
+        self.namespace = node_document.namespace
+        self.name = node_document.name
         self.ownership: Ownership | None = None
         self.publisher: DocumentPublisher | None = None
         self._context = context
@@ -221,7 +225,7 @@ class OwnDocument:
         """Return the document to publish; ``None`` while it is not this agent's to write."""
         is_ours = self.ownership is None or self.ownership.is_ours
         may_publish = self._context.claim.may_publish and is_ours
-        desired = self.made.desired() if may_publish else None
+        desired = self.node_document.desired() if may_publish else None
         if desired is None:
             return None
         # Changes are journaled in the turn in which they are made, so it shows all of them.
@@ -229,11 +233,11 @@ class OwnDocument:
 
     def stamp_of(self, document: Document) -> int | None:
         """Return the time of a stored document in seconds; ``None`` when it is not plausible."""
-        return self.made.stamp_of(document)
+        return self.node_document.stamp_of(document)
 
     def verify(self, document: Document) -> None:
         """Raise ``DocumentError`` if readers would refuse ``document``."""
-        self.made.verify(document)
+        self.node_document.verify(document)
 
     def blocks_updates(self, shown: Document) -> bool:  # noqa: ARG002
         """Return whether ``shown`` must be deleted before the next write: it never has to be."""
@@ -333,7 +337,7 @@ class OwnDocument:
         """Return the inputs by which the policy restores the document stored at the start."""
         if self._memory.has_journal:
             return ()  # the journal knows more than any document
-        return self._memory.restored(self.made.restore_from(existing), now_ms)
+        return self._memory.restored(self.node_document.restore_from(existing), now_ms)
 
     def _separated_chips(
         self,
@@ -355,10 +359,10 @@ class OwnNodeInfo(OwnDocument):
     """Node-info: parts of the server, and the heartbeat of old releases."""
 
     def __init__(
-        self, made: NodeInfoDocument, context: DocumentsContext, memory: StoredMemory
+        self, node_document: NodeInfoDocument, context: DocumentsContext, memory: StoredMemory
     ) -> None:
-        super().__init__("node-info", made, context, memory)
-        self._node_info = made
+        super().__init__("node-info", node_document, context, memory)
+        self._node_info = node_document
         self._logged_revision: int | None = None
 
     def blocks_updates(self, shown: Document) -> bool:
@@ -379,10 +383,10 @@ class OwnDeviceInfo(OwnDocument):
     """Device-info: chips, and what operators isolate and release in it."""
 
     def __init__(
-        self, made: DeviceInfoDocument, context: DocumentsContext, memory: StoredMemory
+        self, node_document: DeviceInfoDocument, context: DocumentsContext, memory: StoredMemory
     ) -> None:
-        super().__init__("device-info", made, context, memory)
-        self._device_info = made
+        super().__init__("device-info", node_document, context, memory)
+        self._device_info = node_document
         self._left_document: Document | None = None
         """The last write of the program to which the document is left."""
 
@@ -441,9 +445,9 @@ class OwnDeviceInfo(OwnDocument):
     def _on_owner_changed(self) -> None:
         if self.is_left or self._left_document is None:
             return
-        left, self._left_document = self._left_document, None
+        foreign_document, self._left_document = self._left_document, None
         now_ms = self._context.wall_clock()
-        differences = self._device_info.differences_to(left, now_ms)
+        differences = self._device_info.differences_to(foreign_document, now_ms)
         inputs = self._memory.of_silent_chips(differences)
         if inputs:
             self._context.fault_state.apply_inputs(inputs, now_ms)
@@ -486,7 +490,7 @@ class ShadowedDeviceInfo(OwnDeviceInfo):
 
     def desired(self) -> DesiredDocument | None:
         """Return what would be published, whoever has the node name."""
-        return self.made.desired()
+        return self.node_document.desired()
 
     def lingers(self) -> bool:
         """Return whether something in it may be over for other programs."""

@@ -126,13 +126,13 @@ class ClusterPublication:
         """What an earlier run published, for a store that lost it."""
         self._has_copies = True
 
-    def restore_copies(self, kept: Mapping[str, LastKnownStore]) -> None:
+    def restore_copies(self, last_known: Mapping[str, LastKnownStore]) -> None:
         """Restore what an earlier run published in the first store, if that may have lost it."""
         first = self.publishers[0].store
         # etcd loses nothing that was acknowledged, so copies of an API server's documents are not
         # used.
-        if not first.absence_is_deletion and first.url in kept:
-            documents = tuple(kept[first.url].documents.values())
+        if not first.absence_is_deletion and first.url in last_known:
+            documents = tuple(last_known[first.url].documents.values())
             self.takeover.persistent_state.restore_copies(documents)
             self._copies = tuple(
                 document for document in documents if kind_of(document.name) is not None

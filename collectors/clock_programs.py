@@ -63,11 +63,11 @@ def clock_answers(
     """Return what the programs of this host answer, each within ``seconds``. Blocking."""
     sequence = int.from_bytes(os.urandom(4), "big")
     head = _CHRONY.pack(_CHRONY_VERSION, _REQUEST, 0, _TRACKING, 0, sequence, 0, 0)
-    asked: tuple[tuple[int, bytes, Callable[[bytes], ClockAnswer | None]], ...] = (
+    queries: tuple[tuple[int, bytes, Callable[[bytes], ClockAnswer | None]], ...] = (
         (chrony_port, head.ljust(_CHRONY_BYTES, b"\0"), chrony_answer),
         (ntp_port, _NTP_CLIENT, ntp_answer),
     )
-    answers = (answer(_ask(port, request, seconds)) for port, request, answer in asked)
+    answers = (answer(_ask(port, request, seconds)) for port, request, answer in queries)
     return [answer for answer in answers if answer is not None]
 
 

@@ -183,8 +183,8 @@ class ListTracker:
 
     def _release(self, key: Key, state: CodeState, listed: bool, queried_at: float) -> list[Report]:
         """Decide about a recovery that waited for an answer."""
-        held = state.held
-        assert held is not None
+        recovery = state.held
+        assert recovery is not None
         state.held = None
         if state.comparable(queried_at):
             state.audited = True
@@ -193,7 +193,7 @@ class ListTracker:
             del self.states[key]
         else:
             state.present = False
-        return [held]
+        return [recovery]
 
     def _compare(
         self,

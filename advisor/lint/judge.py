@@ -74,11 +74,11 @@ def _judge_made(collected: Collected) -> Iterator[LintFinding]:
     given |= {
         ("InferenceService", service.namespace, service.name) for service in collected.services
     }
-    given |= {made.workload.key for made in collected.made}
-    for made in collected.made:
-        if (made.controller.kind, made.workload.namespace, made.controller.name) not in given:
-            yield from made.findings
-            collected.workloads.append(made.workload)
+    given |= {copy.workload.key for copy in collected.made}
+    for copy in collected.made:
+        if (copy.controller.kind, copy.workload.namespace, copy.controller.name) not in given:
+            yield from copy.findings
+            collected.workloads.append(copy.workload)
 
 
 def _judge_workload(workload: Workload, seconds: int) -> Iterator[LintFinding]:

@@ -422,8 +422,8 @@ def node_refusal(view: NodeView) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _insufficient(resource: str, asked: int, idle: int) -> str:
-    return f"Insufficient: {asked} of {resource} asked, {idle} idle"
+def _insufficient(resource: str, requested: int, idle: int) -> str:
+    return f"Insufficient: {requested} of {resource} asked, {idle} idle"
 
 
 @lru_cache(maxsize=4096)
@@ -432,9 +432,9 @@ def _unstable(free: int, idle: int, capacity: int) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _short(asked: int, free: int, unhealthy: str) -> str:
+def _short(requested: int, free: int, unhealthy: str) -> str:
     lacks = f"; {unhealthy} unhealthy" if unhealthy else ""
-    return f"FreeCards: {asked} asked, {free} free{lacks}"
+    return f"FreeCards: {requested} asked, {free} free{lacks}"
 
 
 def _with(before: dict[str, T], new: Mapping[str, T], changed: AbstractSet[str]) -> dict[str, T]:

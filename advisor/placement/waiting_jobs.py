@@ -94,7 +94,7 @@ class WaitingJobs:
             for waiting in self._waiting.values():
                 for demand, pods in zip(waiting.demands, waiting.pods, strict=True):
                     self._asked.setdefault(demand, pods[0])
-            self._demands = {asked: asked for asked in self._asked}
+            self._demands = {wanted: wanted for wanted in self._asked}
         is_changed = False
         for name in changed:
             is_changed = True

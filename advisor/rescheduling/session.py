@@ -131,7 +131,7 @@ class Rescheduling:
         state: SchedulerState,
         options: AdvisorOptions,
         stale: StaleNodes,
-        kept: KeptDecisions,
+        decisions: KeptDecisions,
         judged: Mapping[str, int],
     ) -> None:
         """``judged`` is what ``state`` has of pods that are still there."""
@@ -139,7 +139,7 @@ class Rescheduling:
         self._views = views
         self._options = options
         self._before = state
-        self._kept = kept
+        self._kept = decisions
         self._now = snapshot.now_ms // 1000
         self._corrected = options.profile is Profile.CORRECTED
         self._index = index
@@ -162,25 +162,27 @@ class Rescheduling:
 
     def update(self, keys: Iterable[str]) -> None:
         """Update what is known of the jobs ``keys``, which may have changed."""
-        kept = self._kept
-        kept.discard(keys, self._now)
+        decisions = self._kept
+        decisions.discard(keys, self._now)
         for key in keys:
             job = self._jobs.get(key)
             is_suspect = job is not None and any(self._judge.is_suspect(pod) for pod in job.pods)
             is_eligible = job is not None and job.group.phase in _RUNNING and not self._is_off(job)
             for book, is_in in (
-                (kept.suspects, is_suspect),
-                (kept.uncounted, is_eligible),
-                (kept.gone, job is None),
+                (decisions.suspects, is_suspect),
+                (decisions.uncounted, is_eligible),
+                (decisions.gone, job is None),
             ):
                 if is_in:
                     book.add(key)
                 else:
                     book.discard(key)
         # Only where retries are still counted is there something to remove.
-        kept.gone &= self._before.retries.keys()
-        if kept.gone:
-            self.retries = {k: left for k, left in self.retries.items() if k not in kept.gone}
+        decisions.gone &= self._before.retries.keys()
+        if decisions.gone:
+            self.retries = {
+                k: retries for k, retries in self.retries.items() if k not in decisions.gone
+            }
 
     def run(self) -> None:
         """Decide about all jobs: cached ones first, then those that run, then act.
@@ -217,10 +219,12 @@ class Rescheduling:
 
     def _count_retries(self) -> None:
         """Begin to count the retries of jobs that are new (consumers#2.5)."""
-        kept = self._kept
+        decisions = self._kept
         # Those that were counted in the state after this one are counted in the next, too.
-        kept.uncounted = {key for key in kept.uncounted if key not in self._before.retries}
-        if new := sorted(kept.uncounted - self.cached.keys()):
+        decisions.uncounted = {
+            key for key in decisions.uncounted if key not in self._before.retries
+        }
+        if new := sorted(decisions.uncounted - self.cached.keys()):
             self.retries = self.retries | {key: self._jobs[key].retry_times for key in new}
 
     def _keep(self, key: str) -> None:

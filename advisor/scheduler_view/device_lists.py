@@ -76,31 +76,33 @@ class DeviceLists:
         """Return what the plugin keeps of the node after it has looked at ``entry``."""
         before = self.before or NodeMemory()
         uids = tuple(pod.uid for pod in self.pods)
-        kept = before.kept
+        cached_lists = before.kept
         # The same object, so that an unchanged memory compares by identity.
         if uids == before.pods:
             uids = before.pods
         elif self.before is not None:
-            kept = self._without_new_pods(kept, frozenset(before.pods))
+            cached_lists = self._without_new_pods(cached_lists, frozenset(before.pods))
         # Upstream keeps lists of a node whose entry has gone; ``corrected`` does not.
         if self.corrected and entry is None:
-            kept = {}
+            cached_lists = {}
         listed = self._maintained(entry, now)
         stamp = self.stamp
         if listed is not None and listed.DeviceList is not None:
-            self._report_omitted(listed.DeviceList, kept)
+            self._report_omitted(listed.DeviceList, cached_lists)
             # Strictly newer: the gate of consumers#1.5.
             if listed.UpdateTime > stamp:
-                kept = self._merged(listed, listed.DeviceList, kept, stamp)
+                cached_lists = self._merged(listed, listed.DeviceList, cached_lists, stamp)
                 stamp = listed.UpdateTime
-            elif _differs(listed.DeviceList, kept):
+            elif _differs(listed.DeviceList, cached_lists):
                 text = (
                     f"UpdateTime {listed.UpdateTime} is not above {stamp}, the last one applied: "
                     "the scheduler does not see this entry"
                 )
                 self.problems.append(("UPDATE_LOST", text))
             # What is applied already is not limited by the time since then (consumers#1.5, item 2).
-            self.is_steady = all(kept.get(key) == text for key, text in listed.DeviceList.items())
+            self.is_steady = all(
+                cached_lists.get(key) == text for key, text in listed.DeviceList.items()
+            )
         elif listed is None and entry is not None:
             # An entry without lists is applied in its place, with its stamp (consumers#1.6).
             stamp = max(stamp, entry.UpdateTime)
@@ -110,11 +112,13 @@ class DeviceLists:
             self.is_steady = self.is_steady and stamp == now
             # ``None`` stands for the time of the session; otherwise each node would change in each
             # one (decision 31).
-            memory = NodeMemory(None if stamp == now else stamp, kept, uids, before.link_down_at)
+            memory = NodeMemory(
+                None if stamp == now else stamp, cached_lists, uids, before.link_down_at
+            )
         else:
-            memory = NodeMemory(stamp, kept, uids, before.link_down_at)
+            memory = NodeMemory(stamp, cached_lists, uids, before.link_down_at)
         lists = None if listed is None else listed.DeviceList
-        self.is_derived = not memory.link_down_at and kept == (lists or {})
+        self.is_derived = not memory.link_down_at and cached_lists == (lists or {})
         if lists is not None and listed is not None:
             self.is_derived = self.is_derived and stamp == listed.UpdateTime
         return before if memory == self.before else memory
@@ -123,23 +127,23 @@ class DeviceLists:
         self,
         listed: VolcanoDeviceEntry,
         values: Mapping[str, str],
-        kept: dict[str, str],
+        cached_lists: dict[str, str],
         stamp: int,
     ) -> dict[str, str]:
         """Return the lists after an entry has passed the gate."""
-        merged = dict(kept)
+        merged = dict(cached_lists)
         is_quick = listed.UpdateTime - stamp <= FORCE_UPDATE_SECONDS
         for key, text in values.items():
             # The list of free cards is the only key without a suffix.
             if "-" not in key and is_quick:
-                merged[key] = self._limited(key, kept, text)
-            elif self.corrected and key.endswith(FAULT) and _is_worse(kept.get(key), text):
+                merged[key] = self._limited(key, cached_lists, text)
+            elif self.corrected and key.endswith(FAULT) and _is_worse(cached_lists.get(key), text):
                 self._diverges(16, "its -Fault text cannot be read: the last readable one counts")
             else:
                 merged[key] = text
-        return kept if merged == kept else merged
+        return cached_lists if merged == cached_lists else merged
 
-    def _report_omitted(self, listed: Mapping[str, str], kept: Mapping[str, str]) -> None:
+    def _report_omitted(self, listed: Mapping[str, str], cached_lists: Mapping[str, str]) -> None:
         """Note the keys that an entry lacks (M5); old chips have neither network nor reset."""
         kind = document_entries.device_type(listed)
         network = (NETWORK_UNHEALTHY, RECOVERING) if kind in _WITH_NETWORK else ()
@@ -147,20 +151,22 @@ class DeviceLists:
             key = f"{scheduling.RESOURCE_DOMAIN}{kind}{suffix}"
             if key not in listed:
                 consequence = (
-                    "its last value stays in force" if key in kept else "it was never there"
+                    "its last value stays in force" if key in cached_lists else "it was never there"
                 )
                 self.problems.append(("KEY_OMITTED", f"{key} is not in the entry: {consequence}"))
 
-    def _without_new_pods(self, kept: dict[str, str], before: frozenset[str]) -> dict[str, str]:
-        """Return ``kept`` without the cards of pods placed since the session before.
+    def _without_new_pods(
+        self, cached_lists: dict[str, str], before: frozenset[str]
+    ) -> dict[str, str]:
+        """Return ``cached_lists`` without the cards of pods placed since the session before.
 
         Source: docs/spec/consumers.md#1.6.
         """
-        lists = dict(kept)
+        lists = dict(cached_lists)
         for pod in self.pods:
             if pod.uid in before:
                 continue
-            for key in kept:
+            for key in cached_lists:
                 cards = pod.annotations.get(key) if "-" not in key else None
                 if cards:
                     taken = set(cards.split(","))
@@ -211,15 +217,15 @@ class DeviceLists:
             if cards:
                 yield from cards.split(",")
 
-    def _limited(self, key: str, kept: Mapping[str, str], text: str) -> str:
+    def _limited(self, key: str, cached_lists: Mapping[str, str], text: str) -> str:
         """Return the free list as the ten-second merge leaves it (consumers#1.5, item 2)."""
         new = document_entries.names(text)
-        old = document_entries.names(kept.get(key))
+        old = document_entries.names(cached_lists.get(key))
         idle = self.idle.get(key)
         # Limited only where Kubernetes' count agrees with the old list and not with the new one.
         if not old or not new or idle != len(old) or idle == len(new):
             return text
-        allowed = {*old, *document_entries.names(kept.get(key + UNHEALTHY))}
+        allowed = {*old, *document_entries.names(cached_lists.get(key + UNHEALTHY))}
         return ",".join(name for name in new if name in allowed)
 
 
@@ -232,8 +238,8 @@ def _is_worse(before: str | None, now: str) -> bool:
     )
 
 
-def _differs(listed: Mapping[str, str], kept: Mapping[str, str]) -> bool:
-    return any(kept.get(key) != text for key, text in listed.items() if "-" in key)
+def _differs(listed: Mapping[str, str], cached_lists: Mapping[str, str]) -> bool:
+    return any(cached_lists.get(key) != text for key, text in listed.items() if "-" in key)
 
 
 class BaseDevices(msgspec.Struct, frozen=True):

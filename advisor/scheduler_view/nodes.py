@@ -343,8 +343,8 @@ def _by_cards(free: Sequence[str], unhealthy: Sequence[str], network: Sequence[s
     return NodeHealthState.HEALTHY
 
 
-def _optional(kept: Mapping[str, str], key: str) -> tuple[str, ...] | None:
-    text = kept.get(key)
+def _optional(cached_lists: Mapping[str, str], key: str) -> tuple[str, ...] | None:
+    text = cached_lists.get(key)
     return None if text is None else document_entries.names(text)
 
 

@@ -33,29 +33,29 @@ class JournalHistory:
         self._path = path
         self._node = node
 
-    async def page(self, asked: HistoryRange) -> HistoryPage:
+    async def page(self, query: HistoryRange) -> HistoryPage:
         """Return a part of the history. Raises ``JournalError`` while it cannot be read.
 
         ``number`` is the journal's row: changes that came together share it, and stay together. So
         an answer may have more entries than ``limit`` rows.
         """
-        if asked.node not in (None, self._node):
-            return HistoryPage((), asked.after or 0, more=False)
+        if query.node not in (None, self._node):
+            return HistoryPage((), query.after or 0, more=False)
         try:
-            return await asyncio.to_thread(self._read, asked)
+            return await asyncio.to_thread(self._read, query)
         except (sqlite3.Error, OSError) as error:
             raise JournalError(f"{self._path} cannot be read: {error}") from error
 
-    async def journal(self, asked: JournalRange) -> JournalPage:
+    async def journal(self, query: JournalRange) -> JournalPage:
         """Return what a proof of delivery needs. Raises ``JournalError`` while it cannot be
         read.
         """
-        return await asyncio.to_thread(read_journal, self._path, asked)
+        return await asyncio.to_thread(read_journal, self._path, query)
 
-    def _read(self, asked: HistoryRange) -> HistoryPage:
-        limit = min(asked.limit, _MAX_ROWS)
-        is_newest = asked.after is None and asked.since_ms is None
-        after, since_ms = asked.after or 0, asked.since_ms or -_NEVER_MS
+    def _read(self, query: HistoryRange) -> HistoryPage:
+        limit = min(query.limit, _MAX_ROWS)
+        is_newest = query.after is None and query.since_ms is None
+        after, since_ms = query.after or 0, query.since_ms or -_NEVER_MS
         rows: list[JournalRow] = []
         with closing(connect_existing(self._path)) as connection:
             # One transaction for all reads: between them, rows may be deleted or the journal

@@ -41,7 +41,7 @@ _KINDS = ", ".join(
 _INCOMPLETE = frozenset({RowKind.START.value, RowKind.GAP.value})
 
 
-def read_journal(path: Path, asked: JournalRange) -> JournalPage:
+def read_journal(path: Path, query: JournalRange) -> JournalPage:
     """Return a part of the journal at ``path``, also while an agent writes it. Blocking.
 
     Raises ``JournalError`` for a file that is not a journal, is of another release, or cannot be
@@ -52,7 +52,7 @@ def read_journal(path: Path, asked: JournalRange) -> JournalPage:
             # One transaction for all reads: between them, rows may be deleted.
             connection.execute("BEGIN")
             refuse_unreadable(path, connection)
-            return _Reading(connection).page(asked)
+            return _Reading(connection).page(query)
     except (sqlite3.Error, OSError) as error:
         raise JournalError(f"{path} cannot be read: {error}") from None
 
@@ -62,11 +62,11 @@ class _Reading:
         self._connection = connection
         self._node = ""
 
-    def page(self, asked: JournalRange) -> JournalPage:
+    def page(self, query: JournalRange) -> JournalPage:
         (journal,) = self._first("SELECT id FROM journal") or ("",)
         oldest = self._sequence("SELECT min(sequence) FROM rows")
-        from_sequence = asked.after + 1 if asked.after is not None else self._begin(asked.since_ms)
-        limit = min(asked.limit, MAX_ROWS)
+        from_sequence = query.after + 1 if query.after is not None else self._begin(query.since_ms)
+        limit = min(query.limit, MAX_ROWS)
         rows = self._connection.execute(
             # Snapshots are large, and most of them are not needed.
             "SELECT sequence, at_ms, kind, CASE kind WHEN 'snapshot' THEN '' ELSE body END"
@@ -75,7 +75,7 @@ class _Reading:
         ).fetchall()
         more, rows = len(rows) > limit, rows[:limit]
         # An answer begins with a snapshot: what holds then is known from it alone.
-        is_needed = asked.after is None or self._is_incomplete_before(from_sequence)
+        is_needed = query.after is None or self._is_incomplete_before(from_sequence)
         entries = tuple(self._entries((JournalRow(*row) for row in rows), is_needed))
         if not self._node:
             self._node = self._newest_node()
@@ -85,7 +85,7 @@ class _Reading:
             at_ms=time.time_ns() // 1_000_000,
             pruned=oldest is not None and oldest > 1,
             entries=entries,
-            next=rows[-1][0] if rows else asked.after or 0,
+            next=rows[-1][0] if rows else query.after or 0,
             more=more,
         )
 

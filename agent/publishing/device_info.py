@@ -175,8 +175,8 @@ class DeviceInfoDocument:
                 data[VIGIL_KEY] = own_key
             return Document(self.namespace, self.name, data, dict([REPORT_LABEL]), annotations)
 
-        made = content, own_key, annotations
-        return DesiredDocument(state.revision, made, stamped, REFRESH_SECONDS)
+        parts = content, own_key, annotations
+        return DesiredDocument(state.revision, parts, stamped, REFRESH_SECONDS)
 
     def _is_known(self, inventory: Inventory, state: PolicyState) -> bool:
         """Return whether all chips, the switches and the store of pods have answered or are blind.
@@ -238,15 +238,15 @@ class DeviceInfoDocument:
         added = (item for item in isolations if item.subject.id not in isolated and _isolates(item))
         return (*self.operator_releases(existing, now_ms), *added)
 
-    def differences_to(self, left: Document, now_ms: int) -> tuple[Input, ...]:
-        """Return inputs about missing chips from ``left``, the document of a program that is
+    def differences_to(self, foreign: Document, now_ms: int) -> tuple[Input, ...]:
+        """Return inputs about missing chips from ``foreign``, the document of a program that is
         gone.
 
         Its list is newer than our state: a chip that it does not have is forgotten. A chip that
         pods have may be in none of its lists.
         """
         try:
-            info = decode(left.data, self.name)
+            info = decode(foreign.data, self.name)
         except DocumentError:
             return ()
         there = chips_of(info)

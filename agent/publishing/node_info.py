@@ -102,9 +102,9 @@ def _is_found_by_host_checks(part: FaultDevice, code: str) -> bool:
     return part.device_type == host_code.part and is_its_part and not host_code.is_event
 
 
-def _with(parts: Iterable[FaultDevice], left: Iterable[FaultDevice]) -> tuple[FaultDevice, ...]:
-    """Return ``parts`` and those of ``left`` that are not among them."""
-    merged = {(part.device_type, part.device_id): part for part in (*left, *parts)}
+def _with(parts: Iterable[FaultDevice], others: Iterable[FaultDevice]) -> tuple[FaultDevice, ...]:
+    """Return ``parts`` and those of ``others`` that are not among them."""
+    merged = {(part.device_type, part.device_id): part for part in (*others, *parts)}
     return tuple(merged[key] for key in sorted(merged))
 
 

@@ -300,11 +300,11 @@ class Absence:
         nodes = {document.node for document in self.missing(now)}
         if not nodes:
             return None, False
-        held = sum(node in self._held for node in nodes)
+        held_count = sum(node in self._held for node in nodes)
         return (
             f"{self.url} lacks documents of {len(nodes)} of {plural(len(self.nodes), 'node')}, "
             f"their last state stays: {shortened(sorted(nodes))}"
-            + (f"; of {held} a deletion is held back" if held else "")
+            + (f"; of {held_count} a deletion is held back" if held_count else "")
             + "; vigil forget NODE ends one that is gone"
         ), _are_many(len(nodes), len(self.nodes))
 

@@ -94,11 +94,13 @@ class LastingStores:
                 changed=self._changed,
             )
 
-    def restore_stores(self, kept: Mapping[str, LastKnownStore], monitor: HeartbeatMonitor) -> bool:
+    def restore_stores(
+        self, last_known: Mapping[str, LastKnownStore], monitor: HeartbeatMonitor
+    ) -> bool:
         """Restore what an earlier run has read; return whether that was all of every store."""
         now_ms = self._clock().wall_ms
         for url, absence in self.absences.items():
-            store = kept.get(url, LastKnownStore())
+            store = last_known.get(url, LastKnownStore())
             # Each watch takes what is of its namespace and prefix, and ignores the rest.
             for document in store.documents.values():
                 for watch in absence.watches:
@@ -106,7 +108,7 @@ class LastingStores:
             for node, beat in store.beats.items():
                 monitor.restore_beat(url, node, beat.holder, beat.interval_ms)
         # One store without a complete record is enough for absence to prove nothing.
-        return all(url in kept and kept[url].is_complete for url in self.absences)
+        return all(url in last_known and last_known[url].is_complete for url in self.absences)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Follow the requests of operators in tasks of the group."""

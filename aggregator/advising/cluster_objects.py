@@ -63,13 +63,13 @@ def node_as_decided(node: SchedulerNode) -> SchedulerNode:
 
 def pod_as_decided(pod: SchedulerPod) -> SchedulerPod:
     """Return a pod with the annotations that decisions read."""
-    kept = {
+    annotations = {
         key: text
         for key, text in pod.annotations.items()
         if (key in _POD_ANNOTATIONS or key.startswith(scheduling.RESOURCE_DOMAIN))
         and len(text) <= _MAX_ANNOTATION_CHARACTERS
     }
-    return msgspec.structs.replace(pod, annotations=kept)
+    return msgspec.structs.replace(pod, annotations=annotations)
 
 
 def _kind(

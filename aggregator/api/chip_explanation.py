@@ -244,10 +244,10 @@ def _faults(
     aside = {(withheld.fault.fault_type, withheld.fault.code): withheld for withheld in hidden}
     for key in sorted(before.keys() | after.keys() | aside.keys()):
         fault_type, code = key
-        old, other, held = before.get(key), after.get(key), aside.get(key)
-        because, until_ms = reasons.of_fault(old, other, held)
+        old, other, hidden_fault = before.get(key), after.get(key), aside.get(key)
+        because, until_ms = reasons.of_fault(old, other, hidden_fault)
         answer = reasons.answers.of(chip, code)
-        shown = old or other or (None if held is None else held.fault)
+        shown = old or other or (None if hidden_fault is None else hidden_fault.fault)
         since_ms = reasons.since_ms(chip, code)
         raised_ms = 0 if shown is None else raised_at_ms(shown)
         yield ExplainedFault(
@@ -320,17 +320,19 @@ def explained_events(
         for withheld in pipeline.processing.hidden_events.get(node, ())
     }
     for key in sorted(before.keys() | after.keys() | aside.keys()):
-        held = aside.get(key)
-        event = held.event if held is not None else (before.get(key) or after[key])[0]
+        hidden_event = aside.get(key)
+        event = (
+            hidden_event.event if hidden_event is not None else (before.get(key) or after[key])[0]
+        )
         since_ms, until_ms = received.get(key), None
         if key in after:
             because = "the node reports it"
             if key not in before:
                 because = "it was published; the node does not report it any more"
-        elif held is not None:
-            until_ms = held.until_ms
+        elif hidden_event is not None:
+            until_ms = hidden_event.until_ms
             code = event.assembled_fault_code
-            jobs = reasons.filtering_jobs(code, held.level, None, since_ms or 0, until_ms)
+            jobs = reasons.filtering_jobs(code, hidden_event.level, None, since_ms or 0, until_ms)
             until = shown_time(until_ms)
             because = f"held back from readers until {until}: filtered by {jobs}"
         else:

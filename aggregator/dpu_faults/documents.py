@@ -223,10 +223,12 @@ class DpuDocuments:
         silent_at_ms = None if newest is None else _silent_at_ms(newest, now)
         status = None
         if newest is not None and newest.problem:
-            kept = (
+            consequence = (
                 "its last good content counts" if newest.info is not _NEVER else "it never was good"
             )
-            status = BlindStatus(SOURCE, newest.problem_since_ms, f"{newest.problem}; {kept}")
+            status = BlindStatus(
+                SOURCE, newest.problem_since_ms, f"{newest.problem}; {consequence}"
+            )
         elif newest is not None and silent_at_ms is not None and silent_at_ms <= now.steady_ms:
             before = self._blind.get(node)
             since_ms = now.wall_ms - (now.steady_ms - silent_at_ms)

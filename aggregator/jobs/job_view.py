@@ -141,12 +141,12 @@ class JobView(Timed, Persistent):
     def _record_left_places(self, node: str, pods: Iterable[PodState]) -> None:
         """Hold the places of pods that were on the node and are not among ``pods``."""
         stay = {(pod.uid, pod.job) for pod in pods}
-        left: dict[str, list[PodState]] = {}
+        gone_by_job: dict[str, list[PodState]] = {}
         for pod in self._index.on(node):
             if (pod.uid, pod.job) not in stay:
-                left.setdefault(pod.job, []).append(pod)
+                gone_by_job.setdefault(pod.job, []).append(pod)
         jobs, about = self._cluster_state.jobs(), self._nodes.about(node)
-        for job, gone in left.items():
+        for job, gone in gone_by_job.items():
             self._left_places.leave(about, gone, jobs.get(job), self._index.counts(job))
 
     def _waiting(self, nodes: Iterable[str]) -> set[str]:

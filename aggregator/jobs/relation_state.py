@@ -192,9 +192,11 @@ class RelationState:
                 self._take_over(job, tracks, now)
         return problems
 
-    def _take_over(self, job: str, kept: Iterable[tuple[FaultPlace, Track]], now: Instant) -> None:
+    def _take_over(
+        self, job: str, restored: Iterable[tuple[FaultPlace, Track]], now: Instant
+    ) -> None:
         tracks = dict(self.tracks(job))
-        for place, track in kept:
+        for place, track in restored:
             own = tracks.get(place)
             tracks[place] = track if own is None else stronger(track, own)
             self._await(job, place, tracks[place], now)

@@ -400,11 +400,11 @@ def judge(before: LostNodes, listings: Sequence[HeartbeatListing], now_ms: int) 
         for node, at_ms in before.lost.items()
         if node in silent or (node not in states and not complete)
     }
-    held = {node: at_ms for node, at_ms in held_before.items() if node in silent}
+    held_nodes = {node: at_ms for node, at_ms in held_before.items() if node in silent}
     fresh = {
         node: state.silent_at_ms
         for node, state in silent.items()
-        if complete and node not in lost and node not in held
+        if complete and node not in lost and node not in held_nodes
     }
     if fresh:
         # The widest threshold among them: nodes with long intervals are noticed later for the same
@@ -413,26 +413,26 @@ def judge(before: LostNodes, listings: Sequence[HeartbeatListing], now_ms: int) 
         # Nodes lost just before belong to the same event and are taken back if the brake holds.
         lately = {node: at for node, at in lost.items() if now_ms - at <= window_ms}
         late = {node for node, state in states.items() if state.late and not state.silent}
-        joined = [node for node, at_ms in held.items() if now_ms - at_ms <= window_ms]
+        joined = [node for node, at_ms in held_nodes.items() if now_ms - at_ms <= window_ms]
         together = len(fresh) + len(lately) + len(late) + len(joined)
         # Those that were lost or held before this event do not count as beating.
-        beating = len(states) - (len(lost) - len(lately)) - (len(held) - len(joined))
+        beating = len(states) - (len(lost) - len(lately)) - (len(held_nodes) - len(joined))
         if _are_many(together, beating):
             lost = {node: at for node, at in lost.items() if node not in lately}
-            held |= lately | fresh
+            held_nodes |= lately | fresh
         else:
             lost |= fresh
-    if not held:
+    if not held_nodes:
         return LostNodes(lost)
     changed_at_ms = now_ms
-    if before.brake is not None and held.keys() == before.brake.nodes.keys():
+    if before.brake is not None and held_nodes.keys() == before.brake.nodes.keys():
         changed_at_ms = before.brake.changed_at_ms
     readable = all(listing.problem is None for listing in listings)
-    wait_ms = _longest_wait_ms(held, states, len(states) - len(lost))
+    wait_ms = _longest_wait_ms(held_nodes, states, len(states) - len(lost))
     if readable and wait_ms is not None and now_ms - changed_at_ms > wait_ms:
         # LONG_AGO_MS keeps them out of ``lately``: the brake does not take them back once more.
-        return LostNodes(lost | dict.fromkeys(held, LONG_AGO_MS))
-    return LostNodes(lost, Brake(held, changed_at_ms))
+        return LostNodes(lost | dict.fromkeys(held_nodes, LONG_AGO_MS))
+    return LostNodes(lost, Brake(held_nodes, changed_at_ms))
 
 
 def _are_many(nodes: int, beating: int) -> bool:
@@ -441,14 +441,14 @@ def _are_many(nodes: int, beating: int) -> bool:
 
 
 def _longest_wait_ms(
-    held: Mapping[str, int], states: Mapping[str, _State], beating: int
+    held_nodes: Mapping[str, int], states: Mapping[str, _State], beating: int
 ) -> int | None:
     """Return how long unchanged silence is held back; ``None`` for ever."""
-    if not _are_many(len(held), beating):
-        return max(states[node].threshold_ms for node in held)
+    if not _are_many(len(held_nodes), beating):
+        return max(states[node].threshold_ms for node in held_nodes)
     # More than half is held for as long as it lasts: what is broken then is more likely the way of
     # the beats.
-    return _HOLD_MS if len(held) * _MAX_HELD_PART <= beating else None
+    return _HOLD_MS if len(held_nodes) * _MAX_HELD_PART <= beating else None
 
 
 def late(listing: HeartbeatListing) -> list[str]:

@@ -109,18 +109,18 @@ class Claims:
         """Return when ``due`` has something to return."""
         return min((waiting.due_ms for waiting in self._waiting.values()), default=None)
 
-    def read(self, asked: Mapping[WriteClaim, int]) -> None:
+    def read(self, numbers: Mapping[WriteClaim, int]) -> None:
         """Record that these were read for these numbers."""
-        for claim, number in asked.items():
+        for claim, number in numbers.items():
             self._asked[claim] = number
             waiting = self._waiting.get(claim)
             # A newer claim may have come during the read; it stays.
             if waiting is not None and waiting.number == number:
                 del self._waiting[claim]
 
-    def failed(self, asked: Iterable[WriteClaim], now_ms: int) -> None:
+    def failed(self, claims: Iterable[WriteClaim], now_ms: int) -> None:
         """Record that these could not be read."""
-        for claim in asked:
+        for claim in claims:
             waiting = self._waiting.get(claim)
             if waiting is not None:
                 self._waiting[claim] = waiting._replace(due_ms=now_ms + RETRY_MS)

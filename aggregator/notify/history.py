@@ -203,9 +203,9 @@ class ClusterHistory:
         self._gathering = None
         self._came.set()
 
-    async def page(self, asked: HistoryRange) -> HistoryPage:
+    async def page(self, query: HistoryRange) -> HistoryPage:
         """Return a part of the history. Raises ``StoreError`` while it cannot be read."""
-        return await self._read(partial(read_page, self._path, asked))
+        return await self._read(partial(read_page, self._path, query))
 
     async def changes(self, nodes: Collection[str], since_ms: int) -> list[FaultChange]:
         """Return how the published state of nodes changed, the oldest first.

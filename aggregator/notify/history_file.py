@@ -247,33 +247,33 @@ class HistoryFile:
         self._connection.close()
 
 
-def read_page(path: Path, asked: HistoryRange) -> HistoryPage:
+def read_page(path: Path, query: HistoryRange) -> HistoryPage:
     """Read a part of the history. Raises ``sqlite3.Error`` or ``OSError``."""
     if not path.exists():
-        return HistoryPage((), asked.after or 0, more=False)
+        return HistoryPage((), query.after or 0, more=False)
     where = ["number > ?"]
-    parameters: list[object] = [-1 if asked.after is None else asked.after]
-    if asked.node is not None:
+    parameters: list[object] = [-1 if query.after is None else query.after]
+    if query.node is not None:
         where.append("node = ?")
-        parameters.append(asked.node)
-    if asked.since_ms is not None:
+        parameters.append(query.node)
+    if query.since_ms is not None:
         where.append("received_at_ms >= ?")
-        parameters.append(asked.since_ms)
-    newest = asked.after is None and asked.since_ms is None
+        parameters.append(query.since_ms)
+    newest = query.after is None and query.since_ms is None
     with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as connection:
         if not _has_table(connection, "events"):
-            return HistoryPage((), asked.after or 0, more=False)
+            return HistoryPage((), query.after or 0, more=False)
         rows = connection.execute(
             "SELECT number, node, journal, received_at_ms, lost, body FROM events"
             f" WHERE {' AND '.join(where)} ORDER BY number {'DESC' if newest else ''} LIMIT ?",
-            (*parameters, asked.limit + 1),
+            (*parameters, query.limit + 1),
         ).fetchall()
-    more = len(rows) > asked.limit and not newest
-    rows = rows[: asked.limit]
+    more = len(rows) > query.limit and not newest
+    rows = rows[: query.limit]
     if newest:
         rows.reverse()
     entries = tuple(_entry(*row) for row in rows)
-    return HistoryPage(entries, entries[-1].number if entries else asked.after or 0, more)
+    return HistoryPage(entries, entries[-1].number if entries else query.after or 0, more)
 
 
 def read_changes(path: Path, nodes: Collection[str], since_ms: int) -> list[FaultChange]:

@@ -40,35 +40,35 @@ _SAME_MS = 10_000
 """By how much two replicas may have seen the same later than each other."""
 
 
-def joined_device(kept: DeviceState, own: DeviceState, now_ms: int) -> DeviceState:
-    """Return the joined state of a device: since when faults are there that are not in ``kept``."""
-    received: Times = {chip: dict(codes) for chip, codes in kept.received.items()}
+def joined_device(restored: DeviceState, own: DeviceState, now_ms: int) -> DeviceState:
+    """Return the joined state of a device: ``restored``, and times of faults that it lacks."""
+    received: Times = {chip: dict(codes) for chip, codes in restored.received.items()}
     for chip, codes in own.received.items():
         before = received.get(chip, {})
-        # Only codes that the kept state lacks: its times are those at which the faults are counted
+        # Only codes that ``restored`` lacks: its times are those at which the faults are counted
         # already.
         new = {c: at for c, at in codes.items() if c not in before and _is_recent(at, now_ms)}
         if new:
             received[chip] = before | new
-    # The kept state wins for a chip that both have.
-    uce = {chip: at for chip, at in own.uce.items() if _is_recent(at, now_ms)} | kept.uce
-    if received == kept.received and uce == kept.uce:
-        return kept
-    return msgspec.structs.replace(kept, received=received, uce=uce)
+    # ``restored`` wins for a chip that both have.
+    uce = {chip: at for chip, at in own.uce.items() if _is_recent(at, now_ms)} | restored.uce
+    if received == restored.received and uce == restored.uce:
+        return restored
+    return msgspec.structs.replace(restored, received=received, uce=uce)
 
 
-def joined_switch(kept: SwitchState, own: SwitchState, now_ms: int) -> SwitchState:
+def joined_switch(restored: SwitchState, own: SwitchState, now_ms: int) -> SwitchState:
     """Return the joined state of a switch, as for a device."""
     new = {
         key: at
         for key, at in own.received.items()
-        if key not in kept.received and _is_recent(at, now_ms)
+        if key not in restored.received and _is_recent(at, now_ms)
     }
-    return SwitchState(kept.received | new) if new else kept
+    return SwitchState(restored.received | new) if new else restored
 
 
 def complete(
-    kept: dict[str, S],
+    restored: dict[str, S],
     own: Mapping[str, S],
     nothing: S,
     join: Callable[[S, S, int], S],
@@ -76,19 +76,22 @@ def complete(
 ) -> Iterator[str]:
     """Complete the restored states of nodes; yield the nodes of which something was missing."""
     for node, mine in own.items():
-        before = kept.get(node, nothing)
+        before = restored.get(node, nothing)
         after = join(before, mine, now_ms)
         if after is not before:
-            kept[node] = after
+            restored[node] = after
             yield node
 
 
 def missing(
-    own: Iterable[Occurrence], kept: Iterable[Occurrence], separation: ManualSeparation, now_ms: int
+    own: Iterable[Occurrence],
+    restored: Iterable[Occurrence],
+    separation: ManualSeparation,
+    now_ms: int,
 ) -> Iterator[Occurrence]:
     """Return those of ``own`` that were neither waiting nor counted."""
     times: dict[tuple[str, str, str], list[int]] = {}
-    for occurrence in kept:
+    for occurrence in restored:
         times.setdefault((occurrence.node, occurrence.chip, occurrence.code), []).append(
             occurrence.at_ms
         )
@@ -279,18 +282,18 @@ class ProcessorState:
             self.changed |= {occurrence.node for occurrence in uncounted}
         return problems
 
-    def _restore(self, node: str, kept: PersistedNode) -> None:
-        if kept.device != NO_DEVICE_STATE:
-            self.devices[node] = kept.device
-        if kept.switch != NO_SWITCH_STATE:
-            self.switches[node] = kept.switch
-        self.windows.add(kept.waiting)
-        if kept.counts:
+    def _restore(self, node: str, persisted: PersistedNode) -> None:
+        if persisted.device != NO_DEVICE_STATE:
+            self.devices[node] = persisted.device
+        if persisted.switch != NO_SWITCH_STATE:
+            self.switches[node] = persisted.switch
+        self.windows.add(persisted.waiting)
+        if persisted.counts:
             self.separation.counts[node] = {
-                chip: dict(codes) for chip, codes in kept.counts.items()
+                chip: dict(codes) for chip, codes in persisted.counts.items()
             }
-        if kept.separated:
-            self.separation.chips[node] = dict(kept.separated)
+        if persisted.separated:
+            self.separation.chips[node] = dict(persisted.separated)
 
     def _kept(self) -> None:
         self.changed = set()

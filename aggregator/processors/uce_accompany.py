@@ -58,14 +58,14 @@ def accompany(record: DeviceRecord, state: DeviceState, now_ms: int) -> Accompan
         withheld for fault in companions if (withheld := _judge(fault, times, sightings, now_ms))
     ]
     needed = {withheld.fault.chip for withheld in hidden if withheld.why == ACCOMPANIES}
-    kept = {
+    remembered = {
         chip: time_ms
         for chip, time_ms in times.items()
         if chip in fresh or chip in needed or _is_remembered(time_ms, now_ms)
     }
     forgets = (
         time_ms + _REMEMBERED_MS
-        for chip, time_ms in kept.items()
+        for chip, time_ms in remembered.items()
         if chip not in fresh and chip not in needed
     )
     shown = (withheld.until_ms + 1 for withheld in hidden if withheld.until_ms is not None)
@@ -75,7 +75,7 @@ def accompany(record: DeviceRecord, state: DeviceState, now_ms: int) -> Accompan
         record = msgspec.structs.replace(
             record, update_time=max(record.update_time, now_ms // 1000)
         )
-    return Accompanied(record, kept, sightings, tuple(hidden), earliest(*forgets, *shown))
+    return Accompanied(record, remembered, sightings, tuple(hidden), earliest(*forgets, *shown))
 
 
 def _sightings(companions: Iterable[CodeFault], before: Sightings, now_ms: int) -> Sightings:

@@ -398,11 +398,11 @@ class UnknownNodes:
             if not holds(unplaced.place, unplaced.digest):
                 self.drop(unplaced.report)
 
-    def restore_reports(self, kept: Iterable[UnplacedFault]) -> None:
+    def restore_reports(self, reports: Iterable[UnplacedFault]) -> None:
         """Restore the reports of an earlier run."""
         self._of.clear()
         self._at.clear()
-        for unplaced in kept:
+        for unplaced in reports:
             self.put(unplaced)
 
 

@@ -176,12 +176,12 @@ class MessageProcessor:
         return self._answered(code, resource, [*limited, *problems], report_count)
 
     def _answered(
-        self, code: int, resource: str, refused: list[Problem], held: int = 0
+        self, code: int, resource: str, refused: list[Problem], waiting: int = 0
     ) -> ValidationReply:
-        verdict = {INVALID: "refused", LIMITED: "limited"}.get(code, "held" if held else "taken")
+        verdict = {INVALID: "refused", LIMITED: "limited"}.get(code, "held" if waiting else "taken")
         self.outcomes.count(resource, verdict)
         self.outcomes.judged(f"messages of {resource} over gRPC", refused, self._now)
-        return reply(code, tuple(refused), held=held)
+        return reply(code, tuple(refused), waiting=waiting)
 
     def observe_document(self, source: int, event: WatchEvent) -> None:
         """Apply an event of the documents that carry messages."""

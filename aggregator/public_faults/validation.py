@@ -205,12 +205,12 @@ class ValidationReply(msgspec.Struct, frozen=True):
     refused: tuple[Problem, ...] = ()
 
 
-def reply(code: int, refused: tuple[Problem, ...], *, held: int = 0) -> ValidationReply:
+def reply(code: int, refused: tuple[Problem, ...], *, waiting: int = 0) -> ValidationReply:
     """Return an answer that names the first of the refused problems."""
     if code == OK:
         info = _SENT
-        if held:
-            info += f"; {held} of it waits until the nodes are known"
+        if waiting:
+            info += f"; {waiting} of it waits until the nodes are known"
         if refused:
             info += "; refused: "
     else:

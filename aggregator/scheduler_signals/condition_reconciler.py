@@ -96,15 +96,15 @@ class NodeConditions:
         """See ``Reconciler``."""
         return self.judge((target,), now)
 
-    def plan(self, target: str, now: Instant, held: str | None) -> SignalPlan:
+    def plan(self, target: str, now: Instant, hold_reason: str | None) -> SignalPlan:
         """See ``Reconciler``."""
         seen = self._nodes.get(target)
         evidence = None if seen is None else self._evidence(target)
         if seen is None or evidence is None:
             self._since.pop(target, None)
             return NOTHING
-        changed, removed, is_held = self._changes(seen, evidence, now, held)
-        waiting = Waiting(BRAKE, held) if is_held and held is not None else None
+        changed, removed, is_held = self._changes(seen, evidence, now, hold_reason)
+        waiting = Waiting(BRAKE, hold_reason) if is_held and hold_reason is not None else None
         if not changed and not removed:
             self._since.pop(target, None)
             return SignalPlan(waiting=waiting)
@@ -127,9 +127,9 @@ class NodeConditions:
         return SignalPlan(write, waiting)
 
     def _changes(
-        self, seen: NodeSignals, evidence: NodeEvidence, now: Instant, held: str | None
+        self, seen: NodeSignals, evidence: NodeEvidence, now: Instant, hold_reason: str | None
     ) -> tuple[tuple[NodeCondition, ...], tuple[str, ...], bool]:
-        """Return conditions to write and types to remove, and whether one waits by ``held``."""
+        """Return conditions to write, types to remove, and whether ``hold_reason`` delays one."""
         if evidence.is_gone:
             return (), tuple(condition.type for condition in seen.conditions), False
         changed, is_held = [], False
@@ -139,7 +139,7 @@ class NodeConditions:
             if condition is None:
                 continue
             turns_unknown = wanted.status == UNKNOWN and (there is None or there.status != UNKNOWN)
-            if held is not None and turns_unknown:
+            if hold_reason is not None and turns_unknown:
                 is_held = True
             else:
                 changed.append(condition)

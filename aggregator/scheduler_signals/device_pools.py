@@ -163,12 +163,12 @@ class DevicePools:
         pools_before = () if before is None else before.pools
         self.chips -= 0 if before is None else before.chips
         chips: set[int] = set()
-        kept = []
+        node_pools = []
         for pool in sorted({*pools_before, *pools}):
             ids = {physical_id for _, physical_id in self._devices(pool, node)}
             chips |= ids
             if ids:
-                kept.append(pool)
-        if kept:
-            self._nodes[node] = _NodePools(tuple(kept), len(chips))
+                node_pools.append(pool)
+        if node_pools:
+            self._nodes[node] = _NodePools(tuple(node_pools), len(chips))
             self.chips += len(chips)

@@ -158,7 +158,7 @@ class DeviceTaintReconciler:
             self._memory.put(name, None)
         return names
 
-    def plan(self, target: str, now: Instant, held: str | None) -> SignalPlan:
+    def plan(self, target: str, now: Instant, hold_reason: str | None) -> SignalPlan:
         """See ``Reconciler``."""
         if not self._is_followed:
             return NOTHING
@@ -176,8 +176,8 @@ class DeviceTaintReconciler:
         if step.step is Step.WAIT_FOR_COUNT:
             return SignalPlan(waiting=Waiting(EVICTION, text))
         stored = self.rules.stored.get(target)
-        if held is not None and _gets_stricter(step, stored):
-            return SignalPlan(waiting=Waiting(BRAKE, held))
+        if hold_reason is not None and _gets_stricter(step, stored):
+            return SignalPlan(waiting=Waiting(BRAKE, hold_reason))
         until_ms, waiting = self._conflict(target, now)
         since_ms = self._since.setdefault(target, now.steady_ms)
         send = partial(self._send, step, stored)

@@ -97,11 +97,11 @@ class Reconciler(Protocol):
         It is among them. Others may have waited for this write, under a cap.
         """
 
-    def plan(self, target: str, now: Instant, held: str | None) -> SignalPlan:
+    def plan(self, target: str, now: Instant, hold_reason: str | None) -> SignalPlan:
         """Return what is to be written to an object.
 
-        ``held`` is why nothing may get stricter now: no condition turns ``Unknown``, no taint is
-        added. It is called once more before each write.
+        ``hold_reason`` is why nothing may get stricter now: no condition turns ``Unknown``, no
+        taint is added. It is called once more before each write.
         """
 
     async def read(self, target: str) -> None:

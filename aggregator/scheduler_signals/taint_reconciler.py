@@ -158,7 +158,7 @@ class NodeTaints:
         """See ``Reconciler``."""
         return self.judge((target,), now)
 
-    def plan(self, target: str, now: Instant, held: str | None) -> SignalPlan:
+    def plan(self, target: str, now: Instant, hold_reason: str | None) -> SignalPlan:
         """See ``Reconciler``."""
         self.capped.discard(target)
         seen, evidence = self._nodes.get(target), self._evidence(target)
@@ -174,14 +174,14 @@ class NodeTaints:
                 return SignalPlan(waiting=Waiting(REMOVED, _removed_text(row)))
             self._memory.put(target, None)
         now_effect = max((t.effect for t in seen.fault_taints), key=_strictness, default=None)
-        effect, waiting = self._allowed(target, wanted, now_effect, held)
+        effect, waiting = self._allowed(target, wanted, now_effect, hold_reason)
         if effect is None and now_effect is None:
             return SignalPlan(waiting=waiting)
         plan = self._written(target, seen, (wanted, effect), wanted.rank, now)
         return SignalPlan(plan.write, waiting)
 
     def _allowed(
-        self, node: str, wanted: WantedTaint, present: str | None, held: str | None
+        self, node: str, wanted: WantedTaint, present: str | None, hold_reason: str | None
     ) -> tuple[str | None, Waiting | None]:
         """Return which effect the taint may have now, and what keeps it from its own."""
         effect: str | None = wanted.effect
@@ -204,8 +204,8 @@ class NodeTaints:
             percent = self._options.max_nodes_percent
             return present, Waiting(CAP, f"at most {percent} % of the nodes get a taint")
         if _strictness(effect) > _strictness(present):
-            if held is not None:
-                return present, Waiting(BRAKE, held)
+            if hold_reason is not None:
+                return present, Waiting(BRAKE, hold_reason)
             if present is None:
                 # The first of two writes.
                 effect = NO_SCHEDULE

@@ -94,8 +94,8 @@ class _SignalOption:
 class SignalWriter(Led):
     """Writes for all ``reconcilers`` while this replica leads (``aggregator.plugin.Led``).
 
-    ``held`` returns why nothing may get stricter now, see ``brake.why_held``; its argument is since
-    when this replica leads (steady milliseconds).
+    ``why_held`` returns why nothing may get stricter now, see ``brake.why_held``; its argument is
+    since when this replica leads (steady milliseconds).
     """
 
     def __init__(
@@ -103,12 +103,12 @@ class SignalWriter(Led):
         reconcilers: Sequence[Reconciler],
         leadership: Leadership,
         clock: Clock,
-        held: Callable[[int], str | None],
+        why_held: Callable[[int], str | None],
     ) -> None:
         self._options = tuple(map(_SignalOption, reconcilers))
         self._leadership = leadership
         self._clock = clock
-        self._why_held = held
+        self._why_held = why_held
         self._wake = asyncio.Event()
         self._bucket = TokenBucket(_BURST, MAX_WRITES_PER_SECOND - _BURST + 1)
         self._backoff = Backoff()
@@ -178,10 +178,12 @@ class SignalWriter(Led):
             if target not in option.running:
                 self._planned(option, target, brake_reason)
 
-    def _planned(self, option: _SignalOption, target: str, held: str | None) -> PlannedWrite | None:
+    def _planned(
+        self, option: _SignalOption, target: str, hold_reason: str | None
+    ) -> PlannedWrite | None:
         """Plan an object; where something is to be written, it waits for its turn."""
         now = self._clock()
-        plan = option.reconciler.plan(target, now, held)
+        plan = option.reconciler.plan(target, now, hold_reason)
         if plan.waiting is None:
             option.waiting.pop(target, None)
         else:

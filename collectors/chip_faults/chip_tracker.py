@@ -170,9 +170,9 @@ class ChipTracker:
         # Only the driver's list ends an occurrence that the driver reported.
         codes_agree = codes_count and ChipQuery.CODES not in self._failing
         if state.held is not None:
-            held = state.held
+            recovery = state.held
             del self._codes.states[self._drop]
-            return [held]
+            return [recovery]
         if state.present and health_counts and (codes_agree or state.event is None):
             del self._codes.states[self._drop]
             return [self._codes.observation(self._drop, Assertion.ABSENT, now_ms, state)]

@@ -314,16 +314,18 @@ class KernelLogCollector(Collector[KernelLogSection]):
             return []
         subject = host_subject(FILE_SYSTEM, mounted.device)
         text = f"{mounted.mount_point}: {match.text}"
-        held = self._held[match.device] = self._failing.setdefault(subject, set())
+        active_codes = self._held[match.device] = self._failing.setdefault(subject, set())
         if not match.code:
             return [
                 Observation(FILE_SYSTEMS, subject, code, Assertion.ABSENT, now.wall_ms, text=text)
-                for code in sorted(held)
+                for code in sorted(active_codes)
             ]
         # One that was shut down fails everything, again and again.
-        if match.code in held or (match.code != READ_ONLY and FILE_SYSTEM_FAILED in held):
+        if match.code in active_codes or (
+            match.code != READ_ONLY and FILE_SYSTEM_FAILED in active_codes
+        ):
             return []
-        held.add(match.code)
+        active_codes.add(match.code)
         _log.warning("%s: %s", self.name, text)
         return [
             Observation(FILE_SYSTEMS, subject, match.code, Assertion.OCCUR, now.wall_ms, text=text)

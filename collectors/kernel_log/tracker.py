@@ -53,13 +53,13 @@ class KernelLogTracker:
         self,
         source: str,
         tracked: Iterable[str],
-        kept: SavedLogPosition | None,
+        saved: SavedLogPosition | None,
         silence_seconds: Callable[[str], float],
     ) -> None:
         self._source = source
         self._silence_seconds = silence_seconds
         self._tracked = set(tracked)
-        self._kept_ms = {} if kept is None else kept.logged_ms
+        self._kept_ms = {} if saved is None else saved.logged_ms
         self._logged: dict[str, LogTime] = {}
 
     def start_boot_log(self, now: LogTime, *, same_boot: bool) -> list[Report]:

@@ -60,7 +60,7 @@ class StorageTracker:
         source: str,
         client: StorageClient,
         tracked: Iterable[str],
-        kept: Mapping[str, tuple[SavedFlag, ...]],
+        saved: Mapping[str, tuple[SavedFlag, ...]],
         at: float,
         now_ms: int,
     ) -> None:
@@ -76,7 +76,7 @@ class StorageTracker:
         self._answers = AnswerTracker(source, self._subject)
         self._instances = {
             instance: tuple(_restored(flag, at, now_ms) for flag in flags)
-            for instance, flags in kept.items()
+            for instance, flags in saved.items()
             # Another release may have saved other flags.
             if len(flags) == len(client.flags)
         }
@@ -177,10 +177,10 @@ class StorageTracker:
         return Assertion.ABSENT
 
 
-def _restored(kept: SavedFlag, at: float, now_ms: int) -> _FlagState:
+def _restored(saved: SavedFlag, at: float, now_ms: int) -> _FlagState:
     """Return a flag as the last process saved it: not listed yet, and not changed in the future."""
-    since = at - max(0, now_ms - kept.since_ms) / 1000
-    return _FlagState(kept.raised, since, since)
+    since = at - max(0, now_ms - saved.since_ms) / 1000
+    return _FlagState(saved.raised, since, since)
 
 
 def _debounce_seconds(flag: Flag) -> float:

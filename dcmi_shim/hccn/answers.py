@@ -58,18 +58,18 @@ def lines_of(text: str, chip: int) -> list[str]:
     return lines
 
 
-def nonsense(asked: str, chip: int, text: str) -> ToolNonsense:
-    """Return the error for an answer in which ``asked`` was not found."""
-    return ToolNonsense(f"hccn_tool gave no {asked} of chip {chip}", text)
+def nonsense(query: str, chip: int, text: str) -> ToolNonsense:
+    """Return the error for an answer in which ``query`` was not found."""
+    return ToolNonsense(f"hccn_tool gave no {query} of chip {chip}", text)
 
 
-def _only(pattern: re.Pattern[str], asked: str, text: str, chip: int) -> re.Match[str]:
+def _only(pattern: re.Pattern[str], query: str, text: str, chip: int) -> re.Match[str]:
     """Return the one line that matches ``pattern``; two that agree are one."""
     matches = [
         counter for line in lines_of(text, chip) if (counter := pattern.fullmatch(line.strip()))
     ]
     if len({match.groups() for match in matches}) != 1:
-        raise nonsense(asked, chip, text)
+        raise nonsense(query, chip, text)
     return matches[0]
 
 

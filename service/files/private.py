@@ -97,8 +97,8 @@ def _close_file(path: Path) -> None:
         _log.info("%s stays open to others: %s", path, error.strerror)
 
 
-def _close(path: Path, owner: int, kept: int) -> None:
+def _close(path: Path, owner: int, preserved: int) -> None:
     there = stat.S_IMODE(path.stat().st_mode)
-    wanted = there & ~_EVERYBODY | owner | there & kept
+    wanted = there & ~_EVERYBODY | owner | there & preserved
     if wanted != there:
         path.chmod(wanted)

@@ -114,19 +114,19 @@ class TokenChecks:
 
     async def _answer(
         self,
-        kept: dict[K, _Kept[T]],
+        cache: dict[K, _Kept[T]],
         key: K,
         review: Callable[[], Awaitable[T]],
         address: str,
     ) -> T:
         """Return what is kept, or else what ``review`` returns in its turn."""
-        if (answer := self._current(kept, key)) is not None:
+        if (answer := self._current(cache, key)) is not None:
             return answer.value
         if not await self._turns.take(address):
             raise _BusyError
         try:
             # Another request with the same token may have been reviewed meanwhile.
-            if (answer := self._current(kept, key)) is not None:
+            if (answer := self._current(cache, key)) is not None:
                 return answer.value
             async with asyncio.timeout(_REVIEW_TIMEOUT_SECONDS):
                 value = await review()
@@ -135,9 +135,9 @@ class TokenChecks:
         self._failure.end()
         now = self._loop.time()
         # Five reviews a second are 300 values at most.
-        for ended in [other for other, answer in kept.items() if answer.until <= now]:
-            del kept[ended]
-        kept[key] = _Kept(value, now + (_GRANTED_SECONDS if value else _REFUSED_SECONDS))
+        for ended in [other for other, answer in cache.items() if answer.until <= now]:
+            del cache[ended]
+        cache[key] = _Kept(value, now + (_GRANTED_SECONDS if value else _REFUSED_SECONDS))
         return value
 
     def _digest(self, token: str) -> bytes:
@@ -149,8 +149,8 @@ class TokenChecks:
         reason = f"the token is not valid, or not for the audience {self._audience}"
         return TokenResult(LoginResult.WRONG, reason)
 
-    def _current(self, kept: dict[K, _Kept[T]], key: K) -> _Kept[T] | None:
-        answer = kept.get(key)
+    def _current(self, cache: dict[K, _Kept[T]], key: K) -> _Kept[T] | None:
+        answer = cache.get(key)
         return answer if answer is not None and self._loop.time() < answer.until else None
 
 

@@ -143,12 +143,12 @@ class PasswordChecks:
 
     def remembers(self, name: bytes, password: bytes, stored: bytes | None) -> bool:
         """Return whether ``password`` was right lately; ``stored`` is the hash of the user now."""
-        kept = self._remembered.get(name)
+        entry = self._remembered.get(name)
         return (
-            kept is not None
-            and kept.stored == stored
-            and self._loop.time() < kept.until
-            and hmac.compare_digest(kept.digest, self._digest(password))
+            entry is not None
+            and entry.stored == stored
+            and self._loop.time() < entry.until
+            and hmac.compare_digest(entry.digest, self._digest(password))
         )
 
     async def compare(
@@ -177,7 +177,9 @@ class PasswordChecks:
         """Forget passwords whose lines were changed or removed."""
         users = self._users.content
         self._remembered = {
-            name: kept for name, kept in self._remembered.items() if users.get(name) == kept.stored
+            name: entry
+            for name, entry in self._remembered.items()
+            if users.get(name) == entry.stored
         }
 
     def close(self) -> None:

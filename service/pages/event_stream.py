@@ -67,14 +67,14 @@ class StreamStatus(msgspec.Struct, frozen=True):
 class Stream:
     """Sends changes to at most ``places`` clients. ``epoch`` is in the ids of this process.
 
-    The last ``kept`` events are sent again to a client that comes back.
+    The last ``replayed`` events are sent again to a client that comes back.
     """
 
-    def __init__(self, epoch: str, places: int = PLACES, kept: int = _KEPT) -> None:
+    def __init__(self, epoch: str, places: int = PLACES, replayed: int = _KEPT) -> None:
         self._epoch = epoch
         self._places = places
         self._number = 0
-        self._kept: deque[_StreamEvent] = deque(maxlen=kept)
+        self._kept: deque[_StreamEvent] = deque(maxlen=replayed)
         self._clients: dict[_Client, None] = {}
         """The oldest first."""
         self._gaps = 0

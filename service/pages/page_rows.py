@@ -56,7 +56,7 @@ class PageRows(Generic[T]):
 
     async def chosen(self, rows: Iterable[T], request: web.Request) -> AsyncIterator[T]:
         """Yield the rows that ``request`` asks for; other tasks run after each slice of rows."""
-        asked = [
+        filters = [
             (values, frozenset(request.query.getall(name)))
             for name, values in self._filters.items()
             if name in request.query
@@ -64,7 +64,7 @@ class PageRows(Generic[T]):
         for number, row in enumerate(rows):
             if number % SLICE_ROWS == SLICE_ROWS - 1:
                 await asyncio.sleep(0)
-            if all(not wanted.isdisjoint(values(row)) for values, wanted in asked):
+            if all(not wanted.isdisjoint(values(row)) for values, wanted in filters):
                 yield row
 
     def lasting(self, row: T) -> T:

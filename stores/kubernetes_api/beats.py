@@ -66,9 +66,9 @@ class LeaseHeartbeats:
         """
         action = f"renew Lease {HEARTBEAT_NAMESPACE}/{heartbeat_name(beat.node)}"
         for is_again in (False, *(_ATTEMPTS - 1) * (True,)):
-            held = self._held.get(beat.node)
-            if held is not None and held.holder == beat.holder:
-                is_written = await self._renew(beat, held.version, None, action)
+            own_lease = self._held.get(beat.node)
+            if own_lease is not None and own_lease.holder == beat.holder:
+                is_written = await self._renew(beat, own_lease.version, None, action)
             else:
                 lease = await self._read(beat.node, "", action)
                 if lease is not None and is_again and self._beat(lease) == beat:

@@ -139,10 +139,10 @@ def _completed(
     report: AdviceReport,
     snapshot: ClusterSnapshot,
     gaps: tuple[NotKnown, ...],
-    asked: Collection[tuple[str, str]],
+    pods: Collection[tuple[str, str]],
 ) -> AdviceReport:
     """Return ``report`` with what is missing and with the failures of pods without a PodGroup."""
-    lone = lone_failures(snapshot, asked)
+    lone = lone_failures(snapshot, pods)
     more = (NotKnown(f"Pod {item.job}", item.gap) for item in lone if item.gap)
     return msgspec.structs.replace(
         report,

@@ -63,7 +63,7 @@ class _Composer(CParser):  # type: ignore[misc]
     """Composes nodes without resolving what their scalars are, which few of them need."""
 
     depth = 0
-    left = MAX_VALUES
+    values_left = MAX_VALUES
 
     def resolve(self, kind: object, value: object, implicit: object) -> None:
         """Return no tag: the scalar has none of its own."""
@@ -71,10 +71,10 @@ class _Composer(CParser):  # type: ignore[misc]
     def descend_resolver(self, parent: Any, _: object) -> None:
         """Count a level and a value. Raises ``_TooLarge``."""
         self.depth += 1
-        self.left -= 1
+        self.values_left -= 1
         if self.depth > DEPTH:
             raise _TooLarge(parent.start_mark.line, f"is nested more than {DEPTH} levels deep")
-        if self.left < 0:
+        if self.values_left < 0:
             raise _TooLarge(parent.start_mark.line, f"has more than {MAX_VALUES:,} values")
 
     def ascend_resolver(self) -> None:

@@ -48,8 +48,8 @@ class Journals:
         for directory in directories:
             path = directory / FILE_NAME
 
-            def part(asked: JournalRange, path: Path = path) -> JournalPage:
-                return read_journal(path, asked)
+            def part(query: JournalRange, path: Path = path) -> JournalPage:
+                return read_journal(path, query)
 
             try:
                 journal = _read(part, since_ms)
@@ -70,8 +70,12 @@ class Journals:
         def read_node(node: str) -> NodeJournal | str:
             client = DaemonClient(address.replace(_NODE, node), _ANSWER_SECONDS)
 
-            def part(asked: JournalRange) -> JournalPage:
-                values = {"after": asked.after, "since_ms": asked.since_ms, "limit": asked.limit}
+            def part(interval: JournalRange) -> JournalPage:
+                values = {
+                    "after": interval.after,
+                    "since_ms": interval.since_ms,
+                    "limit": interval.limit,
+                }
                 query = urlencode(
                     {key: value for key, value in values.items() if value is not None}
                 )

@@ -75,9 +75,9 @@ class DocumentAnswers:
         self._cluster_state = ClusterState([contents.pods is not None])
         source = DocumentSource(address)
         known_nodes = KnownNodes([source], self._cluster_state)
-        kept = {name: _texts(name, stored) for name, stored in contents.states.items()}
+        states = {name: _texts(name, stored) for name, stored in contents.states.items()}
         self._public = None
-        if kept.get("public-faults"):
+        if states.get("public-faults"):
             # Loaded only where there is state of it: most clusters have none.
             from aggregator.public_faults.plugin import PublicFaultsPlugin
 
@@ -88,13 +88,13 @@ class DocumentAnswers:
             node_context=self._cluster_state.node_context,
             public=self._public,
         )
-        self._fill(kept, known_nodes)
+        self._fill(states, known_nodes)
         self._heartbeats = _heartbeats(contents.beats, self._pipeline.lost, address)
         self._statuses = [self._judged(status) for status in self._node_statuses()]
         if node is not None and not self._statuses:
             raise UnknownNode(node, f"no document at {address} is about a node of this name")
 
-    def _fill(self, kept: dict[str, dict[str, str]], known_nodes: KnownNodes) -> None:
+    def _fill(self, states: dict[str, dict[str, str]], known_nodes: KnownNodes) -> None:
         """Put everything into the pipeline, in the order in which an aggregator starts."""
         contents, pipeline, now = self._contents, self._pipeline, self._contents.at
         (source,) = pipeline.sources
@@ -106,10 +106,10 @@ class DocumentAnswers:
         pipeline.observe_event(source.nodes, DocumentsListed(contents.node_infos), now)
         known_nodes.update(pipeline.dirty, now)
         processing = pipeline.processing
-        processing.restore(kept.get(processing.name, {}), now)
+        processing.restore(states.get(processing.name, {}), now)
         restored = processing.nodes
         if self._public is not None:
-            self._public.restore(kept[self._public.name], now)
+            self._public.restore(states[self._public.name], now)
         cluster_infos = contents.cluster_infos
         if self._about is not None:
             cluster_infos = tuple(_only(pipeline, self._about, info) for info in cluster_infos)

@@ -59,7 +59,7 @@ _WORTH_A_LINE_SECONDS = 5.0
 _MAX_PAUSE_DIGITS = 9
 
 
-class _Asked(NamedTuple):
+class _OutgoingRequest(NamedTuple):
     """A request. ``path`` is already quoted."""
 
     method: str
@@ -105,7 +105,7 @@ class ApiConnection:
         await self._credentials.current()
         urgent = f"{method} {path.partition('?')[0]}" if is_urgent else None
         await self._pauses.turn(urgent)
-        outgoing = _Asked(method, path, body, timeout, headers or {}, urgent)
+        outgoing = _OutgoingRequest(method, path, body, timeout, headers or {}, urgent)
         return await self._attempts.answer(
             lambda is_new: self._attempt(outgoing, is_new=is_new), kind
         )
@@ -116,7 +116,7 @@ class ApiConnection:
         """Ask for many objects, once: the answer may take its time, up to ``seconds``."""
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_SECONDS)
         await self._pauses.turn(None)
-        return await self._attempt(_Asked("GET", path, None, timeout, headers or {}))
+        return await self._attempt(_OutgoingRequest("GET", path, None, timeout, headers or {}))
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -128,7 +128,7 @@ class ApiConnection:
         Raises ``StoreUnavailable``, also while the answer is read.
         """
         await self._pauses.turn(None)
-        outgoing = _Asked("GET", path, None, _WATCH_TIMEOUT, headers or {}, is_watch=True)
+        outgoing = _OutgoingRequest("GET", path, None, _WATCH_TIMEOUT, headers or {}, is_watch=True)
         async with self._open(outgoing) as response:
             _notice_dead_peer(response)
             yield response
@@ -144,25 +144,25 @@ class ApiConnection:
         self._attempts.close()
         await self._pool.close()
 
-    async def _attempt(self, asked: _Asked, *, is_new: bool = False) -> ApiAnswer:
-        async with self._open(asked, is_new=is_new) as response:
+    async def _attempt(self, outgoing: _OutgoingRequest, *, is_new: bool = False) -> ApiAnswer:
+        async with self._open(outgoing, is_new=is_new) as response:
             return ApiAnswer(response.status, await response.read())
 
     @contextlib.asynccontextmanager
     async def _open(
-        self, asked: _Asked, *, is_new: bool = False
+        self, outgoing: _OutgoingRequest, *, is_new: bool = False
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a request over a connection that is free, or a new one."""
         used = await self._credentials.current()
-        request = f"({asked.method} {asked.path})"
+        request = f"({outgoing.method} {outgoing.path})"
         host = used.endpoint.server
         try:
             # A watch has no deadline, but its events come at once.
-            async with asyncio.timeout(_ANSWER_SECONDS if asked.is_watch else None) as deadline:
-                asked = asked._replace(end=partial(deadline.reschedule, 0.0))
-                pooled, response = await self._answer(used, asked, is_new=is_new)
+            async with asyncio.timeout(_ANSWER_SECONDS if outgoing.is_watch else None) as deadline:
+                outgoing = outgoing._replace(end=partial(deadline.reschedule, 0.0))
+                pooled, response = await self._answer(used, outgoing, is_new=is_new)
             retry_after = response.headers.get("Retry-After")
-            self._pauses.answered(host, asked.urgent, response.status, retry_after)
+            self._pauses.answered(host, outgoing.urgent, response.status, retry_after)
             is_whole = False
             try:
                 pooled.end = partial(_abandon, response)
@@ -184,16 +184,16 @@ class ApiConnection:
             raise StoreUnavailable(f"{host} cannot be used {request}: {error}") from error
 
     async def _answer(
-        self, used: ClientConfiguration, asked: _Asked, *, is_new: bool
+        self, used: ClientConfiguration, outgoing: _OutgoingRequest, *, is_new: bool
     ) -> tuple[PooledConnection, aiohttp.ClientResponse]:
         """Ask once; once more with newer credentials, where those in use are refused."""
         try:
-            pooled, response = await self._send(used, asked, is_new=is_new)
+            pooled, response = await self._send(used, outgoing, is_new=is_new)
         except (aiohttp.ClientError, OSError) as error:
             newer = await self._credentials.renewed(used) if is_tls_error(error) else used
             if newer is used:
                 raise
-            return await self._send(newer, asked)
+            return await self._send(newer, outgoing)
         if response.status != _UNAUTHORIZED:
             return pooled, response
         try:
@@ -206,29 +206,29 @@ class ApiConnection:
         if newer is used:
             return pooled, response
         self._pool.give_back(pooled)
-        return await self._send(newer, asked)
+        return await self._send(newer, outgoing)
 
     async def _send(
-        self, used: ClientConfiguration, asked: _Asked, *, is_new: bool = False
+        self, used: ClientConfiguration, outgoing: _OutgoingRequest, *, is_new: bool = False
     ) -> tuple[PooledConnection, aiohttp.ClientResponse]:
         pooled = self._pool.take(used, is_new=is_new)
-        pooled.is_watch, pooled.end = asked.is_watch, asked.end
+        pooled.is_watch, pooled.end = outgoing.is_watch, outgoing.end
         try:
-            return pooled, await _sent(pooled, used, asked)
+            return pooled, await _sent(pooled, used, outgoing)
         except BaseException:
             self._pool.discard(pooled)
             raise
 
 
 async def _sent(
-    pooled: PooledConnection, configuration: ClientConfiguration, asked: _Asked
+    pooled: PooledConnection, configuration: ClientConfiguration, outgoing: _OutgoingRequest
 ) -> aiohttp.ClientResponse:
     endpoint = configuration.endpoint
     headers = {"Accept": "application/json", "User-Agent": "npu-vigil"}
-    body = asked.body
+    body = outgoing.body
     if body is not None:
         headers["Content-Type"] = "application/json"
-    headers.update(asked.headers)
+    headers.update(outgoing.headers)
     if configuration.authorization is not None:
         headers["Authorization"] = configuration.authorization
     options: dict[str, Any] = {}
@@ -241,12 +241,12 @@ async def _sent(
         else:
             headers["Proxy-Authorization"] = endpoint.proxy_authorization
     return await pooled.session.request(
-        asked.method,
-        URL(endpoint.server + asked.path, encoded=True),
+        outgoing.method,
+        URL(endpoint.server + outgoing.path, encoded=True),
         # aiohttp writes a large body piece by piece only if it is a file.
         data=io.BytesIO(body) if body and len(body) > _LARGE_BODY_BYTES else body,
         headers=headers,
-        timeout=asked.timeout,
+        timeout=outgoing.timeout,
         proxy=endpoint.proxy,
         allow_redirects=False,
         **options,
