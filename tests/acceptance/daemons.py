@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tests.acceptance.hardware import Hardware
     from tests.acceptance.places import Place
 
-_STEP_SECONDS = 0.01
 _LOG_TAIL = 4000
 OF_THIS_TREE = ("PYTHON", "LD_LIBRARY_PATH")
 """Beginnings of variables by which the installed command would find this tree."""
@@ -30,7 +29,7 @@ OF_THIS_TREE = ("PYTHON", "LD_LIBRARY_PATH")
 def wait(happened: Callable[[], bool], what: str, seconds: float = 10.0) -> float:
     """Wait until ``happened``; the seconds it took."""
     begin = time.monotonic()
-    wait_until(happened, what, seconds, _STEP_SECONDS)
+    wait_until(happened, what, seconds)
     return time.monotonic() - begin
 
 

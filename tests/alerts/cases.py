@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     from tests.alerts.rule import Rule
 
-_STEP_SECONDS = 15
+_STEP_SECONDS = 30
+"""Between two samples and two evaluations: the time of a case is that of the evaluations."""
+_CHANGES_STEP_SECONDS = 15
+"""The same where values change from sample to sample."""
 _ON_SECONDS = 120
 _MARGIN_SECONDS = 60
 _WINDOW = re.compile(r"\[(\d+[smh])\]")
@@ -401,7 +404,7 @@ def scenario(series: Mapping[str, str], expected: Mapping[str, int]) -> dict[str
     return {
         "interval": f"{_STEP_SECONDS}s",
         "input_series": [
-            {"series": name, "values": f"{value}x81"} for name, value in series.items()
+            {"series": name, "values": f"{value}x41"} for name, value in series.items()
         ],
         "promql_expr_test": counts,
     }
@@ -422,7 +425,7 @@ def over_time(
     if firing is not None:
         counted[alerts] = firing
     return {
-        "interval": f"{_STEP_SECONDS}s",
+        "interval": f"{_CHANGES_STEP_SECONDS}s",
         "input_series": [{"series": name, "values": values} for name, values in series.items()],
         "promql_expr_test": [
             {
@@ -444,7 +447,8 @@ def promtool(
     """Return exit status and output of ``promtool test rules``; without ``rules`` for queries."""
     file = directory / "case.yml"
     rule_files = [] if rules is None else [str(rules)]
-    content = {"rule_files": rule_files, "evaluation_interval": f"{_STEP_SECONDS}s", "tests": tests}
+    (interval,) = {test["interval"] for test in tests}
+    content = {"rule_files": rule_files, "evaluation_interval": interval, "tests": tests}
     file.write_text(json.dumps(content))  # JSON is YAML
     command = ["promtool", "test", "rules", str(file)]
     done = subprocess.run(command, text=True, capture_output=True, check=False)

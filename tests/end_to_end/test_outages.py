@@ -33,11 +33,9 @@ def _shows(node: Node, chip: int) -> float:
 
 
 @pytest.mark.apiserver
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_kill_9_while_the_api_server_is_away(
-    cluster_node: Node, cluster: Cluster, seed: int
-) -> None:
-    node, chance = cluster_node, random.Random(seed)
+def test_kill_9_while_the_api_server_is_away(cluster_node: Node, cluster: Cluster) -> None:
+    """Six times in one outage: what any of them loses is missing at its end."""
+    node, chance = cluster_node, random.Random(1)
     node.start()
     node.healthy()
     node.emulator.occur(0, OTHER)
@@ -50,12 +48,10 @@ def test_kill_9_while_the_api_server_is_away(
     node.wait(lambda: "occur" in node.assertions(PASSING), "the passing fault is journaled")
     node.emulator.recover(6, PASSING)
     node.wait(lambda: "recover" in node.assertions(PASSING), "its recovery is journaled")
-    let_time_pass(chance.uniform(0, 1.0))
-    node.kill()
-    node.start()
-    let_time_pass(chance.uniform(0, 1.0))
-    node.kill()
-    node.start()
+    for _ in range(6):
+        let_time_pass(chance.uniform(0, 1.0))
+        node.kill()
+        node.start()
     cluster.plane.start_apiserver()
     assert node.until(lambda now: now.codes(1) == {FAULT}, "the fault is shown") < patience(5)
     node.until(lambda now: now.codes(4) == {ONCE}, "the once event is shown", 3)
