@@ -27,7 +27,7 @@ export PYTHONUTF8 := 1
 test together unit coverage: export VIGIL_TEST_SEED := $(or $(VIGIL_TEST_SEED),$(shell date +%s))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test collected together unit slow affected coverage mutants release bundle verify outdated advisories test-release test-node test-volcano test-brokers test-alerts test-intruder chaos lint types style servers bench fuzz lock wire clean
+.PHONY: help demo test collected together unit slow affected coverage mutants release bundle verify outdated advisories test-release test-node test-volcano test-anywhere test-brokers test-alerts test-intruder chaos lint types style servers bench fuzz lock wire clean
 
 help:
 	@echo "make demo          the whole system on this machine, with emulated hardware"
@@ -51,6 +51,7 @@ help:
 	@echo "make test-release  a release as a whole: installed without a network, and what earlier ones kept; 10 minutes"
 	@echo "make test-node     taints with the real scheduler, manifests and chart on a real node (kubelet, containerd); needs root, 25 minutes"
 	@echo "make test-volcano  elastic training and labels with real controllers; 25 minutes, once 20 more"
+	@echo "make test-anywhere TESTS=… as nobody and as root, where nothing is as usual; needs root"
 	@echo "make test-brokers  RabbitMQ, HiveMQ CE and the brokers of make test; 5 minutes, Java 11 or newer"
 	@echo "make test-alerts   causes alerts on a real Prometheus and Alertmanager; writes their times to docs/alerts.md; 15 minutes"
 	@echo "make test-intruder what each intruder tries, each row without its protection; 2 minutes"
@@ -172,6 +173,12 @@ test-volcano: $(VENV)/installed-dev
 	tests/setup.sh
 	for name in volcano lws aibrix; do tests/volcano/build.sh $$name || exit; done
 	$(BIN)/pytest -v -o python_files='real_*.py' tests/volcano
+
+# Not part of `make test`: it takes root, and runs a selection twice.
+TESTS ?= tests/service tests/stores/directory
+test-anywhere: $(VENV)/installed-dev
+	tests/setup.sh
+	tests/anywhere.sh -n 2 --dist worksteal -m "not alone" $(TESTS)
 
 # Not part of `make test`: it installs RabbitMQ and fetches HiveMQ CE. What it finds is recorded for
 # the table in docs/stores.md.

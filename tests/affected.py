@@ -67,6 +67,7 @@ TABLE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tests/volcano/*", ("tests/parts/volcano.py",)),
     ("tests/brokers/*", ("tests/parts/broker.py",)),
     ("tests/setup.sh", ("tests/test_parts.py",)),
+    ("tests/anywhere.sh", ("tests/test_makefile.py",)),
     ("tests/mutants/*", ("tests/test_mutants.py",)),
     ("daemonset/*", ("tests/packaging", "tests/intruder")),
     ("systemd/*", ("tests/packaging", "tests/intruder")),

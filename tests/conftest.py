@@ -122,9 +122,21 @@ def pytest_sessionstart() -> None:
     """
     asyncio.set_event_loop(None)
     _restore_signals()
+    _ask_no_proxy_about_loopback()
     _let_virtual_time_pass()
     _name_loop_fixtures_once()
     _GUARD.install()
+
+
+def _ask_no_proxy_about_loopback() -> None:
+    """Let clients that read ``http_proxy`` connect directly to the servers that tests start.
+
+    The proxy stays for what is downloaded. Programs and libraries read one name or the other.
+    """
+    if any(name.lower().endswith("_proxy") for name in os.environ):
+        given = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
+        without = ",".join(filter(None, (given, "127.0.0.1", "localhost", "::1")))
+        os.environ.update(no_proxy=without, NO_PROXY=without)
 
 
 def _restore_signals() -> None:

@@ -326,22 +326,22 @@ async def test_each_form_is_rendered_once_for_all_requests_within_a_second(tmp_p
 
 
 @pytest.fixture
-def few_descriptors() -> Iterator[None]:
-    """Leave only twelve free descriptors to this process."""
+def few_descriptors() -> Iterator[int]:
+    """Leave only twelve free descriptors to this process; yield the limit before."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.ExitStack() as opened:
         free = [opened.enter_context(socket.socket()).fileno() for _ in range(12)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(free) + 1, hard))
-    yield
+    yield soft
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.slow
 async def test_without_descriptors_it_is_logged_once_and_goes_on_later(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, few_descriptors: None
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, few_descriptors: int
 ) -> None:
     async with site(tmp_path, ListenerLimits()) as served:
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         with contextlib.ExitStack() as taken:
             client = await served.client()
             with contextlib.suppress(OSError):
@@ -352,7 +352,7 @@ async def test_without_descriptors_it_is_logged_once_and_goes_on_later(
             await stays(0.5, because="longer than a pause, so that it is tried more than once")
             refused = [record for record in caplog.records if "not accepted" in record.message]
             assert len(refused) == 1
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft + 512, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (few_descriptors, hard))
         async with asyncio.timeout(patience(PATIENCE_SECONDS)):
             assert (await served.metrics())["npu_vigil_http_accept_failures_total",] >= 1
     assert sum("not accepted" in record.message for record in caplog.records) == 1
