@@ -264,6 +264,7 @@ class FoundProblems:
 
     def add(self, problem: Problem) -> None:
         """Add a problem."""
+        # The rest is counted, because a reader must see that the list is not complete.
         if len(self._kept) < MAX_LISTED:
             self._kept.append(problem)
         else:
