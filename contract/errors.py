@@ -15,7 +15,7 @@ VigilError
 │   ├── ToolMissing           there is none, or one that must not or cannot be run
 │   ├── ToolFailed            it ended with an exit status other than 0, or by a signal
 │   ├── ToolSilent            it missed its deadline and was killed
-│   └── ToolNonsense          it printed something that is not an answer to what was asked
+│   └── ToolInvalidOutput     it printed something that is not an answer to what was asked
 ├── BmcError                  the BMC could not be asked, or answered what cannot be used
 │   └── ForeignBmc            it does not know Huawei's command
 ├── StoreError                a store refused or failed (exit status 3)
@@ -167,7 +167,7 @@ class ToolSilent(ToolError):
     """The tool missed its deadline and was killed, or does not even die."""
 
 
-class ToolNonsense(ToolError):
+class ToolInvalidOutput(ToolError):
     """The tool ended well, and ``printed`` is not an answer to what was asked."""
 
     def __init__(self, command: str, printed: str) -> None:
@@ -264,6 +264,7 @@ class FoundProblems:
 
     def add(self, problem: Problem) -> None:
         """Add a problem."""
+        # The rest is counted, because a reader must see that the list is not complete.
         if len(self._kept) < MAX_LISTED:
             self._kept.append(problem)
         else:

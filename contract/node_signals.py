@@ -109,6 +109,7 @@ def node_signals(item: KubernetesObject) -> NodeSignals:
             _milliseconds(condition.last_heartbeat_time),
         )
         for condition in _status(item).conditions or ()
+        # The kubelet writes its own conditions every few minutes; no decision here needs them.
         if condition.type in CONDITION_TYPES
     )
     metadata = item.metadata

@@ -25,6 +25,7 @@ class Assertion(StrEnum):
     ABSENT = "absent"
 
 
+# Subjects are keys of most dictionaries of the agent, so each computes its hash once.
 class Subject(
     msgspec.Struct, frozen=True, order=True, omit_defaults=True, gc=False, cache_hash=True
 ):

@@ -17,7 +17,7 @@ import stat
 import subprocess
 from typing import TYPE_CHECKING
 
-from contract.errors import ToolFailed, ToolMissing, ToolNonsense, ToolSilent
+from contract.errors import ToolFailed, ToolInvalidOutput, ToolMissing, ToolSilent
 from dcmi_shim.library.discovery import ownership_problems
 from dcmi_shim.parent_death import ending_with_parent, not_executed
 
@@ -91,7 +91,7 @@ class Tool:
         Returns its standard output; bytes that are no UTF-8 are replaced. Raises ``ToolMissing``
         when it cannot be started, ``ToolFailed`` when it ends with another status than 0,
         ``ToolSilent`` after the deadline or when too many earlier runs cannot be killed,
-        ``ToolNonsense`` when it prints more than ``MAX_OUTPUT_BYTES``.
+        ``ToolInvalidOutput`` when it prints more than ``MAX_OUTPUT_BYTES``.
         """
         command = shlex.join([self.name, *arguments])
         async with self._turn:
@@ -201,7 +201,7 @@ class _ToolRun:
             # Kept for the error, which quotes the beginning.
             del into[MAX_OUTPUT_BYTES:]
             self._fail(
-                ToolNonsense(
+                ToolInvalidOutput(
                     f"{self._command}: more than {MAX_OUTPUT_BYTES} bytes",
                     into.decode(errors="replace"),
                 )

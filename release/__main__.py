@@ -90,6 +90,7 @@ def _build(options: argparse.Namespace) -> None:
         output.mkdir(parents=True, exist_ok=True)
         if options.command == "bundle":
             with tempfile.TemporaryDirectory() as built:
+                # The wheel is only a part of the bundle, so it does not stay in the output folder.
                 wheel = build_python(source, Path(built))
                 build_bundle(source, options.target, wheel, output, options.key)
         else:
@@ -105,6 +106,7 @@ def _exported(folder: Path) -> Source:
     """Return the current commit as a tree in ``folder``; refuse where files differ from it."""
     if changed := _git("status", "--porcelain"):
         raise RefusedError(f"a release is of a commit; commit or remove:\n{changed}")
+    # An export has committed files alone, and a build may write into it.
     archive = folder / "source.tar"
     _git("archive", "--output", str(archive), "HEAD")
     tree = folder / "tree"
@@ -123,6 +125,7 @@ def _check_version(source: Source, version: str) -> None:
         f"{name} has {value}"
         for name, value in (
             ("pyproject.toml", source.version),
+            # A chart has its own version and that of the image; a release gives both the same.
             ("version of Chart.yaml", chart["version"]),
             ("appVersion of Chart.yaml", chart["appVersion"]),
         )

@@ -79,6 +79,7 @@ def audit(lock: Path, osv_url: str | None = None) -> list[Dependency]:
     service = ("-s", "osv", "--osv-url", osv_url) if osv_url else ("-s", "pypi")
     options = ("--disable-pip", "--require-hashes", "-f", "json", "--progress-spinner", "off")
     done = subprocess.run(
+        # Not checked: pip-audit also exits with 1 when there are advisories.
         [sys.executable, "-m", "pip_audit", "-r", str(lock), *options, *service],
         capture_output=True,
         text=True,
@@ -98,6 +99,7 @@ def judge(dependencies: Sequence[Dependency], statements: bytes) -> AuditOutcome
     answers = {
         (statement.id, reference.ref)
         for statement in msgspec.json.decode(statements, type=_Statements).vulnerabilities
+        # A statement without a reason counts for nothing, because nobody can judge it again.
         if statement.analysis.state in _UNAFFECTED and statement.analysis.detail
         for reference in statement.affects
     }
@@ -118,11 +120,13 @@ def judge(dependencies: Sequence[Dependency], statements: bytes) -> AuditOutcome
     lines += [f"not judged: {each.skip_reason}" for each in dependencies if each.skip_reason][:1]
     if applying:
         return AuditOutcome(OPEN, lines)
+    # No advisory among packages that were not judged proves nothing.
     return AuditOutcome(
         NONE_OPEN if judged and len(judged) == len(dependencies) else NOT_KNOWN, lines
     )
 
 
 def _keys(dependency: Dependency, advisory: _Advisory) -> Iterator[tuple[str, str]]:
+    # Each publisher names an advisory differently, and a statement has one of the names.
     for name in (advisory.id, *advisory.aliases):
         yield name, f"pkg:pypi/{dependency.name}@{dependency.version}"

@@ -64,9 +64,11 @@ def tar_gz(members: Iterable[ArchiveMember], epoch: int) -> bytes:
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for member in sorted(members):
+            # A new entry belongs to user 0 without a name, so nothing of this machine is in it.
             entry = tarfile.TarInfo(member.name)
             entry.size, entry.mode, entry.mtime = len(member.data), member.mode, epoch
             archive.addfile(entry, io.BytesIO(member.data))
+    # gzip has a time of its own in its header.
     return gzip.compress(content.getvalue(), _LEVEL, mtime=epoch)
 
 

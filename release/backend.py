@@ -87,7 +87,9 @@ def with_record(members: Iterable[ArchiveMember], folder: str) -> list[ArchiveMe
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     for member in ordered:
+        # The format of wheels takes the padding away.
         digest = base64.urlsafe_b64encode(hashlib.sha256(member.data).digest()).rstrip(b"=")
         rows.writerow((member.name, f"sha256={digest.decode()}", len(member.data)))
+    # A file cannot contain its own hash.
     rows.writerow((record_name, "", ""))
     return [*ordered, ArchiveMember(record_name, text.getvalue().encode())]

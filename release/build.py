@@ -124,6 +124,7 @@ def build_release(
 
 def finish(source: Source, inputs: Mapping[str, str], output: Path, key: Path | None) -> None:
     """Write statement and manifest about everything in ``output``; sign it with ``key``."""
+    # The statement first, so that the manifest covers it as well.
     statement = provenance(output, source.commit, inputs)
     (output / f"{PRODUCT}-{source.version}.intoto.json").write_bytes(statement)
     manifest = write_manifest(output, f"{PRODUCT} {source.version}")

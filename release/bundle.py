@@ -51,6 +51,7 @@ def fetch_wheels(lock: Path, architecture: str, python: str, folder: Path) -> li
         requirements.flush()
         command = [
             *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"),
+            # The lock has all dependencies; pip would evaluate their conditions for this machine.
             *("--no-deps", "--require-hashes", "--only-binary", ":all:", "--dest", str(folder)),
             *("--implementation", "cp", "--python-version", python, "--platform", "any"),
             *(f"--platform={name}_{architecture}" for name in _PLATFORMS),

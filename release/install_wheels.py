@@ -57,6 +57,7 @@ def write_command(environment: Path, final: Path) -> None:
 def _unpack(archive: zipfile.ZipFile, site: Path, environment: Path) -> None:
     (record,) = (name for name in archive.namelist() if name.endswith(".dist-info/RECORD"))
     rows = list(csv.reader(io.StringIO(archive.read(record).decode())))
+    # A file that RECORD lacks would be installed without a check.
     if {name for name, *_ in rows} != {name for name in archive.namelist() if name[-1] != "/"}:
         raise ValueError(f"{archive.filename}: RECORD does not list the files of the wheel")
     for name, expected, _ in rows:
@@ -76,6 +77,7 @@ def _target(name: str, site: Path, environment: Path) -> Path:
     if folder.endswith(".data"):
         kind, _, inner = rest.partition("/")
         target = environment / _DATA[kind] / inner if kind in _DATA else site / inner
+    # A name with ".." in it would lead outside.
     if environment.resolve() not in target.resolve().parents:
         raise ValueError(f"{name} lies outside of the environment")
     return target

@@ -68,6 +68,7 @@ def verify(folder: Path, release: str, allowed_signers: Path) -> int:
         *("ssh-keygen", "-Y", "verify", "-f", str(allowed_signers), "-I", SIGNER),
         *("-n", NAMESPACE, "-s", str(signature)),
     ]
+    # Read once: the bytes with the valid signature are the bytes that are parsed.
     data = manifest.read_bytes()
     done = subprocess.run(command, input=data, capture_output=True, check=False)
     if done.returncode:
@@ -82,6 +83,7 @@ def verify(folder: Path, release: str, allowed_signers: Path) -> int:
             raise RefusedError(f"{name} is missing")
         if sha256(present[name]) != digest:
             raise RefusedError(f"{name} was changed")
+    # A file that was added would be installed with the signed ones.
     if unlisted := present.keys() - expected.keys():
         raise RefusedError(f"{', '.join(sorted(unlisted))}: not in the manifest")
     return len(expected)
@@ -89,6 +91,7 @@ def verify(folder: Path, release: str, allowed_signers: Path) -> int:
 
 def _files(folder: Path) -> list[Path]:
     """Return all files of ``folder`` but manifest and signature, in order of their names."""
+    # Neither exists yet when the manifest is made.
     own = (MANIFEST_NAME, SIGNATURE_NAME)
     return sorted(path for path in folder.iterdir() if path.name not in own)
 

@@ -63,6 +63,7 @@ def _needs(installed: Distribution) -> list[str]:
         {
             canonicalize_name(requirement.name)
             for requirement in requirements
+            # A condition on an extra cannot be evaluated without a value for it.
             if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
         }
     )

@@ -48,7 +48,7 @@ def is_listening(path: Path) -> bool:
     A socket that this user may not use counts as well: the request names the reason.
     """
     with closing(socket.socket(socket.AF_UNIX)) as connection:
-        # A daemon that accepts nothing any more is one as well.
+        # Where all connections of a daemon wait, this one would wait for ever; it counts as well.
         connection.settimeout(_CONNECT_SECONDS)
         try:
             connection.connect(str(path))

@@ -16,7 +16,7 @@ from collectors.base import Collector
 from collectors.hang.tracker import Figures, HangSection, HangTracker
 from contract.codes.chip_codes import HANG
 from contract.codes.families import FAMILIES
-from contract.errors import DriverCallError, DriverError, ToolError, ToolNonsense, ToolSilent
+from contract.errors import DriverCallError, DriverError, ToolError, ToolInvalidOutput, ToolSilent
 from contract.observation import Assertion, Observation, chip_subject
 from dcmi_shim.hccn.tool import A5_COUNTERS, A5_PORTS, COUNTERS, HccnTool
 from dcmi_shim.library.enums import Utilization
@@ -198,7 +198,7 @@ class HangCollector(Collector[HangSection]):
 def _sum(counters: Mapping[str, int], names: tuple[str, ...]) -> int:
     missing = [name for name in names if name not in counters]
     if missing:
-        raise ToolNonsense(f"hccn_tool has no counter {', '.join(missing)}", "")
+        raise ToolInvalidOutput(f"hccn_tool has no counter {', '.join(missing)}", "")
     return sum(counters[name] for name in names)
 
 

@@ -113,6 +113,7 @@ def decode_dpu_info(node: str, text: str | None) -> DpuInfo:
         raise DocumentError(name, f"{DATA_KEY}.UpdateTime", "is missing, or is not a time")
     devices = document.dpus.devices or []
     event = document.dpus.node_event
+    # Most documents have no fault, so nothing more is computed for them.
     if event is None and not any(device.faults for device in devices):
         return DpuInfo(document.update_time_ms, len(devices))
     faults: dict[tuple[str, str], DpuFault] = {}
@@ -125,6 +126,7 @@ def decode_dpu_info(node: str, text: str | None) -> DpuInfo:
             _add(faults, device.hca, device.faults, where, left_out)
     if event is not None and event.faults:
         where = f"{DATA_KEY}.DPUInfo.NodeEvent"
+        # Go writes an empty text for a name that was not set.
         if event.node in ("", node):
             _add(faults, "", event.faults, where, left_out)
         else:

@@ -91,6 +91,7 @@ def _kept_in(text: str) -> PersistedJob:
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ValueError(f"{KEPT} cannot be read: {decode_text(error)}") from None
     sizes = (persisted.original, persisted.size)
+    # Whoever may edit the vcjob may write this annotation.
     if any(size.replicas < 0 or size.cards < 0 or size.available < 0 for size in sizes):
         raise ValueError(f"{KEPT} has a size below 0")
     return persisted

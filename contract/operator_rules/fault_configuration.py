@@ -269,6 +269,7 @@ def judge(
         problems.append(FaultProblem(key, ConfigurationPlace.FILE, problem))
     in_force = InForce(
         FaultTexts(**members),
+        # Without shipped ones, so that equal configurations are equal values.
         {key: p for key, p in places.items() if p is not ConfigurationPlace.SHIPPED},
     )
     return Judged(in_force, frozenset(unchanged_keys), documents.tables, tuple(problems))

@@ -2,7 +2,7 @@
 
 Parsers take the whole standard output of a run that ended with status 0, and the chip that was
 asked about. They accept any spacing, unknown and missing lines and either device prefix. An answer
-that is empty, names another chip or lacks the answer is ``ToolNonsense``, which quotes it.
+that is empty, names another chip or lacks the answer is ``ToolInvalidOutput``, which quotes it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from contract.errors import ToolNonsense
+from contract.errors import ToolInvalidOutput
 
 # Older documentation has ``[device 0]`` instead of ``[devid 0]`` (dcmi#7.4).
 _DEVICE = re.compile(r"\s*\[dev(?:id|ice)[ \t]+(\d{1,9})\][ \t]*", re.ASCII)
@@ -53,14 +53,14 @@ def lines_of(text: str, chip: int) -> list[str]:
         prefix = _DEVICE.match(line)
         if prefix is not None and int(prefix[1]) != chip:
             message = f"hccn_tool answered for chip {int(prefix[1])} when chip {chip} was asked for"
-            raise ToolNonsense(message, text)
+            raise ToolInvalidOutput(message, text)
         lines.append(line if prefix is None else line[prefix.end() :])
     return lines
 
 
-def nonsense(query: str, chip: int, text: str) -> ToolNonsense:
+def invalid_output(query: str, chip: int, text: str) -> ToolInvalidOutput:
     """Return the error for an answer in which ``query`` was not found."""
-    return ToolNonsense(f"hccn_tool gave no {query} of chip {chip}", text)
+    return ToolInvalidOutput(f"hccn_tool gave no {query} of chip {chip}", text)
 
 
 def _only(pattern: re.Pattern[str], query: str, text: str, chip: int) -> re.Match[str]:
@@ -69,15 +69,15 @@ def _only(pattern: re.Pattern[str], query: str, text: str, chip: int) -> re.Matc
         counter for line in lines_of(text, chip) if (counter := pattern.fullmatch(line.strip()))
     ]
     if len({match.groups() for match in matches}) != 1:
-        raise nonsense(query, chip, text)
+        raise invalid_output(query, chip, text)
     return matches[0]
 
 
 def parse_link(text: str, chip: int) -> bool:
-    """Return from ``-link -g`` whether the link is up. Any word but UP and DOWN is nonsense."""
+    """Return from ``-link -g`` whether the link is up. Another word is an invalid output."""
     word = _only(_LINK, "link status", text, chip)[1]
     if word not in ("UP", "DOWN"):
-        raise nonsense("link status", chip, text)
+        raise invalid_output("link status", chip, text)
     return word == "UP"
 
 
@@ -92,7 +92,7 @@ def parse_link_ups(text: str, chip: int) -> int:
     counts = (_UPS.fullmatch(line.strip()) for line in lines_of(text, chip))
     counter = [int(count[1]) for count in counts if count is not None]
     if not counter:
-        raise nonsense("link up count", chip, text)
+        raise invalid_output("link up count", chip, text)
     return counter[-1]
 
 
@@ -101,7 +101,7 @@ def parse_counters(text: str, chip: int) -> Mapping[str, int]:
     counter = (_COUNTER.fullmatch(line.strip()) for line in lines_of(text, chip))
     counters = {match[1]: int(match[2]) for match in counter if match is not None}
     if not counters:
-        raise nonsense("packet statistics", chip, text)
+        raise invalid_output("packet statistics", chip, text)
     return counters
 
 
@@ -122,5 +122,5 @@ def parse_optical(text: str, chip: int) -> Optical:
     values = _pairs(text, chip)
     # Old firmware has one line ``Tx Power`` instead of four (dcmi#7.4).
     if not values.keys() & {"present", "temperature", "Vcc", "Tx_Power0", "Tx_Power"}:
-        raise nonsense("optical info", chip, text)
+        raise invalid_output("optical info", chip, text)
     return Optical(values)

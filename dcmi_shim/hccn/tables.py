@@ -3,7 +3,7 @@
 Pure.
 
 The same rules as in ``answers`` hold. Only positions of columns matter; a table without a row of
-data is nonsense, not an end of the program (upstream's parser panics there).
+data is an invalid output, not an end of the program (upstream's parser panics there).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from dcmi_shim.hccn.answers import lines_of, nonsense
+from dcmi_shim.hccn.answers import invalid_output, lines_of
 
 Row: TypeAlias = tuple[str, ...]
 
@@ -46,12 +46,12 @@ def parse_ports(text: str, chip: int) -> tuple[A5Port, ...]:
     # Names in the header differ between tools; only positions count (dcmi#7.5).
     for cells in _first_table(text, chip)[1:]:
         if len(cells) < 5 or not (cells[0].isdecimal() and cells[1].isdecimal()):
-            raise nonsense("ports", chip, text)
+            raise invalid_output("ports", chip, text)
         if cells[4] not in ("UP", "DOWN"):
-            raise nonsense("link status of a port", chip, text)
+            raise invalid_output("link status of a port", chip, text)
         ports.append(A5Port(int(cells[0][:9]), int(cells[1][:9]), cells[3], cells[4] == "UP"))
     if not ports:
-        raise nonsense("ports", chip, text)
+        raise invalid_output("ports", chip, text)
     return tuple(ports)
 
 
@@ -61,4 +61,4 @@ def parse_port_enabled(text: str, chip: int) -> bool:
         key, colon, value = line.partition(":")
         if colon and key.strip() == "port_enable":
             return value.strip() == "on"
-    raise nonsense("port_enable", chip, text)
+    raise invalid_output("port_enable", chip, text)

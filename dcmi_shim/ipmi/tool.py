@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from contract.errors import BmcError, ForeignBmc, ToolFailed, ToolNonsense
+from contract.errors import BmcError, ForeignBmc, ToolFailed, ToolInvalidOutput
 from dcmi_shim.ipmi.device import UNKNOWN_COMMAND
 from dcmi_shim.tool import Tool, check_tool, tool_environment
 
@@ -75,7 +75,7 @@ def raw_arguments(request: Request) -> list[str]:
 def parse_raw(printed: str) -> bytes:
     """Return the reply that ``ipmitool raw`` printed: its bytes without the completion code.
 
-    Raises ``ToolNonsense`` when it printed anything else.
+    Raises ``ToolInvalidOutput`` when it printed anything else.
     """
     words = printed.split()
     try:
@@ -83,4 +83,4 @@ def parse_raw(printed: str) -> bytes:
             raise ValueError
         return bytes.fromhex("".join(words))
     except ValueError:
-        raise ToolNonsense(f"{NAME} raw printed no reply, which is bytes", printed) from None
+        raise ToolInvalidOutput(f"{NAME} raw printed no reply, which is bytes", printed) from None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.errors import ToolFailed, ToolMissing, ToolNonsense, ToolSilent
+from contract.errors import ToolFailed, ToolInvalidOutput, ToolMissing, ToolSilent
 from dcmi_shim.tool import MAX_OUTPUT_BYTES, Tool, check_tool, tool_environment
 from tests.parts.deadlines import let_time_pass, patience, until
 
@@ -102,7 +102,9 @@ async def test_a_cancelled_run_is_killed(tmp_path: Path) -> None:
 
 
 async def test_endless_output_is_cut_short(tmp_path: Path) -> None:
-    with pytest.raises(ToolNonsense, match=f"more than {MAX_OUTPUT_BYTES} bytes; printed: y y"):
+    with pytest.raises(
+        ToolInvalidOutput, match=f"more than {MAX_OUTPUT_BYTES} bytes; printed: y y"
+    ):
         await run(script(tmp_path, "exec yes"))
     large = script(tmp_path, f"head -c {MAX_OUTPUT_BYTES} /dev/zero")
     assert len(await run(large)) == MAX_OUTPUT_BYTES

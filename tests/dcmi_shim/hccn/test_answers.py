@@ -1,4 +1,4 @@
-"""Answers of hccn_tool: samples of the specification, tolerance, and nonsense (dcmi#7)."""
+"""Answers of hccn_tool: samples of the specification, tolerance, and invalid outputs (dcmi#7)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from contract.errors import ToolNonsense
+from contract.errors import ToolInvalidOutput
 from dcmi_shim.hccn import tool as hccn
 from dcmi_shim.hccn.answers import (
     parse_counters,
@@ -73,18 +73,20 @@ def test_link() -> None:
     ],
 )
 def test_other_words_are_no_link_status(text: str) -> None:
-    with pytest.raises(ToolNonsense, match="hccn_tool gave no link status of chip 2; printed: "):
+    with pytest.raises(
+        ToolInvalidOutput, match="hccn_tool gave no link status of chip 2; printed: "
+    ):
         parse_link(text, 2)
 
 
 def test_another_chip_answers() -> None:
-    with pytest.raises(ToolNonsense) as caught:
+    with pytest.raises(ToolInvalidOutput) as caught:
         parse_link("[devid 3]link status: DOWN\n", 2)
     assert str(caught.value) == (
         "hccn_tool answered for chip 3 when chip 2 was asked for; "
         "printed: [devid 3]link status: DOWN"
     )
-    with pytest.raises(ToolNonsense, match="chip 0 when chip 1"):
+    with pytest.raises(ToolInvalidOutput, match="chip 0 when chip 1"):
         parse_link_ups(HISTORY, 1)
 
 
@@ -92,7 +94,7 @@ def test_speed() -> None:
     assert parse_speed("Speed: 200000 Mb/s\n", 0) == 200000
     assert parse_speed("Speed: Unknown!\n", 0) is None
     for text in ("Speed: fast\n", "Speed: -1 Mb/s", "Speed: 1e5 Mb/s", ""):
-        with pytest.raises(ToolNonsense, match="no speed of chip 0"):
+        with pytest.raises(ToolInvalidOutput, match="no speed of chip 0"):
             parse_speed(text, 0)
 
 
@@ -101,7 +103,7 @@ def test_how_often_the_link_came_up() -> None:
     assert (
         parse_link_ups("[device 0]link up count : 7\n[device 0]link change records : NA\n", 0) == 7
     )
-    with pytest.raises(ToolNonsense, match="no link up count"):
+    with pytest.raises(ToolInvalidOutput, match="no link up count"):
         parse_link_ups("[devid 0]link down count : 1\n", 0)
 
 
@@ -112,7 +114,7 @@ def test_counters() -> None:
         "roce_ecn_db_num": 2**64 - 1,
     }
     assert parse_counters("crc_error_sum : 4\n", 0) == {"crc_error_sum": 4}
-    with pytest.raises(ToolNonsense, match="no packet statistics"):
+    with pytest.raises(ToolInvalidOutput, match="no packet statistics"):
         parse_counters("packet statistics:\n", 0)
 
 
@@ -133,7 +135,7 @@ def test_optical() -> None:
     assert {name: found.number(name) for name in numbers} == numbers
     assert parse_optical("present : present", 0).present is True
     assert parse_optical("Tx Power : 1.0 mW", 0).present is None
-    with pytest.raises(ToolNonsense, match="no optical info"):
+    with pytest.raises(ToolInvalidOutput, match="no optical info"):
         parse_optical("optical info:\ncolour : red\n", 0)
 
 
@@ -161,13 +163,13 @@ def test_every_question_is_tried() -> None:
 @pytest.mark.parametrize("parse", PARSERS, ids=lambda parse: parse.__name__)
 @given(text=_texts, chip=st.integers(0, 15))
 @example(text="", chip=0)
-def test_any_text_is_an_answer_or_nonsense(
+def test_any_text_is_an_answer_or_an_invalid_output(
     parse: Callable[[str, int], Any], text: str, chip: int
 ) -> None:
-    refusal: ToolNonsense | None = None
+    refusal: ToolInvalidOutput | None = None
     try:
         parse(text, chip)
-    except ToolNonsense as error:
+    except ToolInvalidOutput as error:
         refusal = error
     if refusal is not None:
         assert refusal.printed == text

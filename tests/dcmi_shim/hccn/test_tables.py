@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contract.errors import ToolNonsense
+from contract.errors import ToolInvalidOutput
 from dcmi_shim.hccn.tables import (
     A5Port,
     parse_port_enabled,
@@ -30,20 +30,20 @@ PORTS = """\
 def test_a_table_without_data() -> None:
     header = "".join(PORTS.splitlines(keepends=True)[:3])
     for text in (header, "", "+-----+\n"):
-        with pytest.raises(ToolNonsense, match="no ports of chip 0"):
+        with pytest.raises(ToolInvalidOutput, match="no ports of chip 0"):
             parse_ports(text, 0)
 
 
 def test_ports_are_those_of_the_first_table() -> None:
     assert parse_ports(PORTS, 0) == (A5Port(0, 4, "ETH", False), A5Port(1, 0, "UB", True))
-    with pytest.raises(ToolNonsense, match="no link status of a port"):
+    with pytest.raises(ToolInvalidOutput, match="no link status of a port"):
         parse_ports(PORTS.replace("DOWN", "????"), 0)
-    with pytest.raises(ToolNonsense, match="no ports"):
+    with pytest.raises(ToolInvalidOutput, match="no ports"):
         parse_ports(PORTS.replace("| 1 ", "| x "), 0)
 
 
 def test_port_info() -> None:
     assert parse_port_enabled("port_enable: on\nport_type: UB\n", 0) is True
     assert parse_port_enabled("port_enable : off\n", 0) is False
-    with pytest.raises(ToolNonsense, match="no port_enable"):
+    with pytest.raises(ToolInvalidOutput, match="no port_enable"):
         parse_port_enabled("port_type: UB\n", 0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contract.errors import ToolFailed, ToolMissing, ToolNonsense
+from contract.errors import ToolFailed, ToolInvalidOutput, ToolMissing
 from dcmi_shim.hccn import tool as hccn
 from dcmi_shim.hccn.tool import HccnTool
 from dcmi_shim.library.discovery import VendorPaths
@@ -31,7 +31,7 @@ async def test_orders_of_arguments(tmp_path: Path) -> None:
     log = tmp_path / "log"
     tool = _tool(tmp_path, f'echo "$@" >> {log}; echo "link status: UP"')
     assert await tool.query(hccn.LINK, 3, 10) is True
-    with pytest.raises(ToolNonsense):
+    with pytest.raises(ToolInvalidOutput):
         await tool.query_a5(hccn.A5_PORT_ENABLED, 3, 10, port=(0, 4))
     assert log.read_text() == "-i 3 -link -g\n-g -port_info -i 3 -u 0 -p 4\n"
 

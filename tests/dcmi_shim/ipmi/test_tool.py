@@ -14,8 +14,8 @@ from contract.errors import (
     ForeignBmc,
     ToolError,
     ToolFailed,
+    ToolInvalidOutput,
     ToolMissing,
-    ToolNonsense,
     ToolSilent,
 )
 from dcmi_shim.emulator.bmc import BmcAlarm
@@ -57,14 +57,14 @@ def test_whatever_it_prints_is_read(reply: bytes, between: str) -> None:
 def test_noise_is_bytes_or_an_error(printed: str) -> None:
     try:
         reply = parse_raw(printed)
-    except ToolNonsense:
+    except ToolInvalidOutput:
         return
     assert reply.hex() == "".join(printed.split()).lower()
 
 
 @pytest.mark.parametrize("printed", ["db07", "0xdb", "d b", "no reply", "zz", "db 7"])
 def test_output_that_is_no_reply_is_refused(printed: str) -> None:
-    with pytest.raises(ToolNonsense, match=r"printed no reply.*printed: "):
+    with pytest.raises(ToolInvalidOutput, match=r"printed no reply.*printed: "):
         parse_raw(printed)
 
 
@@ -111,7 +111,7 @@ async def test_the_troubles_of_tools(
 ) -> None:
     bmc = ipmi((emulated_server[0] / IPMITOOL).parent, 0.5)
     hardware.tool("ipmitool", "garble")
-    with pytest.raises(ToolNonsense, match="printed no reply"):
+    with pytest.raises(ToolInvalidOutput, match="printed no reply"):
         await bmc.alarms(None)
     hardware.tool("ipmitool", "ok")
     hardware.tool("ipmitool", "fail", exit_status=3, text="no such luck")
@@ -141,12 +141,12 @@ async def test_a_foreign_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "error", "what"),
     [
-        ("echo rubbish", ToolNonsense, "printed no reply.*rubbish"),
+        ("echo rubbish", ToolInvalidOutput, "printed no reply.*rubbish"),
         ("exit 0", BmcError, "it has 0 bytes"),
         ("echo broken >&2; exit 3", ToolFailed, "exit status 3: broken"),
         ("kill -9 $$", ToolFailed, "ended by signal 9"),
         ("sleep 30", ToolSilent, "no answer within 0.5 s"),
-        ("yes 00", (ToolNonsense, ToolSilent), "more than|no answer"),
+        ("yes 00", (ToolInvalidOutput, ToolSilent), "more than|no answer"),
     ],
 )
 async def test_foreign_ones_in_trouble(
