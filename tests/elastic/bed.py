@@ -21,7 +21,7 @@ from tests.contract.documents.node_documents import config
 from tests.elastic.jobs import as_written, vcjob
 from tests.parts.controlplane import LEASES
 from tests.parts.deadlines import patience, wait_until
-from tests.parts.kustomize import build_with
+from tests.parts.kustomize import build_with, take_back
 from tests.parts.processes import Running
 from tests.parts.volcano import CHIPS, JOBS
 from tests.vigil.advise.cluster import node as node_object
@@ -99,7 +99,8 @@ class Bed:
         self.directory = directory
         self._stamps: dict[str, int] = {}
         for namespace in ("mindx-dl", "volcano-system", "cluster-system"):
-            plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+            # Another test may have left it: no controller here ends a namespace.
+            plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         self.nodes = [f"n{index}" for index in range(nodes)]
         for name in self.nodes:
             one = node_object(name)
@@ -110,9 +111,10 @@ class Bed:
             plane.request("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": []}})
             self.join(name)
         parts = ("elastic", "elastic-network-faults", "elastic-dead-nodes")
-        for item in build_with(directory, "base", *parts):
-            if item["metadata"]["name"].startswith("npu-vigil-elastic"):
-                plane.apply(item)
+        made = build_with(directory, "base", *parts)
+        self._items = [i for i in made if i["metadata"]["name"].startswith("npu-vigil-elastic")]
+        for item in self._items:
+            plane.apply(item)
         self.account = plane.service_account("mindx-dl", "npu-vigil-elastic")
         """The kubeconfig of the account of the manifests."""
         self.aggregator = Daemon(
@@ -308,5 +310,6 @@ class Bed:
         wait_until(happened, what, seconds)
 
     def stop(self) -> None:
-        """Stop the aggregator."""
+        """Stop the aggregator, and take back what was applied."""
         self.aggregator.stop()
+        take_back(self.plane, self._items)

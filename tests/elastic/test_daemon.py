@@ -14,16 +14,16 @@ from typer.testing import CliRunner
 from contract.documents.elastic_job import CAUSE, KEPT, LEASE, RESTORE, SWITCH
 from contract.errors import ConfigurationError
 from tests.elastic.bed import Bed
-from tests.parts.controlplane import ControlPlane
 from tests.parts.deadlines import nothing_happens_for
 from tests.parts.exposition import ELASTIC, listed, scraped
-from tests.parts.volcano import COMMANDS, GROUPS, JOBS, Volcano, install, set_queue
+from tests.parts.volcano import COMMANDS, GROUPS, JOBS, Volcano, install, set_queue, uninstall
 from vigil.main import app
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.elastic.bed import Elastic
+    from tests.parts.controlplane import ControlPlane
 
 _SOON_SECONDS = 0.3
 """In which a daemon that acts wrongly would have written."""
@@ -37,16 +37,22 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.daemon, pytest.mark.timeout(120
 
 
 @pytest.fixture(scope="module")
-def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
-    directory = tmp_path_factory.mktemp("elastic")
-    with ControlPlane(tmp_path_factory.mktemp("plane"), audited=True) as plane:
-        install(plane)
-        made = Bed(directory, Volcano(plane), 3)
+def bed(
+    running_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Bed]:
+    plane = running_control_plane
+    plane.recover()
+    plane.clean()
+    install(plane)
+    try:
+        made = Bed(tmp_path_factory.mktemp("elastic"), Volcano(plane), 3)
         try:
             with made.volcano:
                 yield made
         finally:
             made.stop()
+    finally:
+        uninstall(plane)
 
 
 @pytest.fixture

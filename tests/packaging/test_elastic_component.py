@@ -14,14 +14,16 @@ from contract.documents.elastic_job import CAUSE, DISTRIBUTED, KEPT, LEASE, REST
 from elastic.config import load_elastic
 from elastic.job_cache import KINDS
 from tests.elastic.jobs import vcjob
-from tests.parts.controlplane import LEASES, ControlPlane
+from tests.parts.controlplane import LEASES
 from tests.parts.deadlines import nothing_happens_for, patience, wait_until
-from tests.parts.kustomize import MANIFESTS, aggregator_container, build_with, object_of
-from tests.parts.volcano import COMMANDS, JOBS, PODS, install
+from tests.parts.kustomize import MANIFESTS, aggregator_container, build_with, object_of, take_back
+from tests.parts.volcano import COMMANDS, JOBS, PODS, install, uninstall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.parts.controlplane import ControlPlane
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 
@@ -173,12 +175,18 @@ def made(name: str, phase: str, replicas: int = 4, scheduling: str = "grace") ->
 
 @pytest.fixture(scope="module")
 def account(
-    tmp_path_factory: pytest.TempPathFactory,
+    running_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Account]:
-    """Return the account, with the policy in force, and jobs of each kind."""
-    with ControlPlane(tmp_path_factory.mktemp("elastic")) as plane:
+    """Return the account, with the policy in force, and jobs of each kind.
+
+    The policies concern this account only, so other tests do not meet them.
+    """
+    plane = running_control_plane
+    plane.recover()
+    plane.clean()
+    items = build_with(tmp_path_factory.mktemp("k"), "base", "advice", "elastic")
+    try:
         install(plane)
-        items = build_with(tmp_path_factory.mktemp("k"), "base", "advice", "elastic")
         for item in items:
             plane.apply(item)
         foreign = made("foreign", "Failed")
@@ -204,6 +212,9 @@ def account(
             20,
         )
         yield asker
+    finally:
+        take_back(plane, items)
+        uninstall(plane)
 
 
 @pytest.mark.apiserver
@@ -253,12 +264,16 @@ DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "running", 
 
 
 @pytest.mark.apiserver
-def test_optional_components_may_do_what_they_need(account: Account, tmp_path: Path) -> None:
+def test_optional_components_may_do_what_they_need(
+    account: Account, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """End jobs of Volcano by Commands, and delete pods of theirs that are in deletion."""
     plane = account.plane
-    for item in build_with(tmp_path, "base", *PARTS):
-        if item["metadata"]["name"].startswith("npu-vigil-elastic-"):
-            plane.apply(item)
+    built = build_with(tmp_path, "base", *PARTS)
+    items = [item for item in built if item["metadata"]["name"].startswith("npu-vigil-elastic-")]
+    for item in items:
+        plane.apply(item)
+    request.addfinalizer(lambda: take_back(plane, items))
     uids = {}
     for name, owner in (("leaving", JOB), ("stays", JOB), ("other", DEPLOYMENT)):
         container_ = {"name": "c", "image": "any"}

@@ -16,13 +16,14 @@ from stores.address import open_store
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import T0, faulty, healthy, report
 from tests.packaging.accounts import FORBIDDEN, OK, REFUSED, AgentPod
-from tests.parts.controlplane import ControlPlane
 from tests.parts.deadlines import until, wait_until
-from tests.parts.kustomize import aggregator_container, build_with
+from tests.parts.kustomize import aggregator_container, build_with, take_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.parts.controlplane import ControlPlane
 
 STATUS, SPEC = "/api/v1/nodes/worker-1/status", "/api/v1/nodes/worker-1"
 AT = "2026-01-01T00:00:00Z"
@@ -106,11 +107,19 @@ class Aggregator(AgentPod):
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """Start an API server with both components; other tests must not meet their policies."""
-    with ControlPlane(tmp_path_factory.mktemp("signals")) as plane:
-        folder = tmp_path_factory.mktemp("manifests")
-        for item in build_with(folder, "base", *COMPONENTS):
+def plane(
+    running_control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
+    """Give the API server both components for the tests of this file.
+
+    Their policies concern the account of the aggregator only.
+    """
+    plane = running_control_plane
+    plane.recover()
+    plane.clean()
+    items = build_with(tmp_path_factory.mktemp("manifests"), "base", *COMPONENTS)
+    try:
+        for item in items:
             plane.apply(item)
         metadata = {"name": "worker-1", "labels": {"kept": "yes"}, "annotations": {"kept": "yes"}}
         plane.request("POST", "/api/v1/nodes", {"metadata": metadata})
@@ -119,6 +128,8 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         status = {"conditions": [READY], "capacity": {"cpu": "1", "huawei.com/Ascend910": "8"}}
         plane.request("PATCH", STATUS, {"status": status})
         yield plane
+    finally:
+        take_back(plane, items)
 
 
 @pytest.mark.apiserver

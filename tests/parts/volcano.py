@@ -31,6 +31,7 @@ _KINDS = (
     ("queues", "Queue", "scheduling.volcano.sh", "v1beta1"),
     ("commands", "Command", "bus.volcano.sh", "v1alpha1"),
 )
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _STEP_SECONDS = 0.05
 _IDLE_STEP_SECONDS = 0.2
 """A step asks the API server five times, so there are fewer of them while nothing changes."""
@@ -43,6 +44,10 @@ _ENDING = {"TerminateJob": ("Terminating", "Terminated"), "AbortJob": ("Aborting
 
 def _is_served(plane: ControlPlane, path: str) -> bool:
     return plane.ask("GET", path)[0] == 200
+
+
+def _is_gone(plane: ControlPlane, path: str) -> bool:
+    return plane.ask("GET", path)[0] == 404
 
 
 def install(plane: ControlPlane) -> None:
@@ -59,7 +64,7 @@ def install(plane: ControlPlane) -> None:
         names = {"plural": plural, "kind": kind, "listKind": f"{kind}List"}
         plane.request(
             "POST",
-            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            _DEFINITIONS,
             {
                 "metadata": {"name": f"{plural}.{group}"},
                 "spec": {
@@ -76,6 +81,15 @@ def install(plane: ControlPlane) -> None:
     queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
     plane.request("POST", QUEUES, queue | {"metadata": {"name": "default"}})
     set_queue(plane, "Open")
+
+
+def uninstall(plane: ControlPlane) -> None:
+    """Remove Volcano's kinds, and with them all their objects."""
+    for plural, _, group, _ in _KINDS:
+        plane.ask("DELETE", f"{_DEFINITIONS}/{plural}.{group}")
+    for plural, _, group, version in _KINDS:
+        path = f"/apis/{group}/{version}/{plural}"
+        wait_until(partial(_is_gone, plane, path), f"{plural} are removed")
 
 
 def set_queue(plane: ControlPlane, state: str) -> None:
