@@ -4,7 +4,7 @@
 
     python -m benchmarks.chaos --world directory --episodes N --seed S [--keep DIR]
     python -m benchmarks.chaos --replay FILE...
-    python -m benchmarks.chaos --world simulated --episodes N --seed S --mutant NAME
+    python -m benchmarks.chaos --world simulated --episodes N --seed S [--workers N] [--mutant NAME]
 
 The worlds ``directory``, ``kubernetes`` and ``mqtt`` are real parts, ``simulated`` is virtual time.
 Prints a line for each episode with something wrong, of real parts for each, and a summary as JSON.
@@ -17,7 +17,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
+import math
+import multiprocessing
 import os
 import sys
 import tempfile
@@ -27,62 +30,73 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from benchmarks.chaos.judge import excused_share
-from benchmarks.chaos.plan import aggregators_of
+from benchmarks.chaos.plan import Plan, aggregators_of
 from benchmarks.chaos.shrink import MAX_SECONDS, shrunk
-from benchmarks.chaos.stage import judged
+from benchmarks.chaos.stage import judged, settled
 from benchmarks.chaos.troubles import plan_of, read_plan
 from tests.parts.verbs import run_verb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from benchmarks.chaos.judge import Excuse, Fault, Sample
-    from benchmarks.chaos.plan import Plan
     from benchmarks.chaos.stage import StorePlatform
 
 _SIMULATED = "simulated"
+MAX_EXCUSED = 0.3
+"""An episode should have no larger share of its time under excuse."""
 _REAL_MUTANTS = {("mqtt", "a deletion assumed at once"): "benchmarks.chaos.hasty_aggregator"}
 """The module that aggregators are started from, by world and name."""
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    """What an episode came to; ``wrong`` are names of what is wrong, ``texts`` are all of it."""
+
+    plan: Plan
+    faults: int
+    samples: int
+    wrong: list[str]
+    texts: list[str]
+    share: float
+    """Which part of the episode is excused."""
+    settled_seconds: float
+    proved: int = 0
+    gaps: dict[str, int] = {}
+    is_proved: bool = True
+    processor_seconds: float = 0.0
 
 
 class _Results:
     """What all episodes came to; ``keep`` is where plans go, ``mutant`` the wrong product."""
 
     def __init__(self, keep: Path | None, mutant: str | None) -> None:
-        self.wrong: Counter[str] = Counter()
-        self.gaps: Counter[str] = Counter()
-        self.proved = 0
         self.mutant = mutant
-        self._shares: list[float] = []
+        self._outcomes: list[_Outcome] = []
         self._keep = keep
+        self._began = time.monotonic()
 
-    def add(
-        self,
-        plan: Plan,
-        faults: list[Fault],
-        samples: list[Sample],
-        excuses: list[Excuse],
-        crashes: Iterable[BaseException] = (),
-    ) -> bool:
-        """Judge an episode and print what is wrong; return whether anything is."""
-        verdicts = judged(plan, faults, samples, excuses)
-        self._shares.append(excused_share(excuses, plan.seconds))
-        self.wrong.update(verdict.wrong.value for verdict in verdicts)
-        texts = [msgspec.json.encode(verdict).decode() for verdict in verdicts]
-        texts += [f"a program ended: {error!r}" for error in crashes]
-        self.wrong["a program ended"] += len(texts) - len(verdicts)
-        if texts or plan.platform != _SIMULATED:
+    @property
+    def are_right(self) -> bool:
+        """Whether nothing is wrong, and all is proved."""
+        return not any(outcome.wrong or not outcome.is_proved for outcome in self._outcomes)
+
+    def add(self, outcome: _Outcome) -> None:
+        """Add an episode, and print what is wrong."""
+        self._outcomes.append(outcome)
+        plan = outcome.plan
+        if outcome.wrong or not outcome.is_proved or plan.platform != _SIMULATED:
             names = ", ".join(f"{item.name} of {item.subject}" for item in plan.troubles)
             print(
-                f"seed {plan.seed}: {len(faults)} faults, {names}: "
-                f"{len(samples)} samples, {len(texts)} wrong",
-                *texts,
+                f"seed {plan.seed}: {outcome.faults} faults, {names}: {outcome.samples} samples, "
+                f"settled after {outcome.settled_seconds:.1f} s, {len(outcome.wrong)} wrong",
+                *outcome.texts,
+                *(f"gap: {number} {name}" for name, number in outcome.gaps.items()),
                 sep="\n  ",
                 flush=True,
             )
-        return bool(texts)
 
     def keep(self, plan: Plan, fails: Callable[[Plan], bool]) -> None:
         """Keep a plan with something wrong, as small as it becomes within its time."""
@@ -95,28 +109,68 @@ class _Results:
         file = self._keep / f"{name.replace(' ', '-')}.json"
         file.write_bytes(msgspec.json.format(msgspec.json.encode(small)) + b"\n")
 
-    def prove(self, directories: Iterable[Path]) -> bool:
-        """Judge the journals of the nodes by ``vigil prove``; return whether all is proved."""
-        options = [word for path in directories for word in ("--state-dir", str(path))]
-        status, output, _ = run_verb("prove", "--json", *options)
-        proof = json.loads(output)
-        self.proved += proof["proved"]
-        self.gaps.update(proof["gaps_by_name"])
-        return status == 0
-
-    @property
-    def episodes(self) -> int:
-        """How many there were."""
-        return len(self._shares)
-
     def summary(self) -> dict[str, object]:
         """Return what all episodes came to."""
+        outcomes = self._outcomes
+        shares = [outcome.share for outcome in outcomes]
+        wrong, gaps = Counter[str](), Counter[str]()
+        for outcome in outcomes:
+            wrong.update(outcome.wrong)
+            gaps.update(outcome.gaps)
+        used = sum(outcome.processor_seconds for outcome in outcomes)
         return {
-            "episodes": self.episodes,
-            "wrong": {name: number for name, number in self.wrong.items() if number},
-            "excused": round(sum(self._shares) / self.episodes, 2),
-            "proof": {"proved": self.proved, "gaps": dict(self.gaps)},
+            "episodes": len(outcomes),
+            "wrong": dict(wrong),
+            "settled_seconds": _spread([outcome.settled_seconds for outcome in outcomes]),
+            "excused": {
+                "mean": round(sum(shares) / len(shares), 2),
+                **_spread(shares),
+                f"episodes_above_{MAX_EXCUSED}": sum(share > MAX_EXCUSED for share in shares),
+            },
+            "proof": {
+                "proved": sum(outcome.proved for outcome in outcomes),
+                "gaps": dict(gaps),
+            },
+            "seconds": round(time.monotonic() - self._began, 1),
+            "processor_seconds_per_episode": round(used / len(outcomes), 2),
         }
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    ordered = sorted(values)
+    ranks = {"p50": 0.5, "p95": 0.95, "longest": 1.0}
+    return {
+        name: round(ordered[math.ceil(rank * len(ordered)) - 1], 2) for name, rank in ranks.items()
+    }
+
+
+def _outcome(
+    plan: Plan,
+    faults: list[Fault],
+    samples: list[Sample],
+    excuses: list[Excuse],
+    crashes: Iterable[BaseException] = (),
+) -> _Outcome:
+    """Judge an episode."""
+    verdicts = judged(plan, faults, samples, excuses)
+    crashed = [f"a program ended: {error!r}" for error in crashes]
+    return _Outcome(
+        *(plan, len(faults), len(samples)),
+        [verdict.wrong.value for verdict in verdicts] + len(crashed) * ["a program ended"],
+        [msgspec.json.encode(verdict).decode() for verdict in verdicts] + crashed,
+        excused_share(excuses, plan.seconds),
+        settled(plan, faults, samples),
+    )
+
+
+def _proved(outcome: _Outcome, directories: Iterable[Path]) -> _Outcome:
+    """Return the outcome with what ``vigil prove`` makes of the journals of the nodes."""
+    options = [word for path in directories for word in ("--state-dir", str(path))]
+    status, output, _ = run_verb("prove", "--json", *options)
+    proof = json.loads(output)
+    return replace(
+        outcome, proved=proof["proved"], gaps=proof["gaps_by_name"], is_proved=status == 0
+    )
 
 
 def main() -> int:
@@ -133,6 +187,7 @@ def main() -> int:
     parser.add_argument("--replay", type=Path, nargs="+", help="kept plans of one world")
     parser.add_argument("--keep", type=Path, help="where to keep plans with something wrong")
     parser.add_argument("--mutant", help="a wrong product, in the worlds simulated and mqtt")
+    parser.add_argument("--workers", type=int, default=1, help="processes of the world simulated")
     given = parser.parse_args()
     if given.replay is not None:
         try:
@@ -145,47 +200,49 @@ def main() -> int:
         seeds = range(given.seed, given.seed + given.episodes)
         plans = [plan_of(given.platform, seed) for seed in seeds]
     results = _Results(given.keep, given.mutant)
-    play = _play_simulated if plans[0].platform == _SIMULATED else _play_real
-    is_proved = play(plans, results)
-    summary = results.summary()
-    if play is _play_simulated:
-        used_seconds = time.process_time() / results.episodes
-        summary["processor_seconds_per_episode"] = round(used_seconds, 2)
-    print(json.dumps(summary, indent=1))
-    return 0 if is_proved and not results.wrong.total() else 1
+    if plans[0].platform == _SIMULATED:
+        _play_simulated(plans, results, given.workers)
+    else:
+        _play_real(plans, results)
+    print(json.dumps(results.summary(), indent=1))
+    return 0 if results.are_right else 1
 
 
-def _play_simulated(plans: list[Plan], results: _Results) -> bool:
-    """Play each plan with programs of its own; return whether all is proved."""
-    from benchmarks.chaos.simulated.mutants import MUTANTS
-    from benchmarks.chaos.simulated.site import MEMORY, play_in
-
+def _play_simulated(plans: list[Plan], results: _Results, workers: int) -> None:
+    """Play each plan with programs of its own, in so many processes."""
     # The order of sets of strings is a part of what a seed decides.
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.execve(sys.executable, sys.orig_argv, os.environ | {"PYTHONHASHSEED": "0"})
-    mutant = contextlib.nullcontext if results.mutant is None else MUTANTS[results.mutant]
-
-    def fails(plan: Plan) -> bool:
-        with tempfile.TemporaryDirectory(prefix="vigil-chaos-", dir=MEMORY) as directory, mutant():
-            episode, _ = play_in(Path(directory), plan)
-        return bool(judged(plan, *episode.parts) or episode.crashes)
-
-    is_proved = True
-    for plan in plans:
-        with tempfile.TemporaryDirectory(prefix="vigil-chaos-", dir=MEMORY) as directory:
-            with mutant():
-                episode, state_dirs = play_in(Path(directory), plan)
-            is_wrong = results.add(plan, *episode.parts, episode.crashes)
-            is_proved = results.prove(state_dirs.values()) and is_proved
-        if is_wrong:
-            results.keep(plan, fails)
-            if results.mutant is not None:
-                break
-    return is_proved
+    play = functools.partial(_played, mutant=results.mutant)
+    with contextlib.ExitStack() as stack:
+        outcomes: Iterator[_Outcome] = map(play, plans)
+        if workers > 1:
+            outcomes = stack.enter_context(multiprocessing.Pool(workers)).imap(play, plans)
+        for outcome in outcomes:
+            results.add(outcome)
+            if outcome.wrong:
+                results.keep(outcome.plan, lambda plan: bool(play(plan).wrong))
+                if results.mutant is not None:
+                    break
 
 
-def _play_real(plans: list[Plan], results: _Results) -> bool:
-    """Play all plans with one set of processes; return whether all is proved."""
+def _played(plan: Plan, mutant: str | None) -> _Outcome:
+    """Play a plan in virtual time."""
+    from benchmarks.chaos.simulated.mutants import MUTANTS
+    from benchmarks.chaos.simulated.site import MEMORY, play_in
+
+    began = time.process_time()
+    product = contextlib.nullcontext() if mutant is None else MUTANTS[mutant]()
+    with tempfile.TemporaryDirectory(prefix="vigil-chaos-", dir=MEMORY) as directory:
+        with product:
+            episode, state_dirs = play_in(Path(directory), plan)
+        outcome = _outcome(plan, *episode.parts, episode.crashes)
+        outcome = _proved(outcome, state_dirs.values())
+    return replace(outcome, processor_seconds=time.process_time() - began)
+
+
+def _play_real(plans: list[Plan], results: _Results) -> None:
+    """Play all plans with one set of processes."""
     from benchmarks.chaos.broker import MqttPlatform
     from benchmarks.chaos.site import DirectoryPlatform, KubernetesPlatform, Site
     from dcmi_shim.emulator.install import install
@@ -210,12 +267,17 @@ def _play_real(plans: list[Plan], results: _Results) -> bool:
             site = Site(directory, directory, store, names, program)
             stack.callback(site.close)
             site.start()
-            for plan in plans:
-                if results.add(plan, *site.play(plan)):
+            for number, plan in enumerate(plans, 1):
+                outcome = _outcome(plan, *site.play(plan))
+                is_last = number == len(plans) or (results.mutant and outcome.wrong)
+                if is_last:
+                    # The journals of the nodes are those of all episodes.
+                    outcome = _proved(outcome, (node.state_dir for node in site.nodes.values()))
+                results.add(outcome)
+                if outcome.wrong:
                     results.keep(plan, lambda plan: bool(judged(plan, *site.play(plan))))
-                    if results.mutant is not None:
-                        break
-            return results.prove(node.state_dir for node in site.nodes.values())
+                if is_last:
+                    break
 
 
 if __name__ == "__main__":

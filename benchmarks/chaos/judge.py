@@ -17,6 +17,7 @@ An excuse permits that documents are late. What was shown already may go only un
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from enum import StrEnum
@@ -126,9 +127,43 @@ def judge(
 
 
 def excused_share(excuses: Iterable[Excuse], seconds: float) -> float:
-    """Return which part of an episode any excuse covers."""
-    covering = (excuse for excuse in excuses if excuse.documents)
+    """Return in which part of an episode a document may be late, or a node may be lost."""
+    covering = (excuse for excuse in excuses if excuse.documents or excuse.loses)
     return sum(max(0.0, min(end, seconds) - begin) for begin, end in _joined(covering)) / seconds
+
+
+def settled_seconds(
+    faults: Sequence[Fault], samples: Iterable[Sample], levels: Mapping[str, str], since: float
+) -> float:
+    """Return how long after ``since`` a document showed something else than what was true then.
+
+    What changes later does not count from its change on. A node is settled in a document by the
+    first sample that is right about it.
+    """
+    changes: dict[tuple[str, int, str], float] = {}
+    expected: dict[tuple[str, int, str], str | None] = {}
+    for fault in faults:
+        key = fault.node, fault.chip, fault.code
+        times = [at for at in (fault.begin, fault.end) if at is not None and at > since]
+        changes[key] = min([*times, changes.get(key, math.inf)])
+        level = levels[fault.code] if _holds(fault, since) else expected.get(key)
+        expected[key] = level
+    settled, unsettled = 0.0, set[tuple[str, str]]()
+    for sample in sorted(samples, key=lambda sample: sample.at):
+        if sample.at < since:
+            continue
+        wrong = {
+            key[0]
+            for key, level in expected.items()
+            if sample.at < changes[key] and sample.levels.get(key) != level
+        }
+        for node in sample.nodes:
+            place = sample.document, node
+            is_wrong = node in wrong or node in (sample.lost or ())
+            if is_wrong or place in unsettled:
+                settled = sample.at - since
+            (unsettled.add if is_wrong else unsettled.discard)(place)
+    return settled
 
 
 class _Judging:
@@ -183,8 +218,9 @@ class _Judging:
         holding = next((fault for fault in faults if _holds(fault, sample.at)), None)
         over = [fault for fault in faults if fault.end is not None and fault.end <= sample.at]
         if level is None:
-            for fault in over:
-                self._gone.add((sample.document, fault))
+            # What a store forgot may come back with what its writers have.
+            if not self._may_forget(sample, key[0]):
+                self._gone.update((sample.document, fault) for fault in over)
             if holding is None or self._may_forget(sample, key[0]):
                 return
             if (sample.document, holding) in self._shown:
@@ -225,11 +261,26 @@ class _Judging:
             return
         last = over[-1]
         assert last.end is not None
-        if (sample.document, last) in self._gone and not self._may_forget(sample, key[0]):
+        is_back = (sample.document, last) in self._gone and not self._may_forget(sample, key[0])
+        if is_back and not self._was_hidden(sample, last):
             self._wrong(Wrong.RETURNED, sample, *key, "it was gone after its end")
         elif not self._is_young(sample, key[0], last.end):
             since = sample.at - last.end
             self._wrong(Wrong.LATCHED, sample, *key, f"it is over since {since:.1f} s")
+
+    def _was_hidden(self, sample: Sample, fault: Fault) -> bool:
+        """Return whether an excuse let a fault end before it had to be shown, and it was not.
+
+        Such a fault may be shown for the first time after its end.
+        """
+        assert fault.end is not None
+        held = fault.end - fault.begin
+        excused = sum(
+            max(0.0, min(end, fault.end) - max(begin, fault.begin))
+            for begin, end in _joined(self._of(sample, fault.node))
+        )
+        is_shown = (sample.document, fault) in self._shown
+        return not is_shown and excused > 0 and held - excused < BOUND_SECONDS
 
     def _is_young(self, sample: Sample, node: str, since: float) -> bool:
         """Return whether a change at ``since`` may still be on its way."""

@@ -88,6 +88,7 @@ class Site(Stage):
         program: str = "vigil",
     ) -> None:
         """Make everything; ``program`` is the module that aggregators are started from."""
+        super().__init__()
         self.store = store
         self.nodes = {name: Node(directory / name, built, self.place, name) for name in NODES}
         for node in self.nodes.values():

@@ -7,8 +7,16 @@ import http.client
 import json
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from benchmarks.chaos.judge import Excuse, Fault, Sample, Silence, judge
-from benchmarks.chaos.plan import CODES, NODES
+from benchmarks.chaos.judge import (
+    BOUND_SECONDS,
+    Excuse,
+    Fault,
+    Sample,
+    Silence,
+    judge,
+    settled_seconds,
+)
+from benchmarks.chaos.plan import AGGREGATORS, CODES, NODES
 from benchmarks.chaos.troubles import CLUSTER_INFO, DEVICE_INFO, TROUBLES, Effect
 from contract.codes.catalogue import shipped
 from contract.names import CLUSTER_NODE_NAME
@@ -52,6 +60,10 @@ class Stage:
     """Programs of each platform, with the methods that ``troubles`` call."""
     read_errors = 0
 
+    def __init__(self) -> None:
+        self._unseen: set[int] = set()
+        """Numbers of troubles of the plan that hit an aggregator which does not lead."""
+
     @property
     def place(self) -> Place:
         """The store as a stranger reads and writes it."""
@@ -88,29 +100,43 @@ class Stage:
             trouble, subject = TROUBLES[planned_trouble.name], planned_trouble.subject
             begin = self.now
             if kind == "apply":
+                self._unseen.discard(number)
+                if subject in AGGREGATORS and not self.leads(subject):
+                    self._unseen.add(number)
                 trouble.apply(self, subject)
-                excuses.append(self._excuse(plan.platform, trouble, subject, begin))
+                ends = Effect.AT_ONCE in trouble.effects
             else:
                 trouble.undo(self, subject)
-                if Effect.AT_ONCE not in trouble.effects:
+                ends = Effect.AT_ONCE not in trouble.effects
+                if Effect.ENDS_VISIBLY not in trouble.effects:
                     begin = planned_trouble.at
-                    excuses.append(self._excuse(plan.platform, trouble, subject, begin))
+            if ends and number not in self._unseen:
+                excuses += self._excuses(plan.platform, trouble, subject, begin)
 
     def waits(self, seconds: float) -> float:
         """Return how long a bound of ``seconds`` is here; it is longer on a busy machine."""
         return patience(seconds)
 
-    def _excuse(self, platform: str, trouble: Trouble, subject: str, begin: float) -> Excuse:
-        return Excuse(
-            trouble.name,
-            begin,
-            self.now + self.waits(trouble.bounds[platform]),
-            frozenset({subject}) if subject in NODES else frozenset(NODES),
-            trouble.documents,
-            forgets=Effect.FORGETS in trouble.effects,
-            loses=Effect.LOSES in trouble.effects,
-            retimes=Effect.RETIMES in trouble.effects,
-        )
+    def leads(self, aggregator: str) -> bool:
+        """Return whether an aggregator may lead now; one that does not is not visible."""
+        return aggregator in self.aggregators
+
+    def _excuses(
+        self, platform: str, trouble: Trouble, subject: str, begin: float
+    ) -> Iterator[Excuse]:
+        nodes = frozenset({subject}) if subject in NODES else frozenset(NODES)
+        seconds = self.waits(trouble.bounds[platform])
+        # The judge waits for a change that was excused as for any other, once the excuse is over.
+        end = self.now + max(0.0, seconds - BOUND_SECONDS)
+        yield Excuse(trouble.name, begin, end, nodes, trouble.documents)
+        if trouble.effects & (Effect.FORGETS | Effect.LOSES | Effect.RETIMES):
+            yield Excuse(
+                *(trouble.name, begin, self.now + seconds, nodes),
+                trouble.documents if Effect.FORGETS in trouble.effects else frozenset(),
+                forgets=Effect.FORGETS in trouble.effects,
+                loses=Effect.LOSES in trouble.effects,
+                retimes=Effect.RETIMES in trouble.effects,
+            )
 
     def seen(self) -> Iterator[Sample]:
         """Yield what each document shows now."""
@@ -184,6 +210,15 @@ def judged(
         if Effect.SILENCES in TROUBLES[trouble.name].effects
     ]
     return judge(faults, samples, excuses, _LEVELS, silences)
+
+
+def settled(plan: Plan, faults: Sequence[Fault], samples: Iterable[Sample]) -> float:
+    """Return how long after the end of the last trouble the documents were wrong (seconds)."""
+    ends = (
+        trouble.at if Effect.AT_ONCE in TROUBLES[trouble.name].effects else trouble.until
+        for trouble in plan.troubles
+    )
+    return settled_seconds(faults, samples, _LEVELS, max(ends, default=0.0))
 
 
 @functools.lru_cache(maxsize=64)

@@ -1,7 +1,8 @@
 """The troubles of all platforms: what each does, what it excuses, and for how long.
 
-A trouble excuses documents about nodes from its beginning until ``bound_seconds`` after its end:
-they may be late. One that excuses nothing must not be visible at all.
+A trouble excuses documents about nodes from its beginning until its bound after its end. They may
+be late, and what its effects permit may happen. One that excuses nothing must not be visible at
+all.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ class Effect(Flag):
     RETIMES = auto()
     AT_ONCE = auto()
     """Nothing lies between ``apply`` and ``undo``, so only the bound is excused."""
+    ENDS_VISIBLY = auto()
+    """``apply`` changes nothing, so only the bound behind ``undo`` is excused."""
     SILENCES = auto()
     """The agent makes no progress."""
     HIDES_EVENTS = auto()
@@ -300,8 +303,8 @@ _TABLE = (
         *(_bounds(virtual=3.0), Effect.LOSES),
     ),
     Trouble(
-        *("task-hangs", _ON_NODES, _hang_task, _release_task, BOTH),
-        *(_bounds(virtual=6.0), Effect.LOSES | Effect.SILENCES, _STALLS),
+        *("task-hangs", _ON_NODES, _hang_task, _release_task, _NONE),
+        *(_bounds(virtual=4.0), Effect.LOSES | Effect.SILENCES, _STALLS),
     ),
     Trouble(
         *("aggregator-killed", _ON_AGGREGATORS, _kill_aggregator, _start_aggregator, _CLUSTER),
@@ -391,7 +394,7 @@ _TABLE = (
     ),
     Trouble(
         *("store-set-back", _ON_STORE, _keep_store, _set_store_back, BOTH),
-        *(_bounds(virtual=2.0), Effect.FORGETS),
+        *(_bounds(virtual=3.0), Effect.FORGETS | Effect.ENDS_VISIBLY),
     ),
     Trouble(
         *("watches-cut", _ON_STORE, _cut_watches, _nothing, _NONE),

@@ -23,6 +23,7 @@ from benchmarks.chaos.simulated.programs import (
 from benchmarks.chaos.simulated.store import SimulatedApiServer, SimulatedStore
 from benchmarks.chaos.simulated.virtual_time import VirtualTimeLoop
 from benchmarks.chaos.stage import Stage, timeline
+from contract.names import LEADER_LEASE, LEADER_NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -37,6 +38,7 @@ START_SECONDS = 8.0
 _LOOK_SECONDS = 0.5
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Where files need no disk, for the directories of episodes; ``None``: there is no such place."""
+_LEADER = f"/apis/coordination.k8s.io/v1/namespaces/{LEADER_NAMESPACE}/leases/{LEADER_LEASE}"
 _DOCUMENTS = ("mindx-dl-deviceinfo-", "cluster-info-")
 _OFF: dict[str, Any] = {"enabled": False}
 AGENT_OPTIONS: dict[str, Any] = {
@@ -84,6 +86,7 @@ class SimulatedSite(Stage):
         start_seconds: float = START_SECONDS,
         periods: str = "short",
     ) -> None:
+        super().__init__()
         options = AGENT_OPTIONS
         if periods == "shipped":
             options = {name: value for name, value in options.items() if name not in _PERIODS}
@@ -105,6 +108,13 @@ class SimulatedSite(Stage):
     def waits(self, seconds: float) -> float:
         # A busy machine does not make virtual time longer.
         return seconds
+
+    @override
+    def leads(self, aggregator: str) -> bool:
+        status, lease = self.api.ask("GET", _LEADER)
+        holder = lease["spec"].get("holderIdentity") if status == 200 else ""
+        # After a release any of them may be the next one.
+        return not holder or holder.startswith(aggregator)
 
     @property
     @override

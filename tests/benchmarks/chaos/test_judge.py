@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.chaos.judge import Excuse, Fault, Sample, Silence, Wrong, excused_share, judge
+from benchmarks.chaos.judge import (
+    Excuse,
+    Fault,
+    Sample,
+    Silence,
+    Wrong,
+    excused_share,
+    judge,
+    settled_seconds,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -127,6 +136,36 @@ def test_what_was_shown_goes_only_under_an_excuse_that_forgets(
 ) -> None:
     assert wrongs(shown(*spans), excuse(9, 24)) == [wrong]
     assert wrongs(shown(*spans), excuse(9, 24, forgets=True)) == []
+
+
+def test_a_fault_that_ended_before_an_excuse_let_it_be_due_may_be_shown_late() -> None:
+    hidden, long = Fault(*KEY, 10.0, 15.0), Fault(*KEY, 4.5, 15.0)
+    flash = shown((16, 16.5))
+    assert wrongs(flash, excuse(11, 14.5), faults=(hidden,)) == []
+    assert wrongs(flash, excuse(8, 10), faults=(hidden,)) == [Wrong.RETURNED]
+    assert wrongs(flash, excuse(11, 14.5), faults=(long,)) == [Wrong.MISSING, Wrong.RETURNED]
+    latched = shown((16, 30))
+    assert wrongs(latched, excuse(11, 14.5), faults=(hidden,)) == [Wrong.LATCHED]
+
+
+def test_what_a_store_forgot_was_not_gone() -> None:
+    again = Fault(*KEY, 21.0, 40.0)
+    samples = [*timed((11, 1000)), Sample("device", 20.5, NODES, {}), *timed((20.7, 1000))]
+    samples += timed((21.5, 1000), (23, 1500))
+    assert wrongs(samples, faults=(FAULT, again)) == [Wrong.RETURNED, Wrong.TIME]
+    assert wrongs(samples, excuse(20.4, 22, forgets=True), faults=(FAULT, again)) == []
+
+
+def test_settled_is_when_each_document_shows_what_was_true_at_the_end_of_the_trouble() -> None:
+    levels = {CODE: LEVEL}
+    assert settled_seconds([FAULT], shown((10, 20)), levels, since=12.0) == 0.0
+    assert settled_seconds([FAULT], shown((13, 20)), levels, since=12.0) == 1.0
+    later = Fault(*KEY, 14.0)
+    assert settled_seconds([later], shown(), levels, since=12.0) == 0.0
+    assert settled_seconds([FAULT], shown((10, 20), level="Other"), levels, since=12.0) == 8.0
+    lost = Sample("device", 15.0, NODES, {KEY: LEVEL}, NODES)
+    back = Sample("device", 15.2, NODES, {KEY: LEVEL})
+    assert settled_seconds([FAULT], [lost, back], levels, since=12.0) == pytest.approx(3.2)
 
 
 def test_an_excuse_moves_the_bound_and_is_of_its_nodes_and_documents() -> None:

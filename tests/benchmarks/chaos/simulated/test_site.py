@@ -11,6 +11,7 @@ from benchmarks.chaos.plan import CODES, Plan, PlannedFault, PlannedTrouble
 from benchmarks.chaos.simulated.site import play_in
 from benchmarks.chaos.stage import judged
 from contract.codes.catalogue import shipped
+from contract.names import LEADER_LEASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +65,9 @@ def test_a_plan_does_the_same_twice_and_is_right(tmp_path: Path) -> None:
     assert len(journals) == 3, "the agent was killed in the plan and at the end: each leaves a copy"
     assert min(map(len, journals)) > 5
     assert first.crashes == []
+    leader = next(client for _, client, name, _ in first.writes if name.endswith(LEADER_LEASE))
+    is_excused = any(excuse.reason == "aggregator-paused" for excuse in first.excuses)
+    assert is_excused == (leader == "aggregator-1"), "one that does not lead is not visible"
     assert wrongs(first) == []
     shown = {key: level for sample in first.samples for key, level in sample.levels.items()}
     assert shown == {
