@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 
 ENVIRONMENT_PREFIX = "VIGIL_"
+# No option is deeper than four tables.
+_MAX_LEVELS = 32
 
 _Path = tuple[str, ...]
 
@@ -52,10 +54,24 @@ class _LeafSetting:
 
 def parse_toml(text: str, source: str) -> dict[str, object]:
     """Parse the text of a TOML file. Raises ``ConfigurationError``."""
+    problem = "is nested too deeply"
     try:
-        return tomllib.loads(text)
+        content = tomllib.loads(text)
+        # What a dotted key nests is no recursion of the parser, but of all that reads it.
+        if not _is_deeper(content, _MAX_LEVELS):
+            return content
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(source, [Problem("(file)", f"is not TOML: {error}")]) from None
+        problem = f"is not TOML: {error}"
+    except RecursionError:
+        pass  # reported below
+    raise ConfigurationError(source, [Problem("(file)", problem)])
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    members = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_is_deeper(member, levels - 1) for member in members)
 
 
 def read_toml(path: Path) -> dict[str, object]:

@@ -63,6 +63,7 @@ TABLE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tests/operator/*", ("tests/alerts",)),
     ("tests/controlplane/*", ("tests/parts/controlplane.py",)),
     ("tests/mochi/*", ("tests/parts/mochi.py",)),
+    ("tests/go_json/*", ("tests/contract/go/test_go_itself.py",)),
     ("tests/node/*", ("tests/packaging",)),
     ("tests/volcano/*", ("tests/parts/volcano.py",)),
     ("tests/brokers/*", ("tests/parts/broker.py",)),

@@ -1,9 +1,10 @@
 #!/bin/bash
 # Provides what the tests need beyond Python packages: a C compiler, openssl, ssh-keygen, etcd, prometheus with
-# promtool, alertmanager with amtool, systemd-analyze, mosquitto, bindfs, Chromium's headless shell, mochi, kube-apiserver,
+# promtool, alertmanager with amtool, systemd-analyze, mosquitto, bindfs, Chromium's headless shell, mochi, go-json,
+# kube-apiserver,
 # kustomize, Helm 3 and 4, and the resource definitions of the Prometheus operator. A part that is missing is
 # installed (as root, from Debian's packages) or built once (the API server, about 4 minutes; Helm, 3 minutes;
-# kustomize and mochi, 15 seconds each), or fetched as a Go module (the definitions). Where that may not be done, says the
+# kustomize and mochi, 15 seconds each; go-json, 5 seconds), or fetched as a Go module (the definitions). Where that may not be done, says the
 # command that does it and ends with 2.
 # With the argument `node` also provides what `make test-node` needs: containerd, runc, network plug-ins,
 # buildah, debootstrap, xfsprogs, dnsmasq; kubelet, kubectl and the rest of a cluster (6 minutes), and a base image (1 minute).
@@ -39,6 +40,7 @@ apiserver=$(of kube-apiserver go.mod go.sum main.go)
 kustomize=$(of kustomize ../kustomize/go.mod ../kustomize/go.sum)
 helm=$(of helm ../helm/go.mod ../helm/go.sum)
 mochi=$(of mochi ../mochi/go.mod ../mochi/go.sum ../mochi/main.go)
+gojson=$(of go-json ../go_json/go.mod ../go_json/main.go)
 operator=$(of prometheus-operator ../operator/go.mod ../operator/go.sum)
 kubernetes=$(of kubernetes ../node/go.mod ../node/go.sum ../node/main.go)
 base=$(kept base-bookworm.tar)
@@ -53,6 +55,7 @@ has kube-apiserver || [ -x "$apiserver/kube-apiserver" ] || build+=(apiserver)
 has kustomize || [ -x "$kustomize/kustomize" ] || build+=(kustomize)
 if ! has helm3 && [ ! -x "$helm/helm3" ] || ! has helm4 && [ ! -x "$helm/helm4" ]; then build+=(helm); fi
 has mochi || [ -x "$mochi/mochi" ] || build+=(mochi)
+[ -x "$gojson/go-json" ] || build+=(gojson)
 [ -d "$operator" ] || build+=(operator)
 [ -z "$with_node" ] || [ -x "$kubernetes/kubernetes" ] || build+=(kubernetes)
 
@@ -176,6 +179,7 @@ for part in "${build[@]}"; do
     ) ;;
     operator) (cd ../operator && definitions "$operator") ;;
     mochi) (cd ../mochi && build mochi . "$mochi" "") ;;
+    gojson) (cd ../go_json && build go-json . "$gojson" "") ;;
     kubernetes) (cd ../node && of_kubernetes kubernetes "$kubernetes" 6) ;;
     apiserver) of_kubernetes kube-apiserver "$apiserver" 4 ;;
     esac

@@ -3,7 +3,8 @@
 Documents are declared as ``GoStruct`` classes. Text that is written as Go writes it takes a fast
 path; everything else is judged member by member: names match without regard to case, the last
 duplicate wins, unknown members are dropped, ``null`` leaves the zero value, an integer has neither
-fraction nor exponent and fits its width, and text that is not Unicode becomes U+FFFD.
+fraction nor exponent and fits its width, and text that is not Unicode becomes U+FFFD. An object,
+array or map that is there twice is not merged, as Go does it: the last one counts alone.
 
 Source: ``docs/spec/clusterd.md#1.4`` ("Go decoding quirks").
 """

@@ -353,6 +353,8 @@ def parse_scenario(text: str, source: str) -> Scenario:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _wrong(source, [Problem("file", f"is not TOML: {error}")]) from error
+    except RecursionError:
+        raise _wrong(source, [Problem("file", "is nested too deeply")]) from None
     # On the raw content, so that they are reported together with wrong types.
     problems = [*_impossible_steps(content), *_disorder(content)]
     try:

@@ -150,3 +150,11 @@ def test_a_value_where_a_table_belongs() -> None:
 def test_a_file_that_is_not_toml() -> None:
     with pytest.raises(ConfigurationError, match=r"example\.toml.*\n.*is not TOML.*line 1"):
         parse_toml("a = = 1", "example.toml")
+
+
+@pytest.mark.parametrize(
+    "text", [f"a = {'[' * 5000}", f"a = {'[' * 50}{']' * 50}", "a." * 900 + "a = 1"]
+)
+def test_a_file_that_is_nested_too_deeply(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"example\.toml.*\n.*is nested too deeply"):
+        parse_toml(text, "example.toml")
