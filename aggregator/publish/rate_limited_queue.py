@@ -47,7 +47,7 @@ class WriteKind(Enum):
 class _QueuedWrite(NamedTuple):
     since_ms: int
     number: int
-    what: WriteKind
+    kind: WriteKind
 
 
 class RateLimitedQueue:
@@ -86,7 +86,7 @@ class RateLimitedQueue:
             # The first in order decides: a later one that needs less would overtake it.
             if self._bucket.wait_ms(now_ms, needed):
                 break
-            kind = self._waiting.pop(name).what
+            kind = self._waiting.pop(name).kind
             self._since_state = 0 if kind is WriteKind.STATE else self._since_state + 1
             self._bucket.take()
             granted.append(name)
@@ -99,7 +99,7 @@ class RateLimitedQueue:
 
     def _turn(self, name: str, now_ms: int) -> tuple[int, int]:
         waiting = self._waiting[name]
-        match waiting.what:
+        match waiting.kind:
             case WriteKind.CHANGE:
                 rank = 1
             case WriteKind.TOUCH:

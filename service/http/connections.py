@@ -66,6 +66,9 @@ class RequestRate:
 
     def leave(self, request: WaitingRequest) -> None:
         """Forget ``request``, which waits."""
+        # A daemon that stops closes the rate first, and nothing waits from then on.
+        if request.address not in self._waiting:
+            return
         of_address = self._waiting[request.address]
         del of_address[request]
         if not of_address:

@@ -120,3 +120,13 @@ async def test_nothing_begins_behind_the_end() -> None:
     rate.close()
     await asyncio.sleep(1)
     assert sum(request.began_at is not None for request in requests) <= LIMITS.burst
+
+
+async def test_a_connection_that_ends_behind_the_end_leaves_without_an_error() -> None:
+    """A daemon that stops closes its rate first, and then its connections."""
+    rate = RequestRate(LIMITS)
+    requests = [Request("a", rate, is_short=False) for _ in range(6)]
+    for request in requests:
+        rate.enqueue(request)
+    rate.close()
+    rate.leave(requests[5])
