@@ -1,8 +1,8 @@
 """A real Chromium without windows. It is started once; each test opens a context of its own.
 
 It is Chromium's headless shell: the engine, network and storage of the browser of this version,
-without its windows. Each page that the whole browser opens has a window, which is drawn although
-nobody sees it. A page takes 2.5 s of a processor then, and 0.8 s in the shell.
+without its windows. The whole browser opens a window for each page and draws it. A page takes
+2.5 s of a processor there, and 0.8 s in the shell.
 """
 
 from __future__ import annotations
