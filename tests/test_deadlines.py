@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,14 +23,10 @@ _WAITING = (_HERE / "parts" / "deadlines.py", _HERE / "measured" / "start.py")
 # Too short to be a deadline: it is awaited that nothing comes.
 _BRIEF_SECONDS = 1.0
 _SLEEPS = {"time.sleep", "asyncio.sleep"}
-_WORDS = (
-    "sleep",
-    "timeout",
-    "wait_for",
-    "subprocess.run",
-    "check_output",
-    "urlopen",
-    "communicate",
+# What the names of functions that wait end with.
+_WAITS = ("sleep", "timeout", "wait_for", "run", "check_output", "urlopen", "communicate")
+_MAY_WAIT = re.compile(
+    r"(?:sleep|timeout|wait_for|subprocess\.run|check_output|urlopen|communicate)\("
 )
 # What players of recordings wait for, in loops whose time is virtual; their tests have the mark.
 _VIRTUAL = {
@@ -133,7 +130,7 @@ def _is_brief(given: ast.expr) -> bool:
 def _calls(path: Path) -> tuple[tuple[ast.Call, bool], ...]:
     """Return each call, and whether it stands in a test whose time is virtual."""
     text = path.read_text(encoding="utf-8")
-    if not any(word in text for word in _WORDS):
+    if not _MAY_WAIT.search(text):
         return ()
     module = ast.parse(text)
     marks = [ast.unparse(one) for one in module.body if isinstance(one, ast.Assign)]
@@ -144,7 +141,9 @@ def _calls(path: Path) -> tuple[tuple[ast.Call, bool], ...]:
 def _calls_below(node: ast.AST, is_virtual: bool) -> Iterator[tuple[ast.Call, bool]]:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         is_virtual = is_virtual or any("looptime" in ast.unparse(d) for d in node.decorator_list)
-    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(_WORDS):
-        yield node, is_virtual
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+        name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+        if name.endswith(_WAITS):
+            yield node, is_virtual
     for child in ast.iter_child_nodes(node):
         yield from _calls_below(child, is_virtual)

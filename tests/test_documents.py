@@ -60,4 +60,4 @@ def test_each_change_request_names_a_file_that_exists() -> None:
     text = (ROOT / "docs" / "change-requests.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\d+) \| (.+) \| `([^`]+)` \|$", text, re.MULTILINE)
     assert [int(number) for number, _, _ in rows] == list(range(1, 31))
-    assert [path for _, _, path in rows if path not in files()] == []
+    assert {path for _, _, path in rows}.difference(files()) == set()

@@ -79,7 +79,13 @@ def contexts(folder: Path, program: Path, line: int) -> list[str]:
     return found.contexts_by_lineno(str(program)).get(line, [])
 
 
-@pytest.mark.parametrize("options", [[], ["-I", "-S"]], ids=["usual", "isolated"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param([], id="usual", marks=pytest.mark.slow),
+        pytest.param(["-I", "-S"], id="isolated"),
+    ],
+)
 def test_a_process_that_is_killed_is_measured(
     tmp_path: Path, environment: dict[str, str], options: list[str]
 ) -> None:
@@ -92,6 +98,7 @@ def test_a_process_that_is_killed_is_measured(
     assert contexts(tmp_path, parent, 7) == ["the test"]
 
 
+@pytest.mark.slow
 def test_a_process_that_is_forked_is_measured(tmp_path: Path, environment: dict[str, str]) -> None:
     program = tmp_path / "forks.py"
     program.write_text(FORKS)

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.parts.deadlines import patience
 from tests.parts.tree import ROOT
 from tests.slowest import slowest
@@ -32,6 +34,7 @@ def test_the_slowest_come_first_with_their_share() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_run_records_its_tests_and_keeps_those_of_others(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
     for name in ("one", "two"):

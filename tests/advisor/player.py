@@ -14,11 +14,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pytest
 
 from advisor.inputs import kubernetes_objects as objects
 from advisor.options import AdvisorOptions, with_init_params
 from advisor.snapshot import ClusterSnapshot
+from tests.parts.examples import mostly_slow
 from tests.parts.kubernetes_object import made_of
 from tests.vectors import VECTORS
 
@@ -27,10 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RECORDINGS = sorted(path.stem for path in (VECTORS / "volcano").glob("*.json"))
-PLAYED_AGAIN = [
-    pytest.param(name, marks=pytest.mark.slow if number % 6 else ())
-    for number, name in enumerate(RECORDINGS)
-]
+PLAYED_AGAIN = mostly_slow(RECORDINGS, 6)
 """All recordings, for tests that play them once more: a sixth of these are unit tests."""
 
 PERIOD_MS = 1040

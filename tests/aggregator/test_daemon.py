@@ -9,6 +9,8 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from aggregator.config import AggregatorConfiguration
 from aggregator.daemon import Aggregator
 from aggregator.notify.history import ClusterHistory
@@ -365,6 +367,7 @@ async def test_a_node_that_falls_silent_is_published_unless_configured_otherwise
     assert published.data == {CLUSTER_NODE_NAME: ""}
 
 
+@pytest.mark.slow
 def test_of_many_nodes_only_the_oldest_heartbeats_and_wrong_clocks_have_series(
     tmp_path: Path,
 ) -> None:

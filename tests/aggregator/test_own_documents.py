@@ -13,6 +13,7 @@ from contract.names import CLUSTER_NODE_NAME
 from tests.cluster.playing import broken, cluster
 from tests.contract.documents.clusterd_examples import EXAMPLES
 from tests.contract.documents.node_documents import node_data
+from tests.parts.examples import mostly_slow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +61,7 @@ DEEP = "[" * 5000
 NONSENSE = ["{", "[]", '{"x":1}', "null", "\u0000", DEEP, f'{{"mindx-dl-deviceinfo-n1":{DEEP}']
 
 
-@pytest.mark.parametrize("text", NONSENSE, ids=range(len(NONSENSE)))
+@pytest.mark.parametrize("text", mostly_slow(NONSENSE, 4), ids=range(len(NONSENSE)))
 async def test_a_document_that_is_nonsense_is_written_anew(text: str, tmp_path: Path) -> None:
     async with cluster(tmp_path) as site:
         site.start()

@@ -105,6 +105,7 @@ async def test_a_touch_that_comes_late_changes_nothing_and_is_nobodys_write(
         assert nothing_older_came(site)
 
 
+@pytest.mark.slow
 async def test_state_that_a_paused_leader_was_about_to_keep_does_not_replace_newer(
     tmp_path: Path,
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cluster.playing import SOON, broken, cluster, public_message
 from tests.contract.documents.node_documents import config
+from tests.parts.examples import mostly_slow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,7 +75,7 @@ async def test_documents_that_must_not_be_read_keep_nothing_else_back(
         assert site.unhealthy("n1") == f"{CHIP},Ascend910-4"
 
 
-@pytest.mark.parametrize("status", [400, 403])
+@pytest.mark.parametrize("status", mostly_slow([400, 403], 2))
 async def test_public_faults_need_no_nodes(status: int, tmp_path: Path) -> None:
     async with cluster(tmp_path) as site:
         site.api.refuses_with, site.api.refuses = status, nodes

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from benchmarks.families import spread
 from tests.parts.deadlines import patience
 
@@ -25,6 +27,7 @@ def test_changes_come_in_every_part_of_a_period_once() -> None:
     assert spread(30) != sorted(spread(30))
 
 
+@pytest.mark.slow
 def test_a_profile_that_hangs_ends_it_and_is_named() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", HANGS],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from msgspec.structs import replace
 
 from benchmarks.soak import SAMPLES, Count, Soak, grown
@@ -23,6 +24,7 @@ def test_more_files_tasks_and_objects_are_growth_and_rows_are_not() -> None:
     assert grown(FIRST, replace(FIRST, objects={"Leak": 99})) == ["objects Leak: more than 50, 99"]
 
 
+@pytest.mark.slow
 def test_three_minutes_have_a_count_for_each_tenth_and_rows_of_faults(tmp_path: Path) -> None:
     soak = Soak(180 / 86_400)
     soak.play_in(tmp_path)

@@ -161,6 +161,7 @@ asyncio.run(Tool("tool").run(Path(sys.argv[1]), [], {"PATH": "/usr/bin:/bin"}, 6
 """
 
 
+@pytest.mark.slow
 async def test_a_tool_that_hangs_ends_with_a_daemon_that_is_killed(tmp_path: Path) -> None:
     path = script(
         tmp_path, f"echo $$ > {tmp_path}/draft; mv {tmp_path}/draft {tmp_path}/pid\nexec sleep 60"

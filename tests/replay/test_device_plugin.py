@@ -16,6 +16,7 @@ from agent.replay.replay import replay
 from contract.documents.device_info import decode
 from contract.operator_rules.fault_configuration import FaultTexts, catalogue_of
 from tests.compatibility import Difference, check
+from tests.parts.examples import mostly_slow
 from tests.replay.beside import missing_events, node_differences
 from tests.replay.comparison import compared
 from tests.replay.player import OPERATOR, RECORDINGS, play_in, recorded
@@ -67,7 +68,7 @@ def check_journal(name: str, place: Path) -> None:
 
 
 @pytest.mark.looptime(resolution=2**-20)  # a binary fraction: sums of times stay exact
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", mostly_slow(RECORDINGS, 6))
 async def test_recording(name: str, tmp_path: Path) -> None:
     check(f"device-plugin/{name}", await found_in(name, tmp_path))
     check_journal(name, tmp_path)

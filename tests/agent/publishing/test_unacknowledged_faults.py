@@ -29,6 +29,7 @@ from service.watchdog import Watchdog
 from tests.agent.held_claim import held_claim
 from tests.agent.policy.builders import NODE, after
 from tests.parts.clusterd import Cache
+from tests.parts.examples import mostly_slow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -292,9 +293,7 @@ def true_of(state: PolicyState) -> set[str]:
     return {code for _, known in state.subjects() for code in known.faults}
 
 
-@pytest.mark.parametrize(
-    "seed", [pytest.param(n, marks=pytest.mark.slow if n % 4 else ()) for n in range(12)]
-)
+@pytest.mark.parametrize("seed", mostly_slow(range(12), 4))
 async def test_over_grpc_a_real_clusterd_ends_up_with_the_truth(seed: int) -> None:
     chance, cache = random.Random(seed), Cache()
     bench = Bench(queues=True)

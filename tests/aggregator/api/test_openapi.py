@@ -7,6 +7,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
 
+import pytest
+
 from aggregator.api.operations import OPERATIONS
 from aggregator.api.routes import application
 from service.pages.browser_page import FILE_PATH
@@ -29,6 +31,7 @@ def test_every_page_is_described_and_can_only_be_read() -> None:
     assert {route.method for route in routes} == {"GET", "HEAD"}
 
 
+@pytest.mark.slow
 def test_what_only_options_need_is_not_loaded_without_them() -> None:
     code = "import aggregator.process, sys; "
     code += "wanted = ('advisor.advise', 'advisor.what_if', 'aggregator.advising.advice', "

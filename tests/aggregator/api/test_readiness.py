@@ -12,6 +12,7 @@ from service.failing_requests import FailingRequests
 from tests.cluster.beating import agents
 from tests.cluster.playing import broken
 from tests.cluster.replicas import replicas
+from tests.parts.examples import mostly_slow
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -71,7 +72,7 @@ async def test_the_start_is_over_with_the_first_publication_or_10_s_after_all_wa
         assert readiness.is_past_start()
 
 
-@pytest.mark.parametrize("status", [429, 503, 403])
+@pytest.mark.parametrize("status", mostly_slow([429, 503, 403], 3))
 async def test_a_leader_that_is_refused_everything(tmp_path: Path, status: int) -> None:
     async with leader(tmp_path) as (site, one):
         site.api.refuses_with = status

@@ -11,6 +11,7 @@ from contract.names import CLUSTER_NODE_NAME
 from tests.cluster.beating import INTERVAL_SECONDS, THRESHOLD_SECONDS, agents
 from tests.cluster.replicas import EITHER_END, LEASE_SECONDS, begin_two, end_leader, replicas
 from tests.contract.documents.node_documents import node_data
+from tests.parts.examples import mostly_slow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +84,7 @@ async def test_lost_node_stays_lost_until_it_beats(tmp_path: Path, *, killed: bo
 
 
 @EITHER_END
-@pytest.mark.parametrize("before", [1, 8, 14])
+@pytest.mark.parametrize("before", mostly_slow([1, 8, 14], 3))
 async def test_node_silent_before_a_takeover_is_lost_in_time(
     tmp_path: Path, before: int, *, killed: bool
 ) -> None:

@@ -28,6 +28,7 @@ from tests.collectors.scripted import (
     virtual_ms,
 )
 from tests.parts.collector_context import collector_context
+from tests.parts.examples import mostly_slow
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -345,7 +346,7 @@ async def test_a_missing_driver_loses_no_card() -> None:
         assert recorded.words(1.0) == [f"chip 1 blind: {GONE}"]
 
 
-@pytest.mark.parametrize("trouble", [STUCK, REFUSED, DROPPED])
+@pytest.mark.parametrize("trouble", mostly_slow([STUCK, REFUSED, DROPPED], 3))
 async def test_while_the_driver_is_replaced_no_card_is_lost(trouble: DriverError) -> None:
     driver = ScriptedDriver()
     async with collecting(driver) as recorded:

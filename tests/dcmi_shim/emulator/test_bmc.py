@@ -341,6 +341,7 @@ def test_steps_that_are_wrong(step: str, where: str) -> None:
     assert where in {problem.where for problem in caught.value.problems}
 
 
+@pytest.mark.slow
 def test_install_over_a_running_one(tmp_path: Path) -> None:
     """The state of an earlier version is made anew, not misread."""
     install(tmp_path, tmp_path / "emulator")

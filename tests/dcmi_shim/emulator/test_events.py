@@ -46,6 +46,7 @@ def test_the_fields_of_an_event(a3: Server, watchers: Watchers) -> None:
     assert {key: event[key] for key in expected} == expected
 
 
+@pytest.mark.slow
 def test_a_node_type_that_does_not_fit_into_eight_bits(a2: Server, watchers: Watchers) -> None:
     watcher = watchers.start(a2)
     a2.emulator.occur(0, "8C084E00")
@@ -132,6 +133,7 @@ def test_a_subscription_without_a_handler(a2: Server) -> None:
     assert function(-1, -1, Filter(), Handler()) == -8001
 
 
+@pytest.mark.slow
 def test_a_killed_subscriber_frees_its_place(a2: Server, watchers: Watchers) -> None:
     first = watchers.start(a2)
     rest = [watchers.start(a2) for _ in range(63)]
@@ -182,6 +184,7 @@ def test_a_start_keeps_subscribers(a2: Server, watchers: Watchers) -> None:
     assert watcher.event()["deviceid"] == 5
 
 
+@pytest.mark.slow
 def test_reading_excludes_subscribing(tmp_path: Path) -> None:
     """In a library of its own, because a process may subscribe once."""
     install(tmp_path, tmp_path / "state")

@@ -81,6 +81,7 @@ def test_sizes_and_power(
     assert power.value > 0
 
 
+@pytest.mark.slow
 def test_a_duo_is_cards_of_two_dies(tmp_path: Path) -> None:
     library = server(tmp_path, "duo")
     dies, logic, name = c_int(), c_int(), ctypes.create_string_buffer(65)
@@ -123,6 +124,7 @@ def test_an_a5_answers_by_the_second_interface_alone(tmp_path: Path) -> None:
     assert library.dcmiv2_get_urma_device_cnt() == -8255
 
 
+@pytest.mark.slow
 def test_ports_of_an_a5_follow_its_faults(tmp_path: Path) -> None:
     install(tmp_path / "driver", tmp_path / "emulator", "a5")
     emulator = Emulator(tmp_path / "emulator")

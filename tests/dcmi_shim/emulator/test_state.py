@@ -171,6 +171,7 @@ def test_noise_behind_a_sound_header_crashes_nothing(a2: Server, watchers: Watch
     assert a2.driver.health(0) == 0
 
 
+@pytest.mark.slow
 def test_the_environment_names_another_emulator(
     tmp_path: Path, a2: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +188,7 @@ def test_the_environment_names_another_emulator(
     emulator.close()
 
 
+@pytest.mark.slow
 def test_a_library_that_does_not_know_its_emulator(tmp_path: Path) -> None:
     install(tmp_path, tmp_path / "state")
     library = tmp_path / LIBRARY

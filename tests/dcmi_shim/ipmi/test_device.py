@@ -132,6 +132,7 @@ def test_pages(hardware: Emulator, reader: Reader) -> None:
         ("00" + "ff" * 1023, "it begins with ff ff ff"),
     ],
 )
+@pytest.mark.slow
 def test_bad_replies(hardware: Emulator, reader: Reader, reply: str, what: str) -> None:
     hardware.bmc.replies([("94@*", bytes.fromhex(reply))])
     output, _ = reader.read()
@@ -140,6 +141,7 @@ def test_bad_replies(hardware: Emulator, reader: Reader, reply: str, what: str) 
     assert reader.read()[0] == []
 
 
+@pytest.mark.slow
 def test_a_bad_second_page(hardware: Emulator, reader: Reader) -> None:
     hardware.bmc.alarms(BmcAlarm("28000009", "Fan", index) for index in range(12))
     hardware.bmc.replies([("94@10", bytes.fromhex("00 db 07 00 0c 00 00 00"))])
@@ -214,6 +216,7 @@ def test_the_end_of_the_process_waits_for_no_hang(
     assert reader.close() < 3
 
 
+@pytest.mark.slow
 def test_no_way_to_a_bmc_and_one_that_appears_later(
     emulated_server: tuple[Path, Emulator], hardware: Emulator, reader: Reader, tmp_path: Path
 ) -> None:
@@ -229,6 +232,7 @@ def test_no_way_to_a_bmc_and_one_that_appears_later(
     assert [alarm[0] for alarm in reader.read()[0]] == ["28000009"]
 
 
+@pytest.mark.slow
 def test_a_device_that_may_not_be_opened(hardware: Emulator, tmp_path: Path) -> None:
     """A directory in its place: opening it for writing is refused also for root."""
     device = tmp_path / "ipmi0"
@@ -238,6 +242,7 @@ def test_a_device_that_may_not_be_opened(hardware: Emulator, tmp_path: Path) -> 
     reader.close()
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_ipmi_device(tmp_path: Path) -> None:
     device = tmp_path / "ipmi0"
     device.touch()

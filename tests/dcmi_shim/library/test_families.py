@@ -90,6 +90,7 @@ async def test_a_die_that_answers_beside_one_that_does_not(
         assert len((await state.driver.inventory()).chips) == 3
 
 
+@pytest.mark.slow
 async def test_64_chips(small_driver: Callable[[str], SmallDriver]) -> None:
     async with running(small_driver("many").library) as state:
         inventory = await asyncio.wait_for(state.driver.inventory(), patience(10))
@@ -129,6 +130,7 @@ async def test_a_library_of_the_second_generation_without_its_lists(tmp_path: Pa
                 await call
 
 
+@pytest.mark.slow
 async def test_a_library_of_the_second_generation_without_its_chips(tmp_path: Path) -> None:
     async with running(a5_without(tmp_path, "dcmiv2_get_device_list")) as state:
         with pytest.raises(DriverError, match="dcmi"):

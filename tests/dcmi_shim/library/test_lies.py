@@ -11,6 +11,7 @@ from contract.errors import DriverCallError, DriverError
 from dcmi_shim.values import SuperPod
 from tests.dcmi_shim.conftest import running
 from tests.parts.deadlines import patience
+from tests.parts.examples import mostly_slow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    "lie", ["lie-5-devices", "lie-logic-id", "lie-phy-id", "lie-same-id", "lie-absent-card"]
+    "lie",
+    mostly_slow(
+        ["lie-5-devices", "lie-logic-id", "lie-phy-id", "lie-same-id", "lie-absent-card"], 5
+    ),
 )
 async def test_a_chip_with_an_impossible_identity_is_left_out(
     small_driver: Callable[[str], SmallDriver], lie: str

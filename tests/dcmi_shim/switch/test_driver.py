@@ -220,6 +220,7 @@ async def test_a_flood_is_counted_not_hidden(small_driver: Callable[[str], Small
         assert await state.driver.faults() == ()
 
 
+@pytest.mark.slow
 async def test_without_the_list_events_go_on(small_driver: Callable[[str], SmallDriver]) -> None:
     switch = small_driver("switch_without_list")
     async with running(found(switch)) as state:
@@ -231,6 +232,7 @@ async def test_without_the_list_events_go_on(small_driver: Callable[[str], Small
         assert len(switch.noted("opened")) == 1
 
 
+@pytest.mark.slow
 async def test_without_events_the_list_goes_on(small_driver: Callable[[str], SmallDriver]) -> None:
     switch = small_driver("switch_without_events")
     switch.command("fault-1")

@@ -111,6 +111,7 @@ async def test_half_a_library(small_driver: Callable[[str], SmallDriver], tmp_pa
         assert len((await asyncio.wait_for(state.driver.inventory(), patience(3))).chips) == 2
 
 
+@pytest.mark.slow
 async def test_init_fails_then_works(small_driver: Callable[[str], SmallDriver]) -> None:
     refuses = small_driver("refuses")
     refuses.command("refuse")
@@ -187,6 +188,7 @@ async def test_subscription_hangs_or_crashes_means_polling_until_it_works(
         await state.until(lambda: state.events and state.driver.polling_reason is None)
 
 
+@pytest.mark.slow
 async def test_an_unresolved_symbol_costs_only_its_call(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:

@@ -11,6 +11,7 @@ from benchmarks.chaos.simulated.mutants import MUTANTS
 from benchmarks.chaos.simulated.site import play_in
 from benchmarks.chaos.stage import judged
 from benchmarks.chaos.troubles import read_plan
+from tests.parts.examples import mostly_slow
 from tests.parts.tree import ROOT
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def mutant_of(script: Path) -> str:
     return next((name for name in MUTANTS if name.replace(" ", "-") == script.stem), "")
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+@pytest.mark.parametrize("script", mostly_slow(SCRIPTS, 6), ids=lambda script: script.stem)
 def test_the_right_product_plays_a_kept_script_right(tmp_path: Path, script: Path) -> None:
     assert plays_right(tmp_path, script, "")
 

@@ -7,6 +7,8 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from benchmarks.chaos.plan import CODES, Plan, PlannedFault, PlannedTrouble
 from benchmarks.chaos.simulated.site import play_in
 from benchmarks.chaos.stage import judged
@@ -49,6 +51,7 @@ def rows(directory: Path) -> Iterator[tuple[str, str, list[Any]]]:
                 yield str(path.relative_to(directory)), table, content
 
 
+@pytest.mark.slow
 def test_a_plan_does_the_same_twice_and_is_right(tmp_path: Path) -> None:
     results = []
     # In one place, because the path is a part of the configuration in the journal.
