@@ -40,7 +40,11 @@ async def test_a_hanging_call_costs_others_one_deadline_and_no_event(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:
     plain = small_driver("plain")
-    async with running(plain.library) as state:
+    # The other call waits for a new process, up to this deadline.
+    settings = dataclasses.replace(
+        QUICK, call_seconds=patience(0.5), longest_call_seconds=patience(0.8)
+    )
+    async with running(plain.library, settings) as state:
         good, bad = (await state.driver.inventory()).chips
         plain.command("hang-health-1")
         plain.command("events")
