@@ -88,6 +88,9 @@ export VIGIL_TEST_SEED=${VIGIL_TEST_SEED:-$(date +%s)}
 status=0
 for kind in user root; do
     VIGIL_ANYWHERE_INSIDE=1 unshare --mount --net --pid --fork --kill-child --mount-proc \
-        "$PWD/tests/anywhere.sh" "$kind" "$@" || status=1
+        "$PWD/tests/anywhere.sh" "$kind" "$@" &
+    # unshare itself takes no signal while it waits.
+    trap "kill -KILL $!; exit 1" INT TERM
+    wait $! || status=1
 done
 exit "$status"

@@ -9,7 +9,7 @@ import pytest
 
 from contract.errors import DriverCallError, DriverError
 from dcmi_shim.values import SuperPod
-from tests.dcmi_shim.conftest import running
+from tests.dcmi_shim.conftest import PATIENT, running
 from tests.parts.deadlines import patience
 from tests.parts.examples import mostly_slow
 
@@ -45,7 +45,7 @@ async def test_no_inventory_is_made_of_lies(
 ) -> None:
     liar = small_driver("liar")
     liar.command(lie)
-    async with running(liar.library) as state:
+    async with running(liar.library, PATIENT) as state:
         if lie == "lie-strange-name":
             with pytest.raises(DriverError, match="belongs to no supported chip family"):
                 await asyncio.wait_for(state.run, patience(5))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.errors import DriverCallStuck, DriverGone
-from tests.dcmi_shim.conftest import QUICK, dropped, running
+from tests.dcmi_shim.conftest import PATIENT, QUICK, dropped, running
 from tests.parts.deadlines import patience, time_passes, until, until_succeeds, wait_until
 
 if TYPE_CHECKING:
@@ -40,7 +40,11 @@ async def test_a_hanging_call_costs_others_one_deadline_and_no_event(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:
     plain = small_driver("plain")
-    async with running(plain.library) as state:
+    # The other call waits for a new process, up to this deadline.
+    settings = dataclasses.replace(
+        QUICK, call_seconds=patience(0.5), longest_call_seconds=patience(0.8)
+    )
+    async with running(plain.library, settings) as state:
         good, bad = (await state.driver.inventory()).chips
         plain.command("hang-health-1")
         plain.command("events")
@@ -199,7 +203,7 @@ async def test_a_crash_costs_a_gap_and_a_restart(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:
     plain = small_driver("plain")
-    async with running(plain.library) as state:
+    async with running(plain.library, PATIENT) as state:
         good, bad = (await state.driver.inventory()).chips
         plain.command("crash-health-1")
         # On a machine that is busy its pipe is closed long before its end is known.
@@ -218,7 +222,7 @@ async def test_a_crash_costs_a_gap_and_a_restart(
 
 async def test_a_killed_child_is_replaced(small_driver: Callable[[str], SmallDriver]) -> None:
     plain = small_driver("plain")
-    async with running(plain.library) as state:
+    async with running(plain.library, PATIENT) as state:
         chip = (await state.driver.inventory()).chips[0]
         for _ in range(3):
             killed = state.driver.child_pid
@@ -238,9 +242,8 @@ async def test_a_killed_child_is_replaced(small_driver: Callable[[str], SmallDri
 @pytest.mark.slow
 async def test_a_flood_is_counted_not_hidden(small_driver: Callable[[str], SmallDriver]) -> None:
     flood = small_driver("flood")
-    # Serials begin anew in another process, and a loaded machine may take long for a call.
-    patient = dataclasses.replace(QUICK, call_seconds=20.0, longest_call_seconds=20.0)
-    async with running(flood.library, patient) as state:
+    # Serials begin anew in another process.
+    async with running(flood.library, PATIENT) as state:
         chip = (await state.driver.inventory()).chips[0]
         pid = state.driver.child_pid
         assert pid is not None
