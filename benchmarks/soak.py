@@ -1,10 +1,12 @@
-"""Lets an agent and two aggregators run for days of virtual time, and shows whether anything grows.
+"""Lets an agent and its aggregators run for long, and shows whether anything grows.
 
 ::
 
+    python -m benchmarks.soak [--minutes N] [--world kubernetes|mqtt|directory]
     python -m benchmarks.soak --virtual DAYS
 
-All periods are the shipped ones. A fault of a chip begins each minute and ends half a minute later.
+Without ``--virtual`` real parts run in real time, by ``benchmarks.soak_hours``. In virtual time all
+periods are the shipped ones. A fault of a chip begins each minute and ends half a minute later.
 After each tenth of the time the program counts rows, files, tasks, and objects by type. Prints a
 line for each tenth, and a summary as JSON. Exit status: 0 nothing has grown from the first tenth to
 the last one, 1 something has. Rows of a journal and of a history are kept for a month by design, so
@@ -33,6 +35,7 @@ import msgspec
 
 from benchmarks.chaos.plan import CHIPS, CODES, NODES
 from benchmarks.chaos.simulated.site import MEMORY, SimulatedSite, run_site
+from benchmarks.soak_hours import run_hours
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -169,8 +172,18 @@ def _show(counted: Count) -> None:
 def main() -> int:
     """Run for as long as is asked for; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--virtual", type=float, required=True, metavar="DAYS")
+    parser.add_argument("--virtual", type=float, metavar="DAYS")
+    parser.add_argument("--minutes", type=float, default=60.0, help="of real time")
+    parser.add_argument(
+        "--world",
+        dest="platform",
+        choices=("kubernetes", "mqtt", "directory"),
+        default="kubernetes",
+        help="in real time",
+    )
     given = parser.parse_args()
+    if given.virtual is None:
+        return run_hours(given.platform, given.minutes)
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.execve(sys.executable, sys.orig_argv, os.environ | {"PYTHONHASHSEED": "0"})
     soak = Soak(given.virtual)

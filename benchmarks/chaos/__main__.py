@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from benchmarks.chaos.judge import Excuse, Fault, Sample
-    from benchmarks.chaos.stage import StorePlatform
 
 _SIMULATED = "simulated"
 MAX_EXCUSED = 0.3
@@ -243,8 +242,7 @@ def _played(plan: Plan, mutant: str | None) -> _Outcome:
 
 def _play_real(plans: list[Plan], results: _Results) -> None:
     """Play all plans with one set of processes."""
-    from benchmarks.chaos.broker import MqttPlatform
-    from benchmarks.chaos.site import DirectoryPlatform, KubernetesPlatform, Site
+    from benchmarks.chaos.site import Site, open_platform
     from dcmi_shim.emulator.install import install
 
     platform, program = plans[0].platform, "vigil"
@@ -254,15 +252,7 @@ def _play_real(plans: list[Plan], results: _Results) -> None:
         directory = Path(folder)
         install(directory / "driver", directory / "emulator", "a2")
         with contextlib.ExitStack() as stack:
-            store: StorePlatform
-            if platform == "kubernetes":
-                store = KubernetesPlatform(directory)
-                stack.callback(store.plane.stop)
-            elif platform == "mqtt":
-                store = MqttPlatform(directory)
-                stack.callback(store.close)
-            else:
-                store = DirectoryPlatform(directory)
+            store = open_platform(platform, directory, stack)
             names = aggregators_of(platform)
             site = Site(directory, directory, store, names, program)
             stack.callback(site.close)

@@ -6,7 +6,7 @@ document showed at one time. For each fault in each document, outside of excuses
 
     a fault that holds since BOUND is in every sample
     a fault that is over since BOUND is in no sample
-    a fault that was seen gone after its end is in no later sample, at once
+    a fault that was shown and seen gone after its end is in no later sample, at once
     a level in a sample is that of the code, BOUND after the fault began
     the time of a fault that holds stays as it was shown first
     a node whose agent does not beat is lost, SILENCE after its last progress
@@ -269,18 +269,17 @@ class _Judging:
             self._wrong(Wrong.LATCHED, sample, *key, f"it is over since {since:.1f} s")
 
     def _was_hidden(self, sample: Sample, fault: Fault) -> bool:
-        """Return whether an excuse let a fault end before it had to be shown, and it was not.
+        """Return whether a fault ended before it had to be shown, and was not.
 
         Such a fault may be shown for the first time after its end.
         """
         assert fault.end is not None
-        held = fault.end - fault.begin
         excused = sum(
             max(0.0, min(end, fault.end) - max(begin, fault.begin))
             for begin, end in _joined(self._of(sample, fault.node))
         )
         is_shown = (sample.document, fault) in self._shown
-        return not is_shown and excused > 0 and held - excused < BOUND_SECONDS
+        return not is_shown and fault.end - fault.begin - excused < BOUND_SECONDS
 
     def _is_young(self, sample: Sample, node: str, since: float) -> bool:
         """Return whether a change at ``since`` may still be on its way."""

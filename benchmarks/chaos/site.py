@@ -17,6 +17,7 @@ from tests.parts.controlplane import ControlPlane
 from tests.parts.places import Cluster, Folder
 
 if TYPE_CHECKING:
+    import contextlib
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -72,6 +73,22 @@ class KubernetesPlatform:
     def give(self) -> None:
         """Start the API server."""
         self.plane.start_apiserver()
+
+
+def open_platform(platform: str, directory: Path, stack: contextlib.ExitStack) -> StorePlatform:
+    """Return the store of a real platform, which ``stack`` ends."""
+    if platform == "kubernetes":
+        kubernetes = KubernetesPlatform(directory)
+        stack.callback(kubernetes.plane.stop)
+        return kubernetes
+    if platform == "mqtt":
+        # Its module needs the client of a broker, and the other platforms do not.
+        from benchmarks.chaos.broker import MqttPlatform
+
+        mqtt = MqttPlatform(directory)
+        stack.callback(mqtt.close)
+        return mqtt
+    return DirectoryPlatform(directory)
 
 
 class Site(Stage):

@@ -261,6 +261,14 @@ def _start_after_write(site: Stage, subject: str) -> None:
     site.nodes[subject].start_after_write(_simulated(site).api)
 
 
+def _keep_synced(site: Stage, subject: str) -> None:
+    site.nodes[subject].begin_losing_power()
+
+
+def _lose_power(site: Stage, subject: str) -> None:
+    site.nodes[subject].lose_power()
+
+
 def _set_clock(milliseconds: int) -> Callable[[Stage, str], None]:
     def apply(site: Stage, subject: str) -> None:
         programs = site.nodes if subject in NODES else site.aggregators
@@ -297,6 +305,11 @@ _TABLE = (
     Trouble(
         *("agent-killed-at-write", _ON_NODES, _kill_at_write, _start_after_write, BOTH),
         *(_bounds(virtual=3.0), Effect.LOSES),
+    ),
+    # The last second of history is gone (decision 2), and with it when a fault began.
+    Trouble(
+        *("power-lost", _ON_NODES, _keep_synced, _lose_power, BOTH),
+        *(_bounds(virtual=3.0), Effect.LOSES | Effect.RETIMES | Effect.ENDS_VISIBLY),
     ),
     Trouble(
         *("agent-apart", _ON_NODES, _separate, _join, BOTH),

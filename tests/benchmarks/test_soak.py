@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
 
 from benchmarks.soak import SAMPLES, Count, Soak, grown
+from benchmarks.soak_hours import ProgramRow, Row, exceeded
+
+AFTER_TEN = Row(10.0, {"agent": ProgramRow(60.0, 40, 9)}, 3.0, 580, 0, 30.0, 800.0)
+AFTER_AN_HOUR = replace(AFTER_TEN, minutes=60.0)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,3 +39,18 @@ def test_three_minutes_have_a_count_for_each_tenth_and_rows_of_faults(tmp_path: 
     assert last.files >= 5
     assert last.tasks["faults"] == 1
     assert last.objects["Agent"] == 1
+
+
+def test_an_hour_may_take_a_mebibyte_and_as_much_time_as_half_more_than_before() -> None:
+    def problems(agent: ProgramRow = AFTER_TEN.programs["agent"], **changes: Any) -> list[str]:
+        last = replace(AFTER_AN_HOUR, programs={"agent": agent}, **changes)
+        return exceeded([AFTER_TEN, last])
+
+    assert exceeded([AFTER_TEN]) == []
+    assert problems(ProgramRow(60.8, 40, 8), p99_ms=1200.0) == []
+    assert problems(ProgramRow(61.0, 40, 9)) == ["agent: 1.0 MiB more in 0.83 h"]
+    assert problems(ProgramRow(60.0, 41, 9)) == ["agent: 40 descriptors, then 41"]
+    assert problems(ProgramRow(60.0, 40, 10)) == ["agent: 9 threads, then 10"]
+    assert problems(p99_ms=1201.0) == ["publication p99: 800 ms, then 1201 ms"]
+    assert problems(journal_mib=64.5) == ["journal: 64.5 MiB"]
+    assert problems(not_shown=2) == ["60 min: 2 faults were not shown"]

@@ -2,16 +2,18 @@
 
 ::
 
-    python -m benchmarks.chaos.simulated.crash_points [--script NAME] [--every N]
+    python -m benchmarks.chaos.simulated.crash_points [--script NAME] [--every N] [--workers N]
 
 A step is a callback of the program on the loop: each await that returns, each timer, each commit.
-Seeds find what is likely; this finds what is possible. Prints a line for each script, and what is
-wrong. Exit status: 0 nothing is wrong, 1 something is.
+Seeds find what is likely; this finds what is possible. Prints a line for each script, what is
+wrong, and the time of all. Exit status: 0 nothing is wrong, 1 something is.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import multiprocessing
 import os
 import sys
 import tempfile
@@ -169,25 +171,30 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--script", choices=[script.name for script in SCRIPTS])
     parser.add_argument("--every", type=int, default=1, help="only each N-th step")
+    parser.add_argument("--workers", type=int, default=1, help="how many processes")
     given = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.execve(sys.executable, sys.orig_argv, os.environ | {"PYTHONHASHSEED": "0"})
-    wrong = 0
-    for script in SCRIPTS:
-        if given.script not in (None, script.name):
-            continue
-        began = time.process_time()
-        steps, verdicts = run(script, None)
-        runs = range(0, steps, given.every)
-        results = [(None, verdicts), *((at, run(script, at)[1]) for at in runs)]
-        for at, verdicts in results:
-            for verdict in verdicts:
-                print(f"  step {at}: {msgspec.json.encode(verdict).decode()}", flush=True)
-        bad = sum(bool(verdicts) for _, verdicts in results)
-        wrong += bad
-        used = time.process_time() - began
-        print(f"{script.name}: {len(runs)} of {steps} steps, {bad} wrong, {used:.0f} s", flush=True)
+    began, points, wrong = time.monotonic(), 0, 0
+    scripts = [script for script in SCRIPTS if given.script in (None, script.name)]
+    with multiprocessing.Pool(given.workers) as pool:
+        for script in scripts:
+            steps, verdicts = run(script, None)
+            runs = range(0, steps, given.every)
+            judged_runs = pool.imap(functools.partial(_verdicts, script), runs)
+            results = [(None, verdicts), *zip(runs, judged_runs, strict=True)]
+            for at, verdicts in results:
+                for verdict in verdicts:
+                    print(f"  step {at}: {msgspec.json.encode(verdict).decode()}", flush=True)
+            bad = sum(bool(verdicts) for _, verdicts in results)
+            print(f"{script.name}: {len(runs)} of {steps} steps, {bad} wrong", flush=True)
+            points, wrong = points + len(runs), wrong + bad
+    print(f"all: {points} steps, {wrong} wrong, {time.monotonic() - began:.0f} s")
     return 1 if wrong else 0
+
+
+def _verdicts(script: Script, at: int) -> list[Verdict]:
+    return run(script, at)[1]
 
 
 if __name__ == "__main__":

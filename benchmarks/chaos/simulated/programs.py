@@ -22,6 +22,7 @@ from typing_extensions import override
 
 from agent.config import AgentConfiguration
 from agent.daemon import Agent
+from agent.journal.file import FILE_NAME
 from agent.journal.journal import Journal
 from aggregator import process as aggregator_process
 from aggregator.config import AggregatorConfiguration
@@ -52,11 +53,21 @@ _RETRY_SECONDS = 0.5
 
 
 class Disk:
-    """The disk of a node: whether it is full, and how long a commit takes."""
+    """The disk of a node: whether it is full, how long a commit takes, and what was synced."""
 
     def __init__(self) -> None:
         self.is_full = False
         self.commit_seconds = _COMMIT_SECONDS
+        self.synced: dict[str, bytes] | None = None
+        """The journal's files by name as they were synced; ``None`` while nobody asks for them."""
+
+    def keep_synced(self, journal: Path) -> None:
+        """Take the files as they are for what would be there after a loss of power."""
+        files = journal.parent.glob(f"{journal.name}*")
+        # The index of the log in shared memory is never on a disk.
+        self.synced = {
+            file.name: file.read_bytes() for file in files if not file.name.endswith("-shm")
+        }
 
 
 DISK: ContextVar[Disk] = ContextVar("disk")
@@ -100,6 +111,12 @@ class InlineJournal(Journal):
             self._close_file()
             return False
         return super()._write_waiting()
+
+    @override
+    def _sync(self) -> None:
+        super()._sync()
+        if DISK.get().synced is not None:
+            DISK.get().keep_synced(self._path)
 
     def _work_soon(self, seconds: float) -> None:
         if not self._is_due:
@@ -297,6 +314,21 @@ class SimulatedNode(Program):
             api.on_write.remove(self._at_write)
             self._at_write = None
         # The driver has a code in its list for a moment after it reported the end of the fault.
+        self._loop.call_later(_AWAY_SECONDS, self.start)
+
+    def begin_losing_power(self) -> None:
+        """Keep what the journal syncs from now on; what is there counts as synced."""
+        self.disk.keep_synced(self.state_dir / FILE_NAME)
+
+    def lose_power(self) -> None:
+        """Kill it; of its journal only what was synced is there, and it starts again."""
+        synced, self.disk.synced = self.disk.synced, None
+        assert synced is not None
+        self.kill()
+        for file in self.state_dir.glob(f"{FILE_NAME}*"):
+            file.unlink()
+        for name, content in synced.items():
+            (self.state_dir / name).write_bytes(content)
         self._loop.call_later(_AWAY_SECONDS, self.start)
 
     @override

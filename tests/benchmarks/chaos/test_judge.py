@@ -138,14 +138,14 @@ def test_what_was_shown_goes_only_under_an_excuse_that_forgets(
     assert wrongs(shown(*spans), excuse(9, 24, forgets=True)) == []
 
 
-def test_a_fault_that_ended_before_an_excuse_let_it_be_due_may_be_shown_late() -> None:
+def test_a_fault_that_ended_before_it_had_to_be_shown_may_be_shown_late() -> None:
     hidden, long = Fault(*KEY, 10.0, 15.0), Fault(*KEY, 4.5, 15.0)
     flash = shown((16, 16.5))
-    assert wrongs(flash, excuse(11, 14.5), faults=(hidden,)) == []
-    assert wrongs(flash, excuse(8, 10), faults=(hidden,)) == [Wrong.RETURNED]
-    assert wrongs(flash, excuse(11, 14.5), faults=(long,)) == [Wrong.MISSING, Wrong.RETURNED]
-    latched = shown((16, 30))
-    assert wrongs(latched, excuse(11, 14.5), faults=(hidden,)) == [Wrong.LATCHED]
+    assert wrongs(flash, faults=(hidden,)) == []
+    assert wrongs(flash, faults=(long,)) == [Wrong.MISSING, Wrong.RETURNED]
+    assert wrongs(flash, excuse(6, 12), faults=(long,)) == []
+    assert wrongs(shown((12, 15), (16, 16.5)), faults=(hidden,)) == [Wrong.RETURNED]
+    assert wrongs(shown((16, 30)), faults=(hidden,)) == [Wrong.LATCHED]
 
 
 def test_what_a_store_forgot_was_not_gone() -> None:

@@ -77,3 +77,21 @@ def test_a_plan_does_the_same_twice_and_is_right(tmp_path: Path) -> None:
         ("node-1", 3, SEPARATES): LEVELS[SEPARATES],
         ("node-2", 5, SUB_HEALTH): LEVELS[SUB_HEALTH],
     }
+
+
+def test_rows_that_were_not_synced_are_gone_after_a_loss_of_power(tmp_path: Path) -> None:
+    plan = Plan(
+        *("simulated", 7, 20.0),
+        faults=(PlannedFault("node-1", 3, SEPARATES, 5.5),),
+        troubles=(PlannedTrouble("power-lost", "node-1", 4.0, 5.6),),
+    )
+    episode, _ = play_in(tmp_path, plan)
+    assert episode.crashes == []
+    assert judged(plan, *episode.parts) == []
+    before, after = (
+        {str(row) for row in content}
+        for path, table, content in rows(tmp_path / "node-1")
+        if table == "rows" and path.startswith(("state-0", "state-1"))
+    )
+    assert before & after, "what was synced is there"
+    assert any(SEPARATES in row for row in before - after), "the report of the fault is not"
