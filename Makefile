@@ -57,7 +57,7 @@ help:
 	@echo "make test-intruder what each intruder tries, each row without its protection; 2 minutes"
 	@echo "make chaos         faults and troubles: kept plans, and 20 new ones of each world (SEED=… repeats them); an hour"
 	@echo "make bench         latency on a real kube-apiserver; others: python -m benchmarks.NAME, such as scale or signals"
-	@echo "make fuzz          2,000 wrong inputs for each parser, of another seed each day; four minutes"
+	@echo "make fuzz          2,000 wrong inputs for each parser, of another seed each day; five minutes"
 	@echo "make lock          pins the packages of pyproject.toml anew, with their hashes"
 	@echo "make wire          generates contract/wire from its .proto files"
 	@echo "make clean         removes .venv, caches and what was built"
@@ -213,7 +213,7 @@ bench: $(VENV)/installed-dev
 
 # `make test` feeds a fifth of it, always of the same seed. What fails is printed with its seed.
 fuzz: $(VENV)/installed-dev
-	$(BIN)/python -m benchmarks.fuzz --count 106000 --seed $$(date -u +%Y%m%d)
+	$(BIN)/python -m benchmarks.fuzz --count 122000 --seed $$(date -u +%Y%m%d)
 
 lock: $(VENV)/installed-dev
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --extra build -o requirements.lock

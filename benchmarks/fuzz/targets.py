@@ -22,7 +22,7 @@ from agent.shadow.comparison import ShadowComparison
 from agent.shadow.difference import Fact, differences, facts_of
 from aggregator.liveness import persisted
 from aggregator.state_buckets import decoded
-from benchmarks.fuzz import advise, lint, processors, seeds, support
+from benchmarks.fuzz import advise, configuration, lint, pages, processors, seeds, support
 from benchmarks.fuzz.aggregator import AggregatorInputs
 from benchmarks.fuzz.api_server import Answers, events_of
 from benchmarks.fuzz.cluster import cluster_jobs, cluster_nodes, cluster_pods
@@ -403,7 +403,9 @@ TARGETS: dict[str, Callable[[], Target]] = {
     **{name: partial(Parser, name, *parts) for name, parts in processors.PARSERS.items()},
     **{
         name: partial(Parser, name, *parts)
-        for name, parts in (advise.PARSERS | lint.PARSERS | support.PARSERS).items()
+        for name, parts in (
+            advise.PARSERS | configuration.PARSERS | lint.PARSERS | pages.PARSERS | support.PARSERS
+        ).items()
     },
     "cluster-pods": cluster_pods,
     "cluster-nodes": cluster_nodes,
