@@ -27,7 +27,7 @@ export PYTHONUTF8 := 1
 test together unit coverage: export VIGIL_TEST_SEED := $(or $(VIGIL_TEST_SEED),$(shell date +%s))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test collected together unit slow affected coverage mutants release bundle verify outdated advisories test-release test-node test-volcano test-anywhere test-brokers test-alerts test-intruder chaos lint types style servers bench fuzz lock wire clean
+.PHONY: help demo test collected together unit slow affected coverage mutants release bundle verify outdated advisories test-release test-node test-volcano test-anywhere test-brokers test-alerts test-intruder chaos site test-site lint types style servers bench fuzz lock wire clean
 
 help:
 	@echo "make demo          the whole system on this machine, with emulated hardware"
@@ -55,6 +55,8 @@ help:
 	@echo "make test-brokers  RabbitMQ, HiveMQ CE and the brokers of make test; 5 minutes, Java 11 or newer"
 	@echo "make test-alerts   causes alerts on a real Prometheus and Alertmanager; writes their times to docs/alerts.md; 15 minutes"
 	@echo "make test-intruder what each intruder tries, each row without its protection; 2 minutes"
+	@echo "make site          the documents as pages in build/site, with a search that needs no network"
+	@echo "make test-site     builds the site and reads it in a browser; 2 minutes"
 	@echo "make chaos         faults and troubles: kept plans, and 20 new ones of each world (SEED=… repeats them); an hour"
 	@echo "make bench         latency on a real kube-apiserver; others: python -m benchmarks.NAME, such as scale or signals"
 	@echo "make fuzz          2,000 wrong inputs for each parser, of another seed each day; five minutes"
@@ -197,6 +199,21 @@ test-intruder: $(VENV)/installed-dev
 	tests/setup.sh
 	$(BIN)/pytest -v -o python_files='real_*.py' tests/intruder
 
+# An environment of its own: the product and its tests need none of these packages.
+$(VENV)/site/installed: requirements-site.lock
+	$(PYTHON) -m venv $(VENV)/site
+	$(VENV)/site/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-site.lock
+	touch $@
+
+# A link that leads nowhere is a warning, and a warning fails the build.
+site: $(VENV)/site/installed
+	$(VENV)/site/bin/sphinx-build --quiet --fail-on-warning --keep-going --jobs auto --doctree-dir build/doctrees --conf-dir docs/site . build/site
+
+# Not part of `make test`: Sphinx takes a processor a minute.
+test-site: $(VENV)/installed-dev site
+	tests/setup.sh
+	$(BIN)/pytest -v -o python_files='real_*.py' tests/site
+
 # A world with something wrong keeps its plans in dist/chaos and does not hold up the others.
 SEED ?= $(shell date +%s)
 chaos: $(VENV)/installed-dev
@@ -218,6 +235,7 @@ fuzz: $(VENV)/installed-dev
 lock: $(VENV)/installed-dev
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --extra build -o requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --extra build --extra dev -o requirements-dev.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --group site -o requirements-site.lock
 
 # After a newer grpcio-tools, protobuf in pyproject.toml must be as new as what it generates demands.
 wire: $(VENV)/installed-dev

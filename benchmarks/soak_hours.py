@@ -10,6 +10,7 @@ end ``vigil prove`` judges the journal.
 from __future__ import annotations
 
 import contextlib
+import functools
 import heapq
 import itertools
 import json
@@ -168,7 +169,7 @@ class RealSoak:
                     self._waiting[fault] = time.monotonic()
                 self.node.emulator.occur(*fault)
                 until = now + self._draw.uniform(*_FAULT_SECONDS)
-                self._at(until, lambda fault=fault: self._recover(*fault))
+                self._at(until, functools.partial(self._recover, *fault))
 
     def _recover(self, chip: int, code: str) -> None:
         self.node.emulator.recover(chip, code)

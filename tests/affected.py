@@ -82,6 +82,7 @@ TABLE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("vigil/man/*", ("tests/vigil",)),
     ("vigil/locale/*", ("vigil/language.py",)),
     ("docs/examples/*", ("tests/vigil/advise", "tests/test_documents.py")),
+    ("docs/site/*", ("tests/test_documents.py", "tests/test_plain_english.py")),
     (
         "docs/*",
         ("tests/test_documents.py", "tests/test_plain_english.py", "tests/test_citations.py"),
