@@ -72,7 +72,6 @@ async def test_a_hanging_call_costs_others_one_deadline_and_no_event(
         assert serials == set(range(1, max(serials) + 1))
 
 
-@pytest.mark.slow
 async def test_a_process_that_hangs_is_replaced(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:
