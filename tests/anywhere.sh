@@ -25,7 +25,7 @@ inside() { # runs as root in new namespaces of mounts, processes and networks
     local kind=$1 owner=root
     shift
     local as=() environment=(
-        HOME="$home" TMPDIR="$temporary" PATH="$PATH" TZ=Asia/Shanghai PYTHONHASHSEED=20 PYTHONUTF8=1
+        HOME="$home" TMPDIR="$temporary" PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin TZ=Asia/Shanghai PYTHONHASHSEED=20 PYTHONUTF8=1
         VIGIL_TEST_SEED="$VIGIL_TEST_SEED"
         VIGIL_TEST_PATIENCE="${VIGIL_TEST_PATIENCE:-3}" http_proxy=http://127.0.0.1:9 https_proxy=http://127.0.0.1:9
     )

@@ -95,7 +95,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with an interpreter, for commands that look at themselves."""
     directory = tmp_path_factory.mktemp("environment")
     python = directory / "python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
     return directory
 
@@ -318,7 +318,7 @@ def test_a_template_that_has_ended_is_not_replaced() -> None:
 
 def test_a_template_that_cannot_load_the_product_is_an_error(tmp_path: Path) -> None:
     python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
     python.chmod(0o755)
     command = installed(tmp_path, "")
     with Templates(), pytest.raises(PartFailed, match="No module named"):

@@ -57,7 +57,7 @@ class Machine:
             self._program(name, f'echo {name} "$@" >> {self.asked}\n')
         # Users and groups of packages and of systemd-sysusers may not be on this machine.
         self._program("install", _INSTALL.format(program("install")))
-        self._program("vigil", f'exec {sys.executable} -m vigil "$@"\n')
+        self._program("vigil", f'exec "{sys.executable}" -m vigil "$@"\n')
         self.environment = {
             name: value for name, value in os.environ.items() if not name.startswith("VIGIL_")
         } | {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}

@@ -255,8 +255,9 @@ def test_a_full_output_ends_with_one_line_and_status_3(verb: str, known: Stand) 
 @pytest.mark.slow
 def test_a_closed_output_changes_no_exit_status(known: Stand) -> None:
     for verb, status in (("timeline", 0), ("status", 1)):
-        command = f"{sys.executable} -m vigil {verb} --server {known.url} >&- <&-"
-        done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, check=False)
+        command = [sys.executable, "-m", "vigil", verb, "--server", known.url]
+        closed = ["sh", "-c", '"$@" >&- <&-', "sh", *command]
+        done = subprocess.run(closed, stderr=subprocess.PIPE, check=False)
         assert (done.returncode, done.stderr) == (status, b"")
 
 
