@@ -47,6 +47,8 @@ def test_an_hour_may_take_a_mebibyte_and_as_much_time_as_half_more_than_before()
         return exceeded([AFTER_TEN, last])
 
     assert exceeded([AFTER_TEN]) == []
+    soon = replace(AFTER_AN_HOUR, minutes=12.0, p99_ms=2000.0)
+    assert exceeded([AFTER_TEN, soon]) == [], "two minutes are too few to compare"
     assert problems(ProgramRow(60.8, 40, 8), p99_ms=1200.0) == []
     assert problems(ProgramRow(61.0, 40, 9)) == ["agent: 1.0 MiB more in 0.83 h"]
     assert problems(ProgramRow(60.0, 41, 9)) == ["agent: 40 descriptors, then 41"]
