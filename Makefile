@@ -56,7 +56,7 @@ help:
 	@echo "make test-alerts   causes alerts on a real Prometheus and Alertmanager; writes their times to docs/alerts.md; 15 minutes"
 	@echo "make test-intruder what each intruder tries, each row without its protection; 2 minutes"
 	@echo "make site          the documents as pages in build/site, with a search that needs no network"
-	@echo "make test-site     builds the site and reads it in a browser; 2 minutes"
+	@echo "make test-site     builds the site and reads it in a browser; 5 minutes"
 	@echo "make chaos         faults and troubles: kept plans, and 20 new ones of each world (SEED=… repeats them); an hour"
 	@echo "make bench         latency on a real kube-apiserver; others: python -m benchmarks.NAME, such as scale or signals"
 	@echo "make fuzz          2,000 wrong inputs for each parser, of another seed each day; five minutes"

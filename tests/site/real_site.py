@@ -109,9 +109,9 @@ async def test_a_link_that_leads_nowhere_fails_the_build(
     contents = "# Contents\n\n```{toctree}\n/README\n/docs/a\ndecisions\n```\n"
     (tree / "docs" / "site" / "index.md").write_text(contents)
     (tree / "docs" / "site" / "decisions.md").write_text("# Decisions\n")
-    program = ROOT / ".venv" / "site" / "bin" / "sphinx-build"
-    options = ["--quiet", "--fail-on-warning", "--conf-dir", str(ROOT / "docs" / "site")]
-    built = subprocess.run(
-        [program, *options, str(tree), str(output)], capture_output=True, text=True
-    )
+    command = [
+        *(str(ROOT / ".venv" / "site" / "bin" / "sphinx-build"), "--quiet", "--fail-on-warning"),
+        *("--conf-dir", str(ROOT / "docs" / "site"), str(tree), str(output)),
+    ]
+    built = subprocess.run(command, capture_output=True, text=True)
     assert built.returncode == status, built.stderr
