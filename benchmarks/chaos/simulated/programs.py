@@ -59,7 +59,7 @@ class Disk:
         self.is_full = False
         self.commit_seconds = _COMMIT_SECONDS
         self.synced: dict[str, bytes] | None = None
-        """The journal's files by name as they were synced; ``None`` until a trouble asks for them."""
+        """The journal's files by name as they were synced; ``None`` until a trouble needs them."""
 
     def keep_synced(self, journal: Path) -> None:
         """Take the files as they are for what would be there after a loss of power."""
