@@ -48,7 +48,7 @@ help:
 	@echo "make verify        compares dist/ with the signed manifest: VERSION=… SIGNERS=FILE"
 	@echo "make outdated      packages of the environment that have a newer release"
 	@echo "make advisories    known advisories about the locked packages; status 3: the index has none, or not for all"
-	@echo "make test-release  a release as a whole: installed without a network, and what earlier ones kept; 10 minutes"
+	@echo "make test-release  a release as a whole: installed without a network, and what earlier ones kept; 15 minutes"
 	@echo "make test-node     taints with the real scheduler, manifests and chart on a real node (kubelet, containerd); needs root, 25 minutes"
 	@echo "make test-volcano  elastic training and labels with real controllers; 25 minutes, once 20 more"
 	@echo "make test-anywhere TESTS=… as nobody and as root, where nothing is as usual; needs root"
@@ -160,7 +160,7 @@ advisories: $(VENV)/installed-dev
 
 # Not part of `make test`: it downloads the wheels of two processors, and is root.
 test-release: $(VENV)/installed-dev
-	tests/setup.sh
+	tests/setup.sh release
 	$(BIN)/pytest -v --timeout 900 -o python_files='real_*.py' tests/release tests/upgrade
 
 # Not part of `make test`: it takes a machine of which it is root. The first part needs no root: the

@@ -55,7 +55,7 @@ _COPYRIGHT = """Format: https://www.debian.org/doc/packaging-manuals/copyright-f
 Upstream-Name: npu-vigil
 
 Files: *
-Copyright: the authors of NPU Vigil
+Copyright: {year} the authors of NPU Vigil
 License: Apache-2.0
  On Debian systems, /usr/share/common-licenses/Apache-2.0 has the text of this licence.
 Comment:
@@ -313,7 +313,7 @@ def _members(source: PackageSource) -> Iterator[ArchiveMember]:
         f" -- {source.maintainer}  {format_datetime(source.day)}\n"
     )
     yield ArchiveMember(f"{_DOCUMENTS}/changelog.Debian.gz", _gzip(entry.encode()))
-    yield ArchiveMember(f"{_DOCUMENTS}/copyright", _COPYRIGHT.encode())
+    yield ArchiveMember(f"{_DOCUMENTS}/copyright", _COPYRIGHT.format(year=source.day.year).encode())
     yield file_member(tree / "LICENSE", _LICENSE)
     overrides = tree / "release" / "scripts" / "lintian-overrides"
     yield file_member(overrides, f"usr/share/lintian/overrides/{PRODUCT}")

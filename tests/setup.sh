@@ -8,6 +8,8 @@
 # command that does it and ends with 2.
 # With the argument `node` also provides what `make test-node` needs: containerd, runc, network plug-ins,
 # buildah, debootstrap, xfsprogs, dnsmasq; kubelet, kubectl and the rest of a cluster (6 minutes), and a base image (1 minute).
+# With the argument `release` also provides what `make test-release` needs: Go, which builds nfpm, debootstrap, rpm,
+# rpmlint and the base image.
 # With the argument `brokers` also provides RabbitMQ, and HiveMQ CE of Maven Central by pinned hashes.
 set -euo pipefail
 cd "$(dirname "$0")/controlplane"
@@ -46,9 +48,11 @@ kubernetes=$(of kubernetes ../node/go.mod ../node/go.sum ../node/main.go)
 base=$(kept base-bookworm.tar)
 with_node=''
 with_brokers=''
+with_release=''
 case ${1:-} in
 node) with_node=1 ;;
 brokers) with_brokers=1 ;;
+release) with_release=1 ;;
 esac
 build=()
 has kube-apiserver || [ -x "$apiserver/kube-apiserver" ] || build+=(apiserver)
@@ -81,6 +85,12 @@ if [ -n "$with_node" ]; then
     PATH=$PATH:/sbin command -v mkfs.xfs >/dev/null || packages+=(xfsprogs)
     [ -x /usr/lib/cni/bridge ] || packages+=(containernetworking-plugins)
     command -v dnsmasq >/dev/null || packages+=(dnsmasq-base)
+fi
+if [ -n "$with_release" ]; then
+    for one in debootstrap rpm rpmlint; do
+        command -v $one >/dev/null || packages+=($one)
+    done
+    command -v go >/dev/null || packages+=(golang-go ca-certificates)
 fi
 if [ -n "$with_brokers" ]; then
     command -v rabbitmq-server >/dev/null || packages+=(rabbitmq-server)
@@ -119,7 +129,7 @@ if [ -n "$with_brokers" ] && [ ! -d "$hivemq" ]; then
     mv "$jars" "$hivemq"
 fi
 
-if [ -n "$with_node" ] && [ ! -e "$base" ]; then
+if [ -n "$with_node$with_release" ] && [ ! -e "$base" ]; then
     echo "tests/setup.sh: making a base image, once, about 1 minute"
     tree=$(mktemp -d)
     trap 'rm -rf "$tree"' EXIT
