@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterable
 
 T = TypeVar("T")
 
@@ -45,3 +45,21 @@ async def await_with_ticks(
             meanwhile()
     finally:
         task.cancel()
+
+
+async def gather_results(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return the results of ``work``, all of which runs at the same time. Raises the first error.
+
+    Where ``work`` fails in the turn of the loop in which the caller is cancelled,
+    ``asyncio.gather`` raises the error alone. A caller that tries again after an error would then
+    never end. Here it is cancelled.
+    """
+    task = asyncio.current_task()
+    assert task is not None, "a coroutine runs in a task"
+    before = task.cancelling()
+    try:
+        return await asyncio.gather(*work)
+    except Exception:
+        if task.cancelling() > before:
+            raise asyncio.CancelledError from None
+        raise

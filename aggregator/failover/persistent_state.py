@@ -29,7 +29,7 @@ from contract.errors import StoreConflict, StoreError, StoreUnavailable
 from contract.names import STATE_KEY, STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
 from contract.pages.aggregator_status import PersistentStateStatus
 from pacing.backoff import Backoff
-from pacing.waiting import wait_for_event
+from pacing.waiting import gather_results, wait_for_event
 from service.log.ongoing_failure import OngoingFailures
 from service.owned_documents.foreign_parts import differences
 from service.owned_documents.foreign_writes import ForeignWriter, pauses
@@ -153,7 +153,7 @@ class PersistentState:
         # One gate for lists and marks of all plugins together.
         gate = asyncio.Semaphore(_MAX_CONCURRENT)
         names = tuple(self._plugins)
-        results = await asyncio.gather(*(self._found(name, gate, fence=fence) for name in names))
+        results = await gather_results(self._found(name, gate, fence=fence) for name in names)
         # All at once, so that the plugins agree with each other.
         await self._end_term()
         self._documents = {}
@@ -211,7 +211,7 @@ class PersistentState:
             async with gate:
                 return await self._fence(document)
 
-        marked = await asyncio.gather(*(fence(document) for document in documents))
+        marked = await gather_results(fence(document) for document in documents)
         return tuple(document for document in marked if document is not None)
 
     async def _fence(self, document: Document) -> Document | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from contract.errors import StoreForbidden, StoreRefused
+from pacing.waiting import gather_results
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,5 +43,5 @@ async def read_by_name(
                 return None  # no document can have this name
             return documents[0] if documents else None
 
-    results = await asyncio.gather(*map(read, names.values()))
+    results = await gather_results(map(read, names.values()))
     return dict(zip(names, results, strict=True))

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import pytest
 
-from pacing.waiting import await_with_ticks, wait_for_event
+from pacing.waiting import await_with_ticks, gather_results, wait_for_event
+from tests.parts.deadlines import patience
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
 
 
 async def test_a_wait_ends_with_the_event_or_with_its_time() -> None:
@@ -66,3 +71,36 @@ async def test_work_is_cancelled_by_an_error_meanwhile_and_with_its_caller() -> 
             await await_with_ticks(work("too late"), 10.0, lambda: None)
     await asyncio.sleep(0)
     assert cancelled == ["given up", "too late"]
+
+
+async def test_results_come_in_the_order_of_the_work() -> None:
+    assert await gather_results(asyncio.sleep(0.002 - n / 1000, n) for n in range(3)) == [0, 1, 2]
+    with pytest.raises(KeyError):
+        await gather_results([asyncio.sleep(60), _failing(asyncio.sleep(0))])
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_cancellation_ends_who_tries_again_after_an_error(turns: int) -> None:
+    error = asyncio.get_running_loop().create_future()
+
+    async def try_again() -> None:
+        while True:
+            try:
+                await gather_results([_failing(error), asyncio.sleep(60)])
+            except KeyError:
+                await asyncio.sleep(60)
+
+    trying = asyncio.create_task(try_again())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    error.set_result(None)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    trying.cancel()
+    await asyncio.wait([trying], timeout=patience(1))
+    assert trying.cancelled()
+
+
+async def _failing(work: Awaitable[object]) -> None:
+    await work
+    raise KeyError

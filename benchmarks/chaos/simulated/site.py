@@ -37,7 +37,7 @@ START_SECONDS = 8.0
 """From the start of all programs until an episode begins."""
 _LOOK_SECONDS = 0.5
 _END_SECONDS = 10.0
-"""A killed program is cancelled once more after so long."""
+"""A task of a killed program that lasts longer has lost its cancellation."""
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Where files need no disk, for the directories of episodes; ``None``: there is no such place."""
 _LEADER = f"/apis/coordination.k8s.io/v1/namespaces/{LEADER_NAMESPACE}/leases/{LEADER_LEASE}"
@@ -147,8 +147,10 @@ class SimulatedSite(Stage):
         # A task that is cancelled may begin another, which closes something. One that lost its
         # cancellation would try for ever to reach a store from which it is cut off.
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
-            await asyncio.wait(others, timeout=_END_SECONDS)
-            for task in others:
+            _, going_on = await asyncio.wait(others, timeout=_END_SECONDS)
+            for task in going_on:
+                lost = RuntimeError(f"{task.get_name()} goes on after its program was killed")
+                self.episode.crashes.append(lost)
                 task.cancel()
 
     async def _look(self) -> None:
