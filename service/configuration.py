@@ -57,7 +57,7 @@ def parse_toml(text: str, source: str) -> dict[str, object]:
     problem = "is nested too deeply"
     try:
         content = tomllib.loads(text)
-        # What a dotted key nests is no recursion of the parser, but of all that reads it.
+        # The parser nests dotted keys without recursion; whatever reads the result recurses.
         if not _is_deeper(content, _MAX_LEVELS):
             return content
     except tomllib.TOMLDecodeError as error:

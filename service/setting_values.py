@@ -200,7 +200,7 @@ def _typed(kind: type, given: object) -> object:
             return _REFUSED
     if kind is Path and isinstance(given, str):
         return Path(given)
-    # Not ``isinstance``: a boolean is no number here.
+    # Not ``isinstance``: a boolean is not a number here.
     return given if type(given) is kind else _REFUSED
 
 

@@ -458,7 +458,7 @@ class Store(Protocol):
         """
 
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
-        """Delete a document; one that is not there is no error.
+        """Delete a document, if there is one.
 
         ``expected`` as with ``put``: another version than this one is a ``StoreConflict``.
         """
@@ -507,7 +507,7 @@ class Store(Protocol):
     async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """Make the watchers of a document see an event without a change of its data (M8).
 
-        Sets the annotation ``npu-vigil/touched``. A document that is not there is no error. Nor is
+        Sets the annotation ``npu-vigil/touched``. A document that is not there is not an error, nor is
         one whose version is known not to be ``expected`` any more: watchers have seen that.
         """
 

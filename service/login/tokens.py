@@ -2,7 +2,7 @@
 
 The API server states whose token it is (TokenReview), and whether that user may get the page
 (SubjectAccessReview). At most five reviews begin in a second, and answers are remembered, so a
-flood of tokens is no flood of requests to the API server.
+flood of tokens does not reach the API server.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def _name_problem(name: bytes, users: Mapping[bytes, bytes]) -> str | None:
 def _hash_problem(digest: bytes) -> str | None:
     form = _HASH.fullmatch(digest)
     if form is None:
-        return "behind the name is no bcrypt hash; write the line with htpasswd -B"
+        return "the text behind the name is not a bcrypt hash; write the line with htpasswd -B"
     cost = int(form[1])
     if not _MIN_COST <= cost <= _MAX_COST:
         return f"the cost is {cost}; use {_MIN_COST} to {_MAX_COST}, as in htpasswd -B -C 10"

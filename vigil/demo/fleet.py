@@ -317,7 +317,7 @@ class Fleet:
         return [
             f"{name} ended with {process.returncode}: {_last_line(log)}"
             for name, process, log in named
-            # Steps end agents by SIGKILL, which is no failure.
+            # Steps end agents by SIGKILL, which is not a failure.
             if process is not None and process.returncode not in (None, -signal.SIGKILL)
         ]
 
