@@ -502,13 +502,13 @@ class Store(Protocol):
         """
 
     async def forget_beat(self, node: str) -> None:
-        """Delete the heartbeat of a node that is no more; one that is not there is no error."""
+        """Delete the heartbeat of a node that is no more, if there is one."""
 
     async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
         """Make the watchers of a document see an event without a change of its data (M8).
 
-        Sets the annotation ``npu-vigil/touched``. A document that is not there is not an error, nor is
-        one whose version is known not to be ``expected`` any more: watchers have seen that.
+        Sets the annotation ``npu-vigil/touched``. A document that is not there is not an error,
+        nor is one whose version is known not to be ``expected`` any more: watchers have seen that.
         """
 
     async def writer(self, namespace: str, name: str) -> LastWriter | None:

@@ -36,13 +36,13 @@ def test_lines_of_htpasswd_comments_and_both_ends_of_lines_are_read() -> None:
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        (b"ops", "no bcrypt hash"),
-        (b"ops:secret", "no bcrypt hash"),
-        (b"ops:$apr1$x$y", "no bcrypt hash"),
-        (b"ops:$2y$04$short", "no bcrypt hash"),
-        (_OF_HTPASSWD + b"x", "no bcrypt hash"),
+        (b"ops", "not a bcrypt hash"),
+        (b"ops:secret", "not a bcrypt hash"),
+        (b"ops:$apr1$x$y", "not a bcrypt hash"),
+        (b"ops:$2y$04$short", "not a bcrypt hash"),
+        (_OF_HTPASSWD + b"x", "not a bcrypt hash"),
         # The last character of the salt has bits that no salt has.
-        (b"ops:$2y$04$" + b"9" * 53, "no bcrypt hash"),
+        (b"ops:$2y$04$" + b"9" * 53, "not a bcrypt hash"),
         (_OF_HTPASSWD.replace(b"$04$", b"$13$"), "the cost is 13; use 4 to 12"),
         (_OF_HTPASSWD.replace(b"$04$", b"$03$"), "the cost is 3; use 4 to 12"),
         (b":" + _OF_HTPASSWD.partition(b":")[2], "does not begin with a name"),
