@@ -135,7 +135,7 @@ async def _run(configuration: AgentConfiguration, leaving: ExitDeadline) -> int:
     driver = Driver(library, _wall_clock, settings, find)
     if must_wait:
         driver.wait_for_library()
-    # A full collection looks at every object of the modules, which stay: 40 ms without an event.
+    # A full collection would stop the loop for 40 ms to look at modules, which are never freed.
     gc.freeze()
     return await Agent(configuration, store, driver, leaving).run()
 

@@ -48,18 +48,24 @@ async def await_with_ticks(
 
 
 async def gather_results(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Return the results of ``work``, all of which runs at the same time. Raises the first error.
+    """Return the results of ``work``, all of which runs at the same time.
 
-    Where ``work`` fails in the turn of the loop in which the caller is cancelled,
-    ``asyncio.gather`` raises the error alone. A caller that tries again after an error would then
-    never end. Here it is cancelled.
+    Raises the first error, once the rest was cancelled and has ended. Where ``work`` fails in the
+    turn of the loop in which the caller is cancelled, ``asyncio.gather`` raises the error alone: a
+    caller that tries again after an error would never end. This raises the cancellation then.
     """
-    task = asyncio.current_task()
-    assert task is not None, "a coroutine runs in a task"
-    before = task.cancelling()
+    caller = asyncio.current_task()
+    assert caller is not None, "a coroutine runs in a task"
+    before = caller.cancelling()
+    tasks = [asyncio.create_task(coroutine) for coroutine in work]
     try:
-        return await asyncio.gather(*work)
+        return await asyncio.gather(*tasks)
     except Exception:
-        if task.cancelling() > before:
+        if caller.cancelling() > before:
             raise asyncio.CancelledError from None
         raise
+    finally:
+        for task in tasks:
+            task.cancel()
+        # Those that were cancelled end before the caller may start them again.
+        await asyncio.gather(*tasks, return_exceptions=True)

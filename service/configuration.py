@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import errno
 import json
-import tomllib
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
@@ -20,6 +19,7 @@ import msgspec
 
 from contract.errors import ConfigurationError, Problem
 from contract.settings import Section
+from contract.toml_text import toml_content
 from service.setting_values import WrongValue, fields_of, read_section, read_value
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 
 ENVIRONMENT_PREFIX = "VIGIL_"
-# No option is deeper than four tables.
-_MAX_LEVELS = 32
 
 _Path = tuple[str, ...]
 
@@ -54,24 +52,10 @@ class _LeafSetting:
 
 def parse_toml(text: str, source: str) -> dict[str, object]:
     """Parse the text of a TOML file. Raises ``ConfigurationError``."""
-    problem = "is nested too deeply"
     try:
-        content = tomllib.loads(text)
-        # The parser nests dotted keys without recursion; whatever reads the result recurses.
-        if not _is_deeper(content, _MAX_LEVELS):
-            return content
-    except tomllib.TOMLDecodeError as error:
-        problem = f"is not TOML: {error}"
-    except RecursionError:
-        pass  # reported below
-    raise ConfigurationError(source, [Problem("(file)", problem)])
-
-
-def _is_deeper(value: object, levels: int) -> bool:
-    if not isinstance(value, dict | list):
-        return False
-    members = value.values() if isinstance(value, dict) else value
-    return levels == 0 or any(_is_deeper(member, levels - 1) for member in members)
+        return toml_content(text)
+    except ValueError as error:
+        raise ConfigurationError(source, [Problem("(file)", str(error))]) from None
 
 
 def read_toml(path: Path) -> dict[str, object]:

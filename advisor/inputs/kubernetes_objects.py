@@ -47,7 +47,7 @@ class _NodeSpec(msgspec.Struct):
     taints: tuple[snapshot.Taint, ...] | None = None
 
 
-class _NodeCondition(msgspec.Struct):
+class _StatusCondition(msgspec.Struct):
     type: str
     status: str
 
@@ -55,7 +55,7 @@ class _NodeCondition(msgspec.Struct):
 class _NodeStatus(msgspec.Struct):
     capacity: dict[str, str | int] | None = None
     allocatable: dict[str, str | int] | None = None
-    conditions: list[_NodeCondition] | None = None
+    conditions: list[_StatusCondition] | None = None
 
 
 class _Env(msgspec.Struct):
@@ -243,7 +243,7 @@ class _AscendJobSpec(msgspec.Struct, rename="camel"):
 
 
 class _AscendJobStatus(msgspec.Struct):
-    conditions: list[_NodeCondition] | None = None
+    conditions: list[_StatusCondition] | None = None
 
 
 class _GroupTemplate(msgspec.Struct, rename="camel"):

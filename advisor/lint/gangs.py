@@ -135,7 +135,7 @@ def _judge_shared(workload: Workload, group: WorkloadGroup) -> Iterator[LintFind
 
 def judge_without_gang(collected: Collected) -> Iterator[LintFinding]:
     """Return whose controllers are installed without the gangs that their jobs need."""
-    every = [*collected.workloads, *(copy.workload for copy in collected.made)]
+    every = [*collected.workloads, *(made_object.workload for made_object in collected.made)]
     groups = _groups_of_stateful_sets(every)
     for workload in collected.workloads:
         group = groups.get((workload.namespace, workload.name))

@@ -74,11 +74,12 @@ def _judge_made(collected: Collected) -> Iterator[LintFinding]:
     given |= {
         ("InferenceService", service.namespace, service.name) for service in collected.services
     }
-    given |= {copy.workload.key for copy in collected.made}
-    for copy in collected.made:
-        if (copy.controller.kind, copy.workload.namespace, copy.controller.name) not in given:
-            yield from copy.findings
-            collected.workloads.append(copy.workload)
+    given |= {made_object.workload.key for made_object in collected.made}
+    for made_object in collected.made:
+        controller, workload = made_object.controller, made_object.workload
+        if (controller.kind, workload.namespace, controller.name) not in given:
+            yield from made_object.findings
+            collected.workloads.append(workload)
 
 
 def _judge_workload(workload: Workload, seconds: int) -> Iterator[LintFinding]:

@@ -1,10 +1,10 @@
-"""JSON exactly as Go's ``encoding/json`` reads it into a struct.
+"""JSON as Go's ``encoding/json`` reads it into a struct, with one exception.
 
 Documents are declared as ``GoStruct`` classes. Text that is written as Go writes it takes a fast
 path; everything else is judged member by member: names match without regard to case, the last
 duplicate wins, unknown members are dropped, ``null`` leaves the zero value, an integer has neither
-fraction nor exponent and fits its width, and text that is not Unicode becomes U+FFFD. An object,
-array or map that is there twice is not merged, as Go does it: the last one counts alone.
+fraction nor exponent and fits its width, and text that is not Unicode becomes U+FFFD. Go merges an
+object, array or map that is there twice; here the last one counts alone (docs/compatibility.md).
 
 Source: ``docs/spec/clusterd.md#1.4`` ("Go decoding quirks").
 """

@@ -6,7 +6,6 @@ Source: ``docs/scenarios.md``.
 from __future__ import annotations
 
 import time
-import tomllib
 from ipaddress import IPv4Address  # noqa: TC003  (pydantic needs it)
 from typing import (
     TYPE_CHECKING,
@@ -31,6 +30,7 @@ from typing_extensions import override
 
 from contract.codes.switch_codes import NOT_APPLICABLE, format_switch_code, parse_switch_code
 from contract.errors import ConfigurationError, Problem
+from contract.toml_text import toml_content
 from contract.validation_texts import validation_text
 from dcmi_shim.emulator.bmc_steps import BmcStep
 from dcmi_shim.emulator.functions import find_function
@@ -350,11 +350,9 @@ def parse_scenario(text: str, source: str) -> Scenario:
     ``source`` names it in errors. Raises like ``read_scenario``.
     """
     try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise _wrong(source, [Problem("file", f"is not TOML: {error}")]) from error
-    except RecursionError:
-        raise _wrong(source, [Problem("file", "is nested too deeply")]) from None
+        content = toml_content(text)
+    except ValueError as error:
+        raise _wrong(source, [Problem("file", str(error))]) from error
     # On the raw content, so that they are reported together with wrong types.
     problems = [*_impossible_steps(content), *_disorder(content)]
     try:

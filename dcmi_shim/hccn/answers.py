@@ -58,18 +58,18 @@ def lines_of(text: str, chip: int) -> list[str]:
     return lines
 
 
-def invalid_output(query: str, chip: int, text: str) -> ToolInvalidOutput:
-    """Return the error for an answer in which ``query`` was not found."""
-    return ToolInvalidOutput(f"hccn_tool gave no {query} of chip {chip}", text)
+def invalid_output(quantity: str, chip: int, text: str) -> ToolInvalidOutput:
+    """Return the error for an answer that lacks ``quantity``."""
+    return ToolInvalidOutput(f"hccn_tool gave no {quantity} of chip {chip}", text)
 
 
-def _only(pattern: re.Pattern[str], query: str, text: str, chip: int) -> re.Match[str]:
+def _only(pattern: re.Pattern[str], quantity: str, text: str, chip: int) -> re.Match[str]:
     """Return the one line that matches ``pattern``; two that agree are one."""
     matches = [
         counter for line in lines_of(text, chip) if (counter := pattern.fullmatch(line.strip()))
     ]
     if len({match.groups() for match in matches}) != 1:
-        raise invalid_output(query, chip, text)
+        raise invalid_output(quantity, chip, text)
     return matches[0]
 
 

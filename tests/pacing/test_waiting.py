@@ -75,8 +75,21 @@ async def test_work_is_cancelled_by_an_error_meanwhile_and_with_its_caller() -> 
 
 async def test_results_come_in_the_order_of_the_work() -> None:
     assert await gather_results(asyncio.sleep(0.002 - n / 1000, n) for n in range(3)) == [0, 1, 2]
+
+
+async def test_an_error_ends_the_rest_first() -> None:
+    ended: list[str] = []
+
+    async def last() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0)
+            ended.append("last")
+
     with pytest.raises(KeyError):
-        await gather_results([asyncio.sleep(60), _failing(asyncio.sleep(0))])
+        await gather_results([last(), _failing(asyncio.sleep(0))])
+    assert ended == ["last"]
 
 
 @pytest.mark.parametrize("turns", range(6))

@@ -157,7 +157,7 @@ return_code = 8005
     ("text", "problem"),
     [
         ("steps = [", "file: is not TOML: "),
-        (f"steps = {'[' * 5000}", "file: is nested too deeply"),
+        (f"steps = {'[' * 5000}", "file: has tables or lists nested more than 32 levels deep"),
         ("", "steps: is missing"),
         ("steps = 3", "steps: must be a list"),
         ("steps = [3]", "steps[0]: must be a table"),
