@@ -253,7 +253,6 @@ def _contents(source: PackageSource, root: Path) -> Iterator[dict[str, Any]]:
     command.parent.mkdir(parents=True)
     command.symlink_to(f"../lib/{PRODUCT}/bin/vigil")
     (root / "etc/npu-vigil/fault-config").mkdir()
-    (root / "etc/npu-vigil/pki").mkdir()
     for path in sorted(root.rglob("*")):
         if (entry := _entry(path, path.relative_to(root).as_posix())) is not None:
             entry["file_info"] |= {
@@ -275,7 +274,7 @@ def _entry(path: Path, name: str) -> dict[str, Any] | None:
         if PRODUCT not in Path(name).parts:
             return None
         entry = {"dst": f"/{name}", "type": "dir"}
-        mode = 0o700 if path.name == "pki" else 0o755
+        mode = 0o755
     elif name.startswith("etc/"):
         entry["type"] = "config|noreplace"
     elif name == _LICENSE:

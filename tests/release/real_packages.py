@@ -148,7 +148,9 @@ def test_a_deb_is_installed_upgraded_downgraded_and_removed(
         {_USE}
         below 'echo "# kept" >> /etc/npu-vigil/agent.toml; mkdir -p /var/lib/npu-vigil'
         below 'echo state > /var/lib/npu-vigil/kept'
+        below 'stat -c %a /etc/npu-vigil/pki; chmod 755 /etc/npu-vigil/pki'
         below 'dpkg -i /given/{_NEXT_DEB} >/dev/null; echo upgraded $?; vigil --version'
+        below 'stat -c %a /etc/npu-vigil/pki'
         below 'dpkg -i /given/{_DEB} 2>&1 | grep -o downgrading; vigil --version'
         below 'sh /var/lib/dpkg/info/npu-vigil.postinst configure 0.1.1; echo again $?'
         below 'dpkg --verify npu-vigil'
@@ -162,7 +164,8 @@ def test_a_deb_is_installed_upgraded_downgraded_and_removed(
     assert shown == [
         "installed 0",
         *_IS_USED,
-        *("upgraded 0", f"vigil {_NEXT}", "downgrading", f"vigil {VERSION}", "again 0"),
+        *("700", "upgraded 0", f"vigil {_NEXT}", "755"),
+        *("downgrading", f"vigil {VERSION}", "again 0"),
         "??5?????? c /etc/npu-vigil/agent.toml",
         *("removed 0", gone.format("/usr/lib/npu-vigil"), gone.format("/usr/bin/vigil")),
         *("# kept", "state", "purged 0", gone.format("/etc/npu-vigil"), "state"),
@@ -181,7 +184,9 @@ def test_an_rpm_is_installed_upgraded_downgraded_and_removed(
         {_USE}
         below 'echo "# kept" >> /etc/npu-vigil/agent.toml; mkdir -p /var/lib/npu-vigil'
         below 'echo state > /var/lib/npu-vigil/kept'
+        below 'stat -c %a /etc/npu-vigil/pki; chmod 755 /etc/npu-vigil/pki'
         package -U given/{_NEXT_RPM}
+        below 'stat -c %a /etc/npu-vigil/pki'
         below 'vigil --version; ls -d /usr/lib/npu-vigil/lib/*/site-packages/npu_vigil-*'
         package -U --oldpackage given/{_RPM}
         below 'vigil --version; tail -n 1 /etc/npu-vigil/agent.toml'
@@ -196,7 +201,7 @@ def test_an_rpm_is_installed_upgraded_downgraded_and_removed(
     assert shown == [
         "8",
         *_IS_USED,
-        *(f"vigil {_NEXT}", f"{site}/npu_vigil-{_NEXT}.dist-info"),
+        *("700", "755", f"vigil {_NEXT}", f"{site}/npu_vigil-{_NEXT}.dist-info"),
         *(f"vigil {VERSION}", "# kept", "S.5....T.  c /etc/npu-vigil/agent.toml"),
         f"warning: {saved}",
         *(gone.format("/usr/lib/npu-vigil"), gone.format("/usr/bin/vigil")),
@@ -224,8 +229,8 @@ def test_a_full_disk_leaves_an_installation_that_can_be_repeated(
         "No space left on device",
         "ls: cannot access '/usr/bin/vigil': No such file or directory",
         "Status: install ok not-installed",
-        "npu-vigil: bytecode cannot be written, so vigil starts slowly; make space and run "
-        f"{environment}/bin/python3 -m compileall -q {environment}/lib",
+        "npu-vigil: less than 150 MiB are free, so bytecode is not written and vigil starts slowly; "
+        f"make space and run {environment}/bin/python3 -m compileall -q {environment}/lib",
         *("installed 0", f"vigil {VERSION}", "Status: install ok installed"),
     ]
 
