@@ -11,7 +11,6 @@ import json
 import platform
 import shlex
 import shutil
-import subprocess
 import sys
 import tarfile
 import textwrap
@@ -26,6 +25,7 @@ from release.bundle import ARCHITECTURES, PYTHONS, bundle_name, check_wheels, fe
 from tests.outside.situations import BEFORE
 from tests.parts.tree import ROOT
 from tests.release.keys import new_key
+from tests.release.machine import run_on_machine
 from tests.release.trees import COMMIT, EPOCH, MAINTAINER, VERSION, copy_tree
 from vigil.main import _VERBS
 
@@ -36,17 +36,6 @@ pytestmark = pytest.mark.server
 _NEXT = "0.1.1"
 _TARGET = BundleTarget(platform.machine(), f"3.{sys.version_info.minor}")
 _NAME, _NEXT_NAME = bundle_name(VERSION, *_TARGET), bundle_name(_NEXT, *_TARGET)
-_MACHINE = """
-set -e
-mount -t tmpfs tmpfs {folder}
-mkdir {folder}/upper {folder}/work {folder}/root
-mount -t overlay overlay -o lowerdir=/,upperdir={folder}/upper,workdir={folder}/work {folder}/root
-mount --rbind /dev {folder}/root/dev
-mount -t proc proc {folder}/root/proc
-mkdir {folder}/root/bundles
-mount --bind {bundles} {folder}/root/bundles
-exec chroot {folder}/root sh -c {script}
-"""
 
 
 class Bundles(NamedTuple):
@@ -80,7 +69,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
 
 @pytest.fixture
 def on_machine(bundles: Bundles, tmp_path: Path) -> Callable[[str], str]:
-    """Return a function that runs a script on a new machine with the bundles in ``/bundles``."""
+    """Return a function that runs a script on a new machine with the bundles in ``/given``."""
 
     def run(script: str) -> str:
         folder, given = tmp_path / "machine", tmp_path / "given"
@@ -88,16 +77,9 @@ def on_machine(bundles: Bundles, tmp_path: Path) -> Callable[[str], str]:
         # A copy: scripts change the bundles.
         shutil.copytree(bundles.folder, given)
         python = Path(sys.executable).resolve().parent
-        whole = f"PATH={python}:$PATH; cd /bundles; exec 2>&1; {textwrap.dedent(script)}"
-        command = _MACHINE.format(folder=folder, bundles=given, script=shlex.quote(whole))
-        done = subprocess.run(
-            ["unshare", "--mount", "--net", "sh", "-c", command],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.stderr == ""
-        return done.stdout
+        whole = f"PATH={python}:$PATH; cd /given; exec 2>&1; {textwrap.dedent(script)}"
+        command = f"exec chroot . sh -c {shlex.quote(whole)}"
+        return run_on_machine(folder, Path("/"), given, command)
 
     return run
 
