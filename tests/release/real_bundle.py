@@ -117,6 +117,31 @@ def test_a_release_is_installed_upgraded_returned_from_and_removed(
     ]
 
 
+def test_a_removal_keeps_what_a_package_of_the_distribution_has_too(
+    on_machine: Callable[[str], str],
+) -> None:
+    shown = on_machine(f"""
+        {_NAME}/install --signers signers >/dev/null || exit
+        mkdir /usr/lib/npu-vigil; {_NAME}/install --uninstall >/dev/null
+        ls /usr/lib/sysusers.d/npu-vigil.conf
+        rmdir /usr/lib/npu-vigil; {_NAME}/install --uninstall >/dev/null
+        [ -e /usr/lib/sysusers.d/npu-vigil.conf ] || echo gone
+    """)
+    assert shown.splitlines() == ["/usr/lib/sysusers.d/npu-vigil.conf", "gone"]
+
+
+def test_an_installation_keeps_the_mode_of_the_folder_of_keys(
+    on_machine: Callable[[str], str],
+) -> None:
+    shown = on_machine(f"""
+        {_NAME}/install --signers signers >/dev/null || exit
+        stat -c %a /etc/npu-vigil/pki; chmod 755 /etc/npu-vigil/pki
+        {_NEXT_NAME}/install --signers signers >/dev/null
+        stat -c %a /etc/npu-vigil/pki
+    """)
+    assert shown.splitlines() == ["700", "755"]
+
+
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
