@@ -122,9 +122,9 @@ def test_a_removal_keeps_what_a_package_of_the_distribution_has_too(
 ) -> None:
     shown = on_machine(f"""
         {_NAME}/install --signers signers >/dev/null || exit
-        mkdir /usr/lib/npu-vigil; {_NAME}/install --uninstall >/dev/null
+        mkdir -p /usr/lib/npu-vigil; {_NAME}/install --uninstall >/dev/null
         ls /usr/lib/sysusers.d/npu-vigil.conf
-        rmdir /usr/lib/npu-vigil; {_NAME}/install --uninstall >/dev/null
+        rm -r /usr/lib/npu-vigil; {_NAME}/install --uninstall >/dev/null
         [ -e /usr/lib/sysusers.d/npu-vigil.conf ] || echo gone
     """)
     assert shown.splitlines() == ["/usr/lib/sysusers.d/npu-vigil.conf", "gone"]
