@@ -17,6 +17,8 @@ WORKERS ?= $(shell awk -v processors=$$(nproc) '/^MemTotal/ { \
 # Where the environment forbids to keep bytecode, each process compiles the product, and each worker
 # rewrites the asserts of all tests, which takes it 10 s.
 unexport PYTHONDONTWRITEBYTECODE
+# Only tests/unit.py divides the examples of properties.
+unexport VIGIL_TEST_EXAMPLES
 
 # Workers get the path of the tests in UTF-8, whatever the locale is. tests/conftest.py takes
 # it out again for the programs that tests start.
@@ -51,7 +53,7 @@ help:
 	@echo "make test-release  a release as a whole: installed without a network, and what earlier ones kept; 15 minutes"
 	@echo "make test-node     taints with the real scheduler, manifests and chart on a real node (kubelet, containerd); needs root, 25 minutes"
 	@echo "make test-volcano  elastic training and labels with real controllers; 25 minutes, once 20 more"
-	@echo "make test-anywhere TESTS=… as nobody and as root, where nothing is as usual; needs root"
+	@echo "make test-anywhere TESTS=… of the last commit, as nobody and as root: path with a space, read-only home, 256 descriptors, no IPv6; needs root"
 	@echo "make test-brokers  RabbitMQ, HiveMQ CE and the brokers of make test; 5 minutes, Java 11 or newer"
 	@echo "make test-alerts   causes alerts on a real Prometheus and Alertmanager; writes their times to docs/alerts.md; 15 minutes"
 	@echo "make test-intruder what each intruder tries, each row without its protection; 2 minutes"

@@ -25,7 +25,7 @@ from release.advisories import NOT_KNOWN, STATEMENTS_NAME, NoResultError, audit,
 from release.build import LOCK_NAME, Source, Target, build_bundle, build_python, build_release
 from release.bundle import ARCHITECTURES, PYTHONS, UnsuitableError
 from release.manifest import RefusedError, verify
-from release.packages import MissingPackagerError, packager
+from release.packages import PackagerError, packager
 from release.sbom import PRODUCT
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except NoResultError as error:
         print(f"release: {error}", file=sys.stderr)
         return NOT_KNOWN
-    except (MissingPackagerError, RefusedError, UnsuitableError) as error:
+    except (PackagerError, RefusedError, UnsuitableError) as error:
         print(f"release: {error}", file=sys.stderr)
         return 1
     return 0

@@ -96,9 +96,12 @@ def _reasons(wheel: Path, architecture: str, python: str) -> Iterator[str]:
     }
     if supported.isdisjoint(parse_wheel_filename(wheel.name)[3]):
         yield f"its tags fit neither {architecture} with glibc 2.17 nor Python {python}"
-    for member in read_zip(wheel.read_bytes()):
+    members = list(read_zip(wheel.read_bytes()))
+    # auditwheel puts libraries that a wheel brings itself into the folder NAME.libs.
+    own = {member.name.rpartition("/")[2] for member in members}
+    for member in members:
         if member.data.startswith(elf.MAGIC):
-            for library in sorted(elf.foreign_libraries(member.data)):
+            for library in sorted(elf.foreign_libraries(member.data) - own):
                 yield f"{member.name}: it needs {library}, which no package requires"
             if architecture == "aarch64":
                 yield from (f"{member.name}: {text}" for text in elf.problems(member.data))

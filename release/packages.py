@@ -47,6 +47,8 @@ _OF_DEBIAN = frozenset(
 )
 """What only the ``.deb`` has. The ``.rpm`` has the licence itself."""
 _FOLDERS = ("daemonset", "monitoring", "systemd")
+_GO_PROCESSORS = {"aarch64": "arm64", "x86_64": "amd64"}
+"""The names of processors for Go, which Debian has too, for what ``uname -m`` prints."""
 _DESCRIPTION = """Faults of Huawei Ascend NPUs for schedulers
 The agent reports faults of NPUs, links, switches and the host in the formats
 of MindCluster. The aggregator merges the reports of all nodes. The Python
@@ -104,7 +106,7 @@ _FORMATS = (
     _Format(
         "deb",
         f"{PRODUCT}_{{version}}-{{revision}}_{{processor}}.deb",
-        {"aarch64": "arm64", "x86_64": "amd64"},
+        _GO_PROCESSORS,
         ("libc6 (>= 2.17)", "libgcc-s1", "libstdc++6 (>= 4.8.1)", "passwd", "python{python}"),
     ),
     _Format(
@@ -125,21 +127,21 @@ _FORMATS = (
 )
 
 
-class MissingPackagerError(Exception):
-    """nfpm is not there and cannot be built. The text has the reason and what is missing."""
+class PackagerError(Exception):
+    """nfpm is missing and cannot be built, or it fails. The text has the reason."""
 
 
 def packager() -> Path:
     """Return the path of nfpm, which is built from its Go module once.
 
-    Raises ``MissingPackagerError``.
+    Raises ``PackagerError``.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / PRODUCT
     program = cache / f"nfpm-{NFPM_VERSION}" / "nfpm"
     if not program.exists():
         go = shutil.which("go")
         if go is None:
-            raise MissingPackagerError(
+            raise PackagerError(
                 f"packages need nfpm {NFPM_VERSION}, which Go builds, and there is no program go"
             )
         with tempfile.TemporaryDirectory() as folder:
@@ -152,7 +154,7 @@ def packager() -> Path:
                 check=False,
             )
             if done.returncode:
-                raise MissingPackagerError(
+                raise PackagerError(
                     f"packages need nfpm {NFPM_VERSION}, which go cannot build:\n{done.stderr}"
                 )
             program.parent.mkdir(parents=True, exist_ok=True)
@@ -161,7 +163,7 @@ def packager() -> Path:
             part.replace(program)
     shown = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
     if NFPM_SUM not in shown.stdout:
-        raise MissingPackagerError(f"{program} is not nfpm {NFPM_VERSION}: remove it")
+        raise PackagerError(f"{program} is not nfpm {NFPM_VERSION}: remove it")
     return program
 
 
@@ -177,9 +179,9 @@ def package_names(version: str, architecture: str, python: str) -> tuple[str, ..
 
 
 def write_packages(source: PackageSource, output: Path) -> None:
-    """Write both packages into ``output``.
+    """Write both packages into ``output``; where nfpm fails, nothing is written there.
 
-    Raises ``MissingPackagerError``.
+    Raises ``PackagerError``.
     """
     program = packager()
     names = package_names(source.version, source.architecture, source.python)
@@ -190,14 +192,20 @@ def write_packages(source: PackageSource, output: Path) -> None:
             configuration = folder / f"{each.name}.json"
             document = {**_information(source, each), "contents": contents}
             configuration.write_text(json.dumps(document), encoding="utf-8")
-            subprocess.run(
+            done = subprocess.run(
                 [
                     *(program, "package", "--packager", each.name),
-                    *("--config", configuration, "--target", output / name),
+                    *("--config", configuration, "--target", folder / name),
                 ],
                 stdout=subprocess.DEVNULL,
-                check=True,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
             )
+            if done.returncode:
+                raise PackagerError(f"nfpm cannot write {name}:\n{done.stderr}")
+        for name in names:
+            shutil.move(folder / name, output / name)
 
 
 def _information(source: PackageSource, form: _Format) -> dict[str, Any]:
@@ -215,7 +223,7 @@ def _information(source: PackageSource, form: _Format) -> dict[str, Any]:
         own = {"scripts": scripts, "rpm": rpm}
     return {
         "name": PRODUCT,
-        "arch": {"aarch64": "arm64", "x86_64": "amd64"}[source.architecture],
+        "arch": _GO_PROCESSORS[source.architecture],
         "platform": "linux",
         "version": source.version,
         "version_schema": "none",
@@ -253,7 +261,6 @@ def _contents(source: PackageSource, root: Path) -> Iterator[dict[str, Any]]:
     command.parent.mkdir(parents=True)
     command.symlink_to(f"../lib/{PRODUCT}/bin/vigil")
     (root / "etc/npu-vigil/fault-config").mkdir()
-    (root / "etc/npu-vigil/pki").mkdir()
     for path in sorted(root.rglob("*")):
         if (entry := _entry(path, path.relative_to(root).as_posix())) is not None:
             entry["file_info"] |= {
@@ -275,7 +282,7 @@ def _entry(path: Path, name: str) -> dict[str, Any] | None:
         if PRODUCT not in Path(name).parts:
             return None
         entry = {"dst": f"/{name}", "type": "dir"}
-        mode = 0o700 if path.name == "pki" else 0o755
+        mode = 0o755
     elif name.startswith("etc/"):
         entry["type"] = "config|noreplace"
     elif name == _LICENSE:

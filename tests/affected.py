@@ -68,7 +68,7 @@ TABLE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tests/volcano/*", ("tests/parts/volcano.py",)),
     ("tests/brokers/*", ("tests/parts/broker.py",)),
     ("tests/setup.sh", ("tests/test_parts.py",)),
-    ("tests/anywhere.sh", ("tests/test_makefile.py",)),
+    ("tests/anywhere.sh", ()),  # ``make test-anywhere``
     ("tests/mutants/*", ("tests/test_mutants.py",)),
     ("daemonset/*", ("tests/packaging", "tests/intruder")),
     ("systemd/*", ("tests/packaging", "tests/intruder")),
@@ -98,8 +98,9 @@ TABLE: tuple[tuple[str, tuple[str, ...]], ...] = (
     (".git-blame-ignore-revs", ()),
     ("LICENSE", ("tests/packaging",)),
     ("MANIFEST.in", ("tests/release", "tests/packaging")),
-    ("release/install", ("tests/release",)),
-    ("release/scripts/*", ("tests/release",)),
+    # Only ``make test-release`` runs them.
+    ("release/install", ()),
+    ("release/scripts/*", ()),
     ("release/advisories.json", ("tests/release",)),
 )
 """For each file that is no module, by the first pattern that fits: folders of tests, test files, or

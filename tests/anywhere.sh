@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs a selection of tests where nothing is as usual: tests/anywhere.sh ARGUMENTS_OF_PYTEST. Takes root, iproute2 and
-# localedef. The last commit is tested, in a clone whose path has a space and Chinese letters; a second call uses it again.
+# Runs a selection of tests of the last commit, as nobody and as root: tests/anywhere.sh ARGUMENTS_OF_PYTEST. Takes root,
+# iproute2 and localedef. The clone has a path with a space and Chinese letters; a second call uses it again.
 # Each selection runs twice:
 #   user  as nobody, with the locale zh_CN.GB18030 and the umask 077
 #   root  as root, with LANG=C and PYTHONDONTWRITEBYTECODE
@@ -72,16 +72,22 @@ fi
 mkdir -p "$home/.cache/npu-vigil" "$folder/locales" "$temporary"
 chmod 755 "$folder"
 [ -d "$folder/locales/zh_CN.GB18030" ] || localedef -i zh_CN -f GB18030 "$folder/locales/zh_CN.GB18030"
-[ -d "$clone" ] || git clone -q . "$clone"
+if [ -n "$(git status --porcelain)" ]; then
+    echo "tests/anywhere.sh: the last commit is tested, without the changes that are not committed" >&2
+fi
+# Files that are hard links would change their owner in this repository, too.
+[ -d "$clone" ] || git clone -q --no-hardlinks . "$clone"
 chown -R root:root "$clone"
 git -C "$clone" fetch -q "$PWD" HEAD
 git -C "$clone" -c advice.detachedHead=false checkout -q --force FETCH_HEAD
-if [ ! -e "$clone/.venv/installed" ]; then
+lock=$(sha256sum requirements-dev.lock | cut -c1-16)
+if [ ! -e "$clone/.venv/installed-$lock" ]; then
+    rm -rf "$clone/.venv"
     # nobody may not be able to read the interpreter of this checkout, but has the same packages.
     "$(PATH=/usr/local/bin:/usr/bin command -v python3)" -m venv --without-pip "$clone/.venv"
     cp -a .venv/lib/. "$clone/.venv/lib/"
     (cd "$clone" && .venv/bin/python -m pip install -qq --no-deps --no-build-isolation -e .)
-    touch "$clone/.venv/installed"
+    touch "$clone/.venv/installed-$lock"
 fi
 export cache=${XDG_CACHE_HOME:-$HOME/.cache}/npu-vigil
 export VIGIL_TEST_SEED=${VIGIL_TEST_SEED:-$(date +%s)}

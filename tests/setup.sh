@@ -9,7 +9,7 @@
 # With the argument `node` also provides what `make test-node` needs: containerd, runc, network plug-ins,
 # buildah, debootstrap, xfsprogs, dnsmasq; kubelet, kubectl and the rest of a cluster (6 minutes), and a base image (1 minute).
 # With the argument `release` also provides what `make test-release` needs: Go, which builds nfpm, debootstrap, rpm,
-# rpmlint and the base image.
+# rpmlint, lintian and the base image.
 # With the argument `brokers` also provides RabbitMQ, and HiveMQ CE of Maven Central by pinned hashes.
 set -euo pipefail
 cd "$(dirname "$0")/controlplane"
@@ -87,7 +87,7 @@ if [ -n "$with_node" ]; then
     command -v dnsmasq >/dev/null || packages+=(dnsmasq-base)
 fi
 if [ -n "$with_release" ]; then
-    for one in debootstrap rpm rpmlint; do
+    for one in debootstrap rpm rpmlint lintian; do
         command -v $one >/dev/null || packages+=($one)
     done
     command -v go >/dev/null || packages+=(golang-go ca-certificates)

@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from tests.parts.tree import ROOT
 from tests.random_order import SEED, RandomOrder
 
@@ -51,6 +53,7 @@ def test_a_selection_has_the_order_of_the_whole_run() -> None:
     assert ordered("1", selected) == [test for test in ordered("1") if test in selected]
 
 
+@pytest.mark.slow
 def test_pytest_sorts_by_the_seed_and_prints_it_also_where_q_omits_the_header() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "tests/test_unit.py"]
     result = subprocess.run(

@@ -104,8 +104,8 @@ def main() -> int:
                 [*command, "-o", f"cache_dir={_CACHE.format(number)}", "-m", "unit"],
                 cwd=ROOT,
                 env={
-                    DIVISOR: str(UNIT_DIVISOR),
                     **os.environ,
+                    DIVISOR: str(UNIT_DIVISOR),
                     RUN_FOLDER: folder,
                     SHARE: str(listed),
                 },

@@ -113,19 +113,24 @@ class Bed:
         parts = ("elastic", "elastic-network-faults", "elastic-dead-nodes")
         made = build_with(directory, "base", *parts)
         self._items = [i for i in made if i["metadata"]["name"].startswith("npu-vigil-elastic")]
-        for item in self._items:
-            plane.apply(item)
-        self.account = plane.service_account("mindx-dl", "npu-vigil-elastic")
-        """The kubeconfig of the account of the manifests."""
-        self.aggregator = Daemon(
-            directory / "aggregator",
-            "--store",
-            "kubernetes:",
-            "--kubeconfig",
-            str(plane.kubeconfig),
-        )
-        self.aggregator.environment["VIGIL_ADVICE_ENABLED"] = "true"
-        self.aggregator.start()
+        try:
+            for item in self._items:
+                plane.apply(item)
+            self.account = plane.service_account("mindx-dl", "npu-vigil-elastic")
+            """The kubeconfig of the account of the manifests."""
+            self.aggregator = Daemon(
+                directory / "aggregator",
+                "--store",
+                "kubernetes:",
+                "--kubeconfig",
+                str(plane.kubeconfig),
+            )
+            self.aggregator.environment["VIGIL_ADVICE_ENABLED"] = "true"
+            self.aggregator.start()
+        except BaseException:
+            # Nobody has this object yet, so nobody would call ``stop``.
+            take_back(plane, self._items)
+            raise
 
     def join(self, node: str) -> None:
         """Publish that the chips of a node are healthy."""
@@ -311,5 +316,7 @@ class Bed:
 
     def stop(self) -> None:
         """Stop the aggregator, and take back what was applied."""
-        self.aggregator.stop()
-        take_back(self.plane, self._items)
+        try:
+            self.aggregator.stop()
+        finally:
+            take_back(self.plane, self._items)

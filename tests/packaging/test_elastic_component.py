@@ -271,9 +271,9 @@ def test_optional_components_may_do_what_they_need(
     plane = account.plane
     built = build_with(tmp_path, "base", *PARTS)
     items = [item for item in built if item["metadata"]["name"].startswith("npu-vigil-elastic-")]
+    request.addfinalizer(lambda: take_back(plane, items))
     for item in items:
         plane.apply(item)
-    request.addfinalizer(lambda: take_back(plane, items))
     uids = {}
     for name, owner in (("leaving", JOB), ("stays", JOB), ("other", DEPLOYMENT)):
         container_ = {"name": "c", "image": "any"}

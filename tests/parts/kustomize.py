@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,18 +50,32 @@ def build_with(directory: Path, folder: str, *components: str) -> list[dict[str,
 
 
 def apply(plane: ControlPlane, folder: str) -> list[dict[str, Any]]:
-    """Apply the objects of ``daemonset/<folder>`` in their order, as kubectl does; returns them."""
+    """Apply the objects of ``daemonset/<folder>`` in their order, as kubectl does; return them.
+
+    Where the server refuses one of them, those before it are deleted again.
+    """
     items = build(folder)
-    for item in items:
-        plane.apply(item)
+    try:
+        for item in items:
+            plane.apply(item)
+    except BaseException:
+        take_back(plane, items)
+        raise
     return items
 
 
 def take_back(plane: ControlPlane, items: Iterable[dict[str, Any]]) -> None:
-    """Delete applied objects but for namespaces, which no controller here would end."""
+    """Delete applied objects but for namespaces, which no controller here would end.
+
+    What stays would change later tests on the same API server, so it is an error.
+    """
+    refused = []
     for item in items:
         if item["kind"] != "Namespace":
-            plane.ask("DELETE", path_of(item))
+            status, answer = plane.ask("DELETE", path_of(item))
+            if status // 100 != 2 and status != HTTPStatus.NOT_FOUND:
+                refused.append((path_of(item), status, answer))
+    assert refused == []
 
 
 def object_of(items: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import json
 import platform
 import shlex
 import shutil
-import subprocess
 import sys
 import tarfile
 import textwrap
@@ -26,6 +25,7 @@ from release.bundle import ARCHITECTURES, PYTHONS, bundle_name, check_wheels, fe
 from tests.outside.situations import BEFORE
 from tests.parts.tree import ROOT
 from tests.release.keys import new_key
+from tests.release.machine import run_on_machine
 from tests.release.trees import COMMIT, EPOCH, MAINTAINER, VERSION, copy_tree
 from vigil.main import _VERBS
 
@@ -36,17 +36,6 @@ pytestmark = pytest.mark.server
 _NEXT = "0.1.1"
 _TARGET = BundleTarget(platform.machine(), f"3.{sys.version_info.minor}")
 _NAME, _NEXT_NAME = bundle_name(VERSION, *_TARGET), bundle_name(_NEXT, *_TARGET)
-_MACHINE = """
-set -e
-mount -t tmpfs tmpfs {folder}
-mkdir {folder}/upper {folder}/work {folder}/root
-mount -t overlay overlay -o lowerdir=/,upperdir={folder}/upper,workdir={folder}/work {folder}/root
-mount --rbind /dev {folder}/root/dev
-mount -t proc proc {folder}/root/proc
-mkdir {folder}/root/bundles
-mount --bind {bundles} {folder}/root/bundles
-exec chroot {folder}/root sh -c {script}
-"""
 
 
 class Bundles(NamedTuple):
@@ -80,7 +69,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
 
 @pytest.fixture
 def on_machine(bundles: Bundles, tmp_path: Path) -> Callable[[str], str]:
-    """Return a function that runs a script on a new machine with the bundles in ``/bundles``."""
+    """Return a function that runs a script on a new machine with the bundles in ``/given``."""
 
     def run(script: str) -> str:
         folder, given = tmp_path / "machine", tmp_path / "given"
@@ -88,16 +77,9 @@ def on_machine(bundles: Bundles, tmp_path: Path) -> Callable[[str], str]:
         # A copy: scripts change the bundles.
         shutil.copytree(bundles.folder, given)
         python = Path(sys.executable).resolve().parent
-        whole = f"PATH={python}:$PATH; cd /bundles; exec 2>&1; {textwrap.dedent(script)}"
-        command = _MACHINE.format(folder=folder, bundles=given, script=shlex.quote(whole))
-        done = subprocess.run(
-            ["unshare", "--mount", "--net", "sh", "-c", command],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.stderr == ""
-        return done.stdout
+        whole = f"PATH={python}:$PATH; cd /given; exec 2>&1; {textwrap.dedent(script)}"
+        command = f"exec chroot . sh -c {shlex.quote(whole)}"
+        return run_on_machine(folder, Path("/"), given, command)
 
     return run
 
@@ -133,6 +115,31 @@ def test_a_release_is_installed_upgraded_returned_from_and_removed(
         *("1", "removed; /etc/npu-vigil and the state in /var/lib remain", "state"),
         'node_name = "kept"',
     ]
+
+
+def test_a_removal_keeps_what_a_package_of_the_distribution_has_too(
+    on_machine: Callable[[str], str],
+) -> None:
+    shown = on_machine(f"""
+        {_NAME}/install --signers signers >/dev/null || exit
+        mkdir -p /usr/lib/npu-vigil; {_NAME}/install --uninstall >/dev/null
+        ls /usr/lib/sysusers.d/npu-vigil.conf
+        rm -r /usr/lib/npu-vigil; {_NAME}/install --uninstall >/dev/null
+        [ -e /usr/lib/sysusers.d/npu-vigil.conf ] || echo gone
+    """)
+    assert shown.splitlines() == ["/usr/lib/sysusers.d/npu-vigil.conf", "gone"]
+
+
+def test_an_installation_keeps_the_mode_of_the_folder_of_keys(
+    on_machine: Callable[[str], str],
+) -> None:
+    shown = on_machine(f"""
+        {_NAME}/install --signers signers >/dev/null || exit
+        stat -c %a /etc/npu-vigil/pki; chmod 755 /etc/npu-vigil/pki
+        {_NEXT_NAME}/install --signers signers >/dev/null
+        stat -c %a /etc/npu-vigil/pki
+    """)
+    assert shown.splitlines() == ["700", "755"]
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
+import zipfile
 from typing import TYPE_CHECKING
 
+import pytest
+
+from release.bundle import UnsuitableError, check_wheels
 from release.elf import MAGIC, foreign_libraries, problems
+from tests.parts.tree import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,3 +68,25 @@ def test_a_library_that_packages_do_not_require_is_named(tmp_path: Path) -> None
     data = _compiled(tmp_path, 65536, source, str(other))
     assert foreign_libraries(data) == {str(other)}
     assert foreign_libraries(_compiled(tmp_path, 65536)) == set()
+
+
+def test_libraries_that_a_wheel_brings_itself_are_not_foreign(tmp_path: Path) -> None:
+    own = tmp_path / "libown.so.1"
+    own.write_bytes(_compiled(tmp_path, 65536))
+    link = ("-L", str(tmp_path), "-l:libown.so.1")
+    source = "extern int one(void); int two(void) { return one() + 1; }"
+    module = _compiled(tmp_path, 65536, source, *link)
+    assert foreign_libraries(module) == {"libown.so.1"}
+    architecture, python = platform.machine(), "3.11"
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    wheel = tmp_path / f"given-1.0-cp311-cp311-manylinux2014_{architecture}.whl"
+    reason = "given/module.so: it needs libown.so.1, which no package requires"
+    for brought in (False, True):
+        with zipfile.ZipFile(wheel, "w") as archive:
+            archive.writestr("given/module.so", module)
+            if brought:
+                archive.writestr("given.libs/libown.so.1", own.read_bytes())
+        with pytest.raises(UnsuitableError) as raised:
+            # All others of the lock are missing.
+            check_wheels([wheel], lock, architecture, python)
+        assert (reason in str(raised.value)) is not brought

@@ -215,6 +215,7 @@ async def test_a_line_that_is_removed_meanwhile_permits_no_login(
     checks.checks.close()
 
 
+@pytest.mark.slow
 async def test_wrong_passwords_from_many_addresses_delay_no_new_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,17 +234,21 @@ async def test_wrong_passwords_from_many_addresses_delay_no_new_address(
             await checks.of(b"ops", b"wrong", address)
             await asyncio.sleep(0.01)
 
+    loop = asyncio.get_running_loop()
+    began = loop.time()
     attackers = [asyncio.create_task(attack(f"192.0.2.{number}")) for number in range(12)]
-    # The reserve of eight, and two a second.
-    await time_passes(3.0)
-    assert 8 <= len(compared) <= 16
-    begun = asyncio.get_running_loop().time()
-    assert await checks.of(b"ops", b"secret", "198.51.100.1") is _RIGHT
-    # The next turn, which comes within half a second.
-    assert asyncio.get_running_loop().time() - begun < patience(1.5)
-    for attacker in attackers:
-        attacker.cancel()
-    checks.checks.close()
+    try:
+        await time_passes(3.0)
+        # The reserve of eight, two a second, and one that may begin at either end.
+        assert 8 <= len(compared) <= 10 + 2 * (loop.time() - began)
+        asked = loop.time()
+        assert await checks.of(b"ops", b"secret", "198.51.100.1") is _RIGHT
+        # The next turn, which comes within half a second.
+        assert loop.time() - asked < patience(1.5)
+    finally:
+        for attacker in attackers:
+            attacker.cancel()
+        checks.checks.close()
 
 
 async def test_eight_wait_by_address_in_turn_and_the_rest_is_refused(
