@@ -61,19 +61,23 @@ class RequestRate:
         self._next_at = float("-inf")
         """When the next one may begin."""
         self._computing = 0
+        self._is_closed = False
         self._timer: asyncio.TimerHandle | None = None
 
     def enqueue(self, request: WaitingRequest) -> None:
         """Call ``proceed`` of ``request`` when its turn comes, now or later."""
+        # A request that is answered while the daemon stops may be followed by another one.
+        if self._is_closed:
+            return
         self._waiting.setdefault(request.address, {})[request] = self._loop.time()
         self._let_begin()
 
     def leave(self, request: WaitingRequest) -> None:
         """Forget ``request``, which waits."""
         # A daemon that stops closes the rate first, and nothing waits from then on.
-        if request.address not in self._waiting:
+        of_address = self._waiting.get(request.address, {})
+        if request not in of_address:
             return
-        of_address = self._waiting[request.address]
         del of_address[request]
         if not of_address:
             del self._waiting[request.address]
@@ -96,6 +100,7 @@ class RequestRate:
 
     def close(self) -> None:
         """Let no more begin."""
+        self._is_closed = True
         self._waiting.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -143,9 +148,8 @@ class RequestRate:
 class Turns:
     """Lets checks of logins begin; at most ``max_waiting`` wait, addresses in turn.
 
-    A new one takes the place of the newest one of the address with the most. Of addresses with as
-    many it is that with the latest turn. Where none comes behind the address of the new one, it is
-    refused.
+    Where all places are taken, the address with the most waiting logins loses its newest one;
+    between equals, the one served last. The new login is refused if that is its own address.
     """
 
     def __init__(self, limits: RateLimits, max_waiting: int) -> None:
@@ -339,12 +343,13 @@ class Connections:
             self.rate.leave(connection)
 
     def close(self) -> None:
-        """Close those that have no request."""
+        """Close those whose request is not being answered."""
         if self._timer is not None:
             self._timer.cancel()
         # A copy: each one that is closed leaves the dictionary.
-        for connection in tuple(self._waiting):
-            self._abort(connection)
+        for connection in tuple(self._all):
+            if not connection.is_in_turn:
+                self._abort(connection)
 
     def _limit_address(self, new: OpenConnection) -> None:
         # Several programs of the host share this address: probes, scrapes and verbs.

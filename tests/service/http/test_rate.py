@@ -179,4 +179,9 @@ async def test_a_connection_that_ends_behind_the_end_leaves_without_an_error() -
     for request in requests:
         rate.enqueue(request)
     rate.close()
+    # Another connection of the address has its next request.
+    rate.enqueue(Request("a", rate))
     rate.leave(requests[5])
+    rate.done()
+    await asyncio.sleep(1)
+    assert [request.began_at for request in requests[4:]] == [None, None]
