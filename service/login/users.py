@@ -24,9 +24,9 @@ import bcrypt
 
 from contract.errors import ConfigurationError, Problem
 from service.files.private import rights_problems
+from service.files.reloaded import ReloadedFiles, read_files
 from service.http.connections import RateLimits, Turns
 from service.http.counts import LoginResult
-from service.tls.files import ReloadedFiles, read_files
 
 if TYPE_CHECKING:
     from pathlib import Path
