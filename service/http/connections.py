@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Timers may fire early by the resolution of their clock.
 _TIMER_SECONDS = 0.001
 _MAX_WAITING_ADDRESSES = 64
-"""So many addresses that always wait have a turn each before one of them has its second."""
+"""As many as a listener has connections: each has a turn before one of them has its second."""
 _MAX_SERVED_SECONDS = 10.0
 
 
