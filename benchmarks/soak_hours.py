@@ -68,8 +68,9 @@ class Row(msgspec.Struct, frozen=True):
     journal_mib: float
     faults: int
     not_shown: int
-    p50_ms: float
-    p99_ms: float
+    p50_ms: float | None
+    """``None``: no fault was shown."""
+    p99_ms: float | None
 
 
 def exceeded(rows: list[Row]) -> list[str]:
@@ -81,12 +82,14 @@ def exceeded(rows: list[Row]) -> list[str]:
         for row in rows
         if row.not_shown
     ]
+    problems += [f"{row.minutes:g} min: no fault was shown" for row in rows if not row.faults]
     if last.journal_mib > MAX_JOURNAL_MIB:
         problems.append(f"journal: {last.journal_mib:.1f} MiB")
     if hours * 3600 < ROW_SECONDS:
         return problems
-    if last.p99_ms > first.p99_ms * MAX_P99_RATIO:
-        problems.append(f"publication p99: {first.p99_ms:.0f} ms, then {last.p99_ms:.0f} ms")
+    before_ms, after_ms = first.p99_ms, last.p99_ms
+    if before_ms is not None and after_ms is not None and after_ms > before_ms * MAX_P99_RATIO:
+        problems.append(f"publication p99: {before_ms:.0f} ms, then {after_ms:.0f} ms")
     for name, program in last.programs.items():
         before = first.programs[name]
         grown = program.memory_mib - before.memory_mib
@@ -204,14 +207,14 @@ class RealSoak:
         pids = {"agent": self.node.process.pid}
         pids |= {name: daemon.process.pid for name, daemon in self._aggregators.items()}
         files = self.node.state_dir.glob("journal.sqlite*")
+        seconds = self._seconds
         row = Row(
             round(minutes, 1),
             {name: _program_row(pid) for name, pid in pids.items()},
             sum(file.stat().st_size for file in files) / (1 << 20),
-            len(self._seconds),
+            len(seconds),
             self._not_shown,
-            quantile_ms(self._seconds, 0.5),
-            quantile_ms(self._seconds, 0.99),
+            *(quantile_ms(seconds, rank) if seconds else None for rank in (0.5, 0.99)),
         )
         self.rows.append(row)
         self._seconds, self._not_shown = [], 0
@@ -222,9 +225,13 @@ class RealSoak:
         )
         print(
             f"{row.minutes:g} min: {programs}; journal {row.journal_mib:.1f} MiB; {row.faults} "
-            f"faults, {row.not_shown} not shown, p50 {row.p50_ms:.0f} ms, p99 {row.p99_ms:.0f} ms",
+            f"faults, {row.not_shown} not shown, p50 {_ms(row.p50_ms)}, p99 {_ms(row.p99_ms)}",
             flush=True,
         )
+
+
+def _ms(duration_ms: float | None) -> str:
+    return "unknown" if duration_ms is None else f"{duration_ms:.0f} ms"
 
 
 def _program_row(pid: int) -> ProgramRow:

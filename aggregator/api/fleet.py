@@ -24,8 +24,8 @@ from pacing.cooperative import all_of
 from service.http.connection import free_place
 from service.pages.compression import packed, packed_answer
 from service.pages.daemon_pages import is_kept, json_response
-from service.pages.exposition import SharedRendering
 from service.pages.page_rows import SLICE_ROWS
+from service.pages.shared_rendering import SharedRendering
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

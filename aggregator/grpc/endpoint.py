@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from contract.errors import ConfigurationError
-from service.tls.files import ReloadedFiles, load_server_files, read_files
+from service.files.reloaded import ReloadedFiles, read_files
+from service.tls.files import load_server_files
 
 if TYPE_CHECKING:
     from aggregator.config import GrpcSection

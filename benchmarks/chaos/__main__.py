@@ -8,8 +8,9 @@
 
 The worlds ``directory``, ``kubernetes`` and ``mqtt`` are real parts, ``simulated`` is virtual time.
 Prints a line for each episode with something wrong, of real parts for each, and a summary as JSON.
-Exit status: 0 nothing wrong, 1 something is. A plan with something wrong is made smaller, kept in
-DIR, and can be played again. A mutant is a wrong product: the first episode that finds it is the
+Exit status: 0 nothing wrong and all proved, else 1. A plan with something wrong or not proved is
+made smaller, kept in DIR, and can be played again. Gaps of real parts may be of any episode, so
+all plans are kept as they are. A mutant is a wrong product: the first episode that finds it is the
 last.
 """
 
@@ -20,8 +21,6 @@ import contextlib
 import functools
 import json
 import math
-import multiprocessing
-import os
 import sys
 import tempfile
 import time
@@ -35,12 +34,13 @@ from msgspec.structs import replace
 from benchmarks.chaos.judge import excused_share
 from benchmarks.chaos.plan import Plan, aggregators_of
 from benchmarks.chaos.shrink import MAX_SECONDS, shrunk
+from benchmarks.chaos.simulated.processes import fix_order_of_sets, mapped
 from benchmarks.chaos.stage import judged, settled
 from benchmarks.chaos.troubles import plan_of, read_plan
 from tests.parts.verbs import run_verb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Sequence
 
     from benchmarks.chaos.judge import Excuse, Fault, Sample
 
@@ -67,6 +67,11 @@ class _Outcome(msgspec.Struct, frozen=True):
     is_proved: bool = True
     processor_seconds: float = 0.0
 
+    @property
+    def is_right(self) -> bool:
+        """Whether nothing is wrong, and all is proved."""
+        return not self.wrong and self.is_proved
+
 
 class _Results:
     """What all episodes came to; ``keep`` is where plans go, ``mutant`` the wrong product."""
@@ -80,13 +85,13 @@ class _Results:
     @property
     def are_right(self) -> bool:
         """Whether nothing is wrong, and all is proved."""
-        return not any(outcome.wrong or not outcome.is_proved for outcome in self._outcomes)
+        return all(outcome.is_right for outcome in self._outcomes)
 
     def add(self, outcome: _Outcome) -> None:
         """Add an episode, and print what is wrong."""
         self._outcomes.append(outcome)
         plan = outcome.plan
-        if outcome.wrong or not outcome.is_proved or plan.platform != _SIMULATED:
+        if not outcome.is_right or plan.platform != _SIMULATED:
             names = ", ".join(f"{item.name} of {item.subject}" for item in plan.troubles)
             print(
                 f"seed {plan.seed}: {outcome.faults} faults, {names}: {outcome.samples} samples, "
@@ -137,7 +142,7 @@ class _Results:
 
 def _spread(values: list[float]) -> dict[str, float]:
     ordered = sorted(values)
-    ranks = {"p50": 0.5, "p95": 0.95, "longest": 1.0}
+    ranks = {"p50": 0.5, "p95": 0.95, "max": 1.0}
     return {
         name: round(ordered[math.ceil(rank * len(ordered)) - 1], 2) for name, rank in ranks.items()
     }
@@ -148,15 +153,16 @@ def _outcome(
     faults: list[Fault],
     samples: list[Sample],
     excuses: list[Excuse],
-    crashes: Iterable[BaseException] = (),
+    errors: Sequence[tuple[str, str]] = (),
 ) -> _Outcome:
-    """Judge an episode."""
+    """Judge an episode; ``errors`` are kinds and texts of what was wrong with its programs."""
     verdicts = judged(plan, faults, samples, excuses)
-    crashed = [f"a program ended: {error!r}" for error in crashes]
+    kinds = [kind for kind, _ in errors]
     return _Outcome(
         *(plan, len(faults), len(samples)),
-        [verdict.wrong.value for verdict in verdicts] + len(crashed) * ["a program ended"],
-        [msgspec.json.encode(verdict).decode() for verdict in verdicts] + crashed,
+        [verdict.wrong.value for verdict in verdicts] + kinds,
+        [msgspec.json.encode(verdict).decode() for verdict in verdicts]
+        + [f"{kind}: {text}" for kind, text in errors],
         excused_share(excuses, plan.seconds),
         settled(plan, faults, samples),
     )
@@ -209,18 +215,13 @@ def main() -> int:
 
 def _play_simulated(plans: list[Plan], results: _Results, workers: int) -> None:
     """Play each plan with programs of its own, in so many processes."""
-    # The order of sets of strings is a part of what a seed decides.
-    if os.environ.get("PYTHONHASHSEED") != "0":
-        os.execve(sys.executable, sys.orig_argv, os.environ | {"PYTHONHASHSEED": "0"})
+    fix_order_of_sets()
     play = functools.partial(_played, mutant=results.mutant)
-    with contextlib.ExitStack() as stack:
-        outcomes: Iterator[_Outcome] = map(play, plans)
-        if workers > 1:
-            outcomes = stack.enter_context(multiprocessing.Pool(workers)).imap(play, plans)
+    with mapped(play, plans, workers) as outcomes:
         for outcome in outcomes:
             results.add(outcome)
-            if outcome.wrong:
-                results.keep(outcome.plan, lambda plan: bool(play(plan).wrong))
+            if not outcome.is_right:
+                results.keep(outcome.plan, lambda plan: not play(plan).is_right)
                 if results.mutant is not None:
                     break
 
@@ -235,7 +236,7 @@ def _played(plan: Plan, mutant: str | None) -> _Outcome:
     with tempfile.TemporaryDirectory(prefix="vigil-chaos-", dir=MEMORY) as directory:
         with product:
             episode, state_dirs = play_in(Path(directory), plan)
-        outcome = _outcome(plan, *episode.parts, episode.crashes)
+        outcome = _outcome(plan, *episode.parts, episode.errors)
         outcome = _proved(outcome, state_dirs.values())
     return replace(outcome, processor_seconds=time.process_time() - began)
 
@@ -266,6 +267,10 @@ def _play_real(plans: list[Plan], results: _Results) -> None:
                 results.add(outcome)
                 if outcome.wrong:
                     results.keep(plan, lambda plan: bool(judged(plan, *site.play(plan))))
+                elif not outcome.is_proved:
+                    # The gap may be of any episode, and stays in the journal: none can be smaller.
+                    for played in plans[:number]:
+                        results.keep(played, lambda _: False)
                 if is_last:
                     break
 

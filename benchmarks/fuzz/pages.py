@@ -12,7 +12,7 @@ from aiohttp.test_utils import make_mocked_request
 from typing_extensions import override
 
 from contract.errors import VigilError
-from service.http.connection import HttpConnection
+from service.http.connection import MAX_HEAD_BYTES, HttpConnection
 from service.http.connections import Connections, ListenerLimits, RateLimits, RequestRate
 from service.http.counts import Counts
 from service.login.users import parsed
@@ -42,7 +42,6 @@ _PARAMETERS = (
     Parameter("node", "", is_repeatable=True),
     Parameter("severity", "", values=("minor", "major")),
 )
-_MAX_HEAD_BYTES = 16 << 10
 
 
 @cache
@@ -116,7 +115,7 @@ def _head(text: str) -> None:
         assert not answer
         assert b"\r\n\r\n" in data
         return
-    assert answer or len(data) <= _MAX_HEAD_BYTES
+    assert answer or len(data) <= MAX_HEAD_BYTES
     assert not answer or answer.startswith(b"HTTP/1.1 4")
     raise VigilError("is no whole request")
 

@@ -16,8 +16,8 @@ from service.http.counts import RequestResult
 if TYPE_CHECKING:
     from service.http.connections import Connections
 
-# Requests of the pages are a line and a few headers; no page takes a body (decision 11).
-_MAX_HEAD_BYTES = 16 << 10
+MAX_HEAD_BYTES = 16 << 10
+"""Requests of the pages are a line and a few headers; no page takes a body (decision 11)."""
 _HEAD_END = b"\r\n\r\n"
 _BARE_END = b"\n\n"
 # Not all of 127.0.0.0/8: the other addresses do not count as the host (decision 11).
@@ -76,7 +76,7 @@ class HttpConnection(asyncio.Protocol):
             # Three bytes earlier: the end of the head, four bytes, may be split over two reads.
             self._look(max(0, len(self._received) - len(data) - 3))
         # A client that sends ahead is not read any more; the kernel's window then stops it.
-        elif len(self._received) > _MAX_HEAD_BYTES and self._transport is not None:
+        elif len(self._received) > MAX_HEAD_BYTES and self._transport is not None:
             self._transport.pause_reading()
 
     def proceed(self) -> None:
@@ -154,7 +154,7 @@ class HttpConnection(asyncio.Protocol):
         # No method begins otherwise: a TLS client is refused at its first byte, not after 10 s.
         elif not self._received[:1].isalpha() or self._received.find(_BARE_END, begin) >= 0:
             self._refuse(_BAD)
-        elif len(self._received) > _MAX_HEAD_BYTES:
+        elif len(self._received) > MAX_HEAD_BYTES:
             self._refuse(_TOO_LARGE)
 
     def _refuse(self, answer: tuple[bytes, bytes]) -> None:

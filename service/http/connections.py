@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 # Timers may fire early by the resolution of their clock.
 _TIMER_SECONDS = 0.001
-# An address that had no turn for so long comes before those that had one.
-_SERVED_SECONDS = 10.0
+_MAX_WAITING_ADDRESSES = 64
+"""As many as a listener has connections: each has a turn before one of them has its second."""
+_MAX_SERVED_SECONDS = 10.0
 
 
 class WaitingRequest(Protocol):
@@ -51,25 +52,32 @@ class RequestRate:
         self._waiting: dict[str, dict[WaitingRequest, float]] = {}
         """The requests of each address, with the times since when they wait."""
         self._served_at: dict[str, float] = {}
-        """When each address had its last turn, the oldest first, for ``_SERVED_SECONDS``."""
+        """When each address had its last turn, the oldest first, for ``_served_seconds``."""
+        # An address that had no turn for so long counts like a new one. Longer, a flood of new
+        # addresses would keep a client that returns from its turn; shorter, busy addresses would.
+        self._served_seconds = min(_MAX_SERVED_SECONDS, _MAX_WAITING_ADDRESSES / limits.per_second)
         # Requests are spaced evenly: a second of 100 must not begin in its first moment.
         self._pause_seconds = 1 / limits.per_second
         self._next_at = float("-inf")
         """When the next one may begin."""
         self._computing = 0
+        self._is_closed = False
         self._timer: asyncio.TimerHandle | None = None
 
     def enqueue(self, request: WaitingRequest) -> None:
         """Call ``proceed`` of ``request`` when its turn comes, now or later."""
+        # A request that is answered while the daemon stops may be followed by another one.
+        if self._is_closed:
+            return
         self._waiting.setdefault(request.address, {})[request] = self._loop.time()
         self._let_begin()
 
     def leave(self, request: WaitingRequest) -> None:
         """Forget ``request``, which waits."""
         # A daemon that stops closes the rate first, and nothing waits from then on.
-        if request.address not in self._waiting:
+        of_address = self._waiting.get(request.address, {})
+        if request not in of_address:
             return
-        of_address = self._waiting[request.address]
         del of_address[request]
         if not of_address:
             del self._waiting[request.address]
@@ -77,12 +85,12 @@ class RequestRate:
     def rank(self, address: str) -> float:
         """Return the time of the last turn of ``address``; the lowest has the next turn.
 
-        An address without one counts as if it had had one ``_SERVED_SECONDS`` before its request,
+        An address without one counts as if it had had one ``_served_seconds`` before its request,
         so that ever new addresses do not keep an older one from its turn.
         """
         of_address = self._waiting.get(address)
         since = next(iter(of_address.values())) if of_address else self._loop.time()
-        earliest = since - _SERVED_SECONDS
+        earliest = since - self._served_seconds
         return max(self._served_at.get(address, earliest), earliest)
 
     def done(self) -> None:
@@ -92,6 +100,7 @@ class RequestRate:
 
     def close(self) -> None:
         """Let no more begin."""
+        self._is_closed = True
         self._waiting.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -122,7 +131,7 @@ class RequestRate:
             self._waiting[address] = of_address
         self._served_at.pop(address, None)
         self._served_at[address] = now
-        while self._served_at[oldest := next(iter(self._served_at))] <= now - _SERVED_SECONDS:
+        while self._served_at[oldest := next(iter(self._served_at))] <= now - self._served_seconds:
             del self._served_at[oldest]
         return request
 
@@ -139,9 +148,8 @@ class RequestRate:
 class Turns:
     """Lets checks of logins begin; at most ``max_waiting`` wait, addresses in turn.
 
-    A new one takes the place of the newest one of the address with the most. Of addresses with as
-    many it is that with the latest turn. Where none comes behind the address of the new one, it is
-    refused.
+    Where all places are taken, the address with the most waiting logins loses its newest one;
+    between equals, the one served last. The new login is refused if that is its own address.
     """
 
     def __init__(self, limits: RateLimits, max_waiting: int) -> None:
@@ -152,7 +160,7 @@ class Turns:
 
     async def take(self, address: str) -> bool:
         """Wait for a turn, which ends with ``done``; return whether it came, or was refused."""
-        turn = _Turn(self._waiting, address)
+        turn = _Turn(self._waiting, self._rate, address)
         if not self._enqueue(turn):
             return False
         try:
@@ -182,7 +190,9 @@ class Turns:
                 return False
             newest = next(other for other in reversed(self._waiting) if other.address == address)
             self._leave(newest)
-            newest.result.set_result(False)
+            # Its client may have left in this iteration of the loop.
+            if not newest.result.done():
+                newest.result.set_result(False)
         self._waiting[turn] = None
         self._rate.enqueue(turn)
         return True
@@ -193,16 +203,21 @@ class Turns:
 
 
 class _Turn:
-    """One that waits in ``waiting``."""
+    """One that waits in ``waiting`` until ``rate`` lets it begin."""
 
-    def __init__(self, waiting: dict[_Turn, None], address: str) -> None:
+    def __init__(self, waiting: dict[_Turn, None], rate: RequestRate, address: str) -> None:
         self._waiting = waiting
+        self._rate = rate
         self.address = address
         self.result: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     def proceed(self) -> None:
         del self._waiting[self]
-        self.result.set_result(True)
+        # The client left, and the task that waited has not run since: nothing else frees the place.
+        if self.result.done():
+            self._rate.done()
+        else:
+            self.result.set_result(True)
 
 
 @dataclass(frozen=True)
@@ -328,12 +343,13 @@ class Connections:
             self.rate.leave(connection)
 
     def close(self) -> None:
-        """Close those that have no request."""
+        """Close those whose request is not being answered."""
         if self._timer is not None:
             self._timer.cancel()
         # A copy: each one that is closed leaves the dictionary.
-        for connection in tuple(self._waiting):
-            self._abort(connection)
+        for connection in tuple(self._all):
+            if not connection.is_in_turn:
+                self._abort(connection)
 
     def _limit_address(self, new: OpenConnection) -> None:
         # Several programs of the host share this address: probes, scrapes and verbs.

@@ -23,7 +23,10 @@ class ConnectionEnd(Enum):
     """Why the server closed a connection."""
 
     CROWDED = "crowded"
-    """All places were taken, and its address had the most that waited for a whole request."""
+    """All places were taken.
+
+    It was the oldest waiting one of the address with the most, among those with nothing unread.
+    """
     ADDRESS = "address"
     """Its address had too many unfinished requests."""
     LATE = "late"

@@ -1,8 +1,8 @@
 """The users of the pages: a file as ``htpasswd -B`` writes it, and how passwords are compared.
 
-A comparison takes a quarter of a second of the processor at the highest cost. So one thread does
-one at a time and, when nothing is in reserve, two a second, addresses in turn. A right password is
-remembered for five minutes.
+A comparison takes a quarter of a second of the processor at the highest cost. One thread compares
+one at a time: eight in a row after a quiet time, then two a second, addresses in turn. A right
+password is remembered for five minutes.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ import bcrypt
 
 from contract.errors import ConfigurationError, Problem
 from service.files.private import rights_problems
+from service.files.reloaded import ReloadedFiles, read_files
 from service.http.connections import RateLimits, Turns
 from service.http.counts import LoginResult
-from service.tls.files import ReloadedFiles, read_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +54,8 @@ _REMEMBERED_SECONDS = 300.0
 # The thread of the loop comes first on a machine with few processors. With 19, a comparison took up
 # to 3.6 s beside 18 busy processes on two processors; with 5 it took 1 s.
 _NICENESS = 5
-# Eight people who log in at once do not wait, and an attack takes half a processor at most.
+# Eight logins at once follow each other without a pause; more begin twice a second, so an attack
+# takes half a processor at most.
 _LIMITS = RateLimits(per_second=2.0, burst=_MAX_WAITING, at_once=1)
 
 

@@ -149,7 +149,8 @@ async def serving(
     )
     await runner.setup()
     server = HttpServer(runner, counts)
-    handshakes = None if tls is None else _handshakes(tls, counts)
+    # The socket is never served over TLS.
+    handshakes = None if tls is None or listen is None else _handshakes(tls, counts)
     tasks = []
     try:
         if socket_name is not None:

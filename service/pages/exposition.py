@@ -1,15 +1,16 @@
-"""Answers that are rendered once for all requests of a second, such as the metrics as text."""
+"""The metrics as text, rendered once for all requests of a second."""
 
 from __future__ import annotations
 
-import asyncio
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 from prometheus_client.exposition import choose_encoder, generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
+
+from service.pages.shared_rendering import SharedRendering
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -21,50 +22,6 @@ if TYPE_CHECKING:
 
     Encode: TypeAlias = Callable[[Collector], bytes]
     Render: TypeAlias = Callable[[Encode], bytes | Awaitable[bytes]]
-
-T = TypeVar("T")
-
-_FRESH_SECONDS = 1.0
-
-
-class SharedRendering(Generic[T]):
-    """What ``render`` returns, for all requests within a second of its end.
-
-    A later request gets the same one while ``is_current`` returns that nothing has changed. Without
-    ``is_current`` it is rendered again. An error is raised to the requests that waited for it.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        render: Callable[[], Awaitable[T]],
-        is_current: Callable[[T], bool] = lambda _: False,
-    ) -> None:
-        self._name = name
-        self._render = render
-        self._is_current = is_current
-        self._task: asyncio.Task[T] | None = None
-        self._good_until = 0.0
-
-    async def get(self) -> T:
-        """Return the rendering; a request that is cancelled ends it for no other one."""
-        if self._task is None or (self._task.done() and not self._is_good(self._task)):
-            self._task = asyncio.create_task(self._rendered(), name=self._name)
-        return await asyncio.shield(self._task)
-
-    def _is_good(self, task: asyncio.Task[T]) -> bool:
-        if task.cancelled() or task.exception() is not None:
-            return False
-        return self._now() < self._good_until or self._is_current(task.result())
-
-    async def _rendered(self) -> T:
-        rendering = await self._render()
-        self._good_until = self._now() + _FRESH_SECONDS
-        return rendering
-
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
 
 
 class ExpositionFormat(Enum):

@@ -1,131 +1,27 @@
-"""Files of a server: how gRPC and the pages check them and take up replaced ones.
-
-New content that cannot be used leaves the last good content in force, and is logged once.
-Replaced certificates of the pages count from the next connection on.
-"""
+"""Certificates and keys of gRPC and the pages: how they are checked and loaded."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import ssl
 from functools import partial
-from typing import TYPE_CHECKING, Generic, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from contract.errors import ConfigurationError, Problem
-from pacing.abandonable_thread import AbandonableThread
 from service.files.private import rights_problems
-from service.log.ongoing_failure import OngoingFailure
+from service.files.reloaded import ReloadedFiles, read_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
-_FileStamp: TypeAlias = tuple[int, int, int, int] | None
-Content = TypeVar("Content")
+_log = logging.getLogger(__name__)
 
-_PERIOD_SECONDS = 5.0
-_DEADLINE_SECONDS = 10.0
-
-
-class ReloadedFiles(Generic[Content]):
-    """The last good content of files that are replaced while they are in use."""
-
-    def __init__(
-        self,
-        paths: Iterable[Path],
-        load: Callable[[], Content],
-        log: logging.Logger,
-        subject: str,
-    ) -> None:
-        """Load the files. ``load`` raises ``ConfigurationError`` with what is wrong with each.
-
-        ``subject`` names them in messages, such as "gRPC certificates".
-        """
-        self._paths = tuple(paths)
-        self._load = load
-        self._log = log
-        self._subject = subject
-        self.problem = OngoingFailure(
-            log,
-            f"new {subject} are not used: %s",
-            f"the {subject} are good again",
-            level=logging.ERROR,
-        )
-        """Why the newest content is not used."""
-        self._seen = self._stamps()
-        self.content = load()
-
-    def refresh(self) -> bool:
-        """Look whether the files were replaced by good ones; return whether they were."""
-        stamps = self._stamps()
-        if stamps == self._seen:
-            return False
-        # The stamps are older than what is read now: a file replaced meanwhile is read again.
-        self._seen = stamps
-        before = self.content
-        self.load()
-        changed = self.content != before
-        if changed:
-            self._log.info("the %s were replaced", self._subject)
-        return changed
-
-    def load(self) -> None:
-        """Load the files, whether they were replaced or not."""
-        try:
-            self.content = self._load()
-        except ConfigurationError as error:
-            self.problem.record_failure("; ".join(map(str, error.problems)))
-        else:
-            self.problem.end()
-
-    async def keep_current(self, on_replaced: Callable[[], None] = lambda: None) -> NoReturn:
-        """Look at the files for ever; call ``on_replaced`` after good ones replaced others."""
-        thread: AbandonableThread[bool] | None = None
-        content = self.content
-        while True:
-            await asyncio.sleep(_PERIOD_SECONDS)
-            # A disk that hangs keeps one thread, and the last good content.
-            if thread is not None and thread.is_stuck:
-                continue
-            thread = AbandonableThread(self.refresh, self._subject)
-            try:
-                await thread.result(_DEADLINE_SECONDS)
-            except TimeoutError:
-                self.problem.record_failure(f"they cannot be read within {_DEADLINE_SECONDS:g} s")
-            # Not what the thread returns: one that was late has replaced the content as well.
-            if self.content != content:
-                content = self.content
-                on_replaced()
-
-    def _stamps(self) -> tuple[_FileStamp, ...]:
-        return tuple(map(_stamp, self._paths))
-
-
-def _stamp(path: Path) -> _FileStamp:
-    """Return what differs once a file was replaced; ``None`` where it cannot be looked at."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    # The mode: a file is refused, or accepted again, by its rights.
-    return status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode
-
-
-def read_files(paths: Mapping[str, Path]) -> tuple[list[bytes], list[Problem]]:
-    """Return the content of the files that can be read, and a problem for each other one.
-
-    ``paths`` are by the setting that names them.
-    """
-    contents, problems = [], []
-    for where, path in paths.items():
-        try:
-            contents.append(path.read_bytes())
-        except OSError as error:
-            problems.append(Problem(where, f"{path} cannot be read: {error.strerror}"))
-    return contents, problems
+# OpenSSL keeps the session of each TLS 1.2 client in its context, and Python cannot switch that
+# off. A new context forgets them.
+_MAX_CONNECTIONS_OF_CONTEXT = 1000
 
 
 def load_server_files(
@@ -154,15 +50,12 @@ def load_server_files(
         yield Problem(f"{section}.client_ca_file", text)
 
 
-_log = logging.getLogger(__name__)
-
-# OpenSSL keeps the session of each TLS 1.2 client in its context, and Python cannot switch that
-# off. A new context forgets them.
-_MAX_CONNECTIONS_OF_CONTEXT = 1000
-
-
 class PagesTls(ReloadedFiles[ssl.SSLContext]):
-    """The last good content of the files. With ``client_ca`` pages demand a certificate."""
+    """The TLS context of the pages, made of the last good certificate, key and ``client_ca``.
+
+    With ``client_ca`` pages demand a certificate. A replaced one counts from the next connection
+    on.
+    """
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
         """Read the files. Raises ``ConfigurationError`` with what is wrong with each."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
 
-from benchmarks.soak import SAMPLES, Count, Soak, grown
+from benchmarks.soak import SAMPLES, Count, Soak, grown, main
 from benchmarks.soak_hours import ProgramRow, Row, exceeded
 
 AFTER_TEN = Row(10.0, {"agent": ProgramRow(60.0, 40, 9)}, 3.0, 580, 0, 30.0, 800.0)
@@ -26,6 +27,15 @@ def test_more_files_tasks_and_objects_are_growth_and_rows_are_not() -> None:
     assert grown(FIRST, replace(FIRST, files=19)) == ["files all: more than 18, 19"]
     assert grown(FIRST, replace(FIRST, tasks={"look": 3})) == ["tasks look: more than 2, 3"]
     assert grown(FIRST, replace(FIRST, objects={"Leak": 99})) == ["objects Leak: more than 50, 99"]
+
+
+def test_options_of_real_time_are_refused_in_virtual_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["soak", "--virtual", "1", "--world", "mqtt"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "are for real time" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -55,4 +65,6 @@ def test_an_hour_may_take_a_mebibyte_and_as_much_time_as_half_more_than_before()
     assert problems(ProgramRow(60.0, 40, 10)) == ["agent: 9 threads, then 10"]
     assert problems(p99_ms=1201.0) == ["publication p99: 800 ms, then 1201 ms"]
     assert problems(journal_mib=64.5) == ["journal: 64.5 MiB"]
+    none = problems(faults=0, p50_ms=None, p99_ms=None)
+    assert none == ["60 min: no fault was shown"]
     assert problems(not_shown=2) == ["60 min: 2 faults were not shown"]

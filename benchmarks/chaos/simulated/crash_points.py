@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import multiprocessing
-import os
 import sys
 import tempfile
 import time
@@ -33,6 +31,7 @@ from benchmarks.chaos.plan import (
     PlannedFault,
     PlannedTrouble,
 )
+from benchmarks.chaos.simulated.processes import fix_order_of_sets, mapped
 from benchmarks.chaos.simulated.site import MEMORY, SimulatedSite, run_site
 from benchmarks.chaos.stage import judged
 from benchmarks.chaos.troubles import BOTH, CLUSTER_INFO
@@ -161,8 +160,9 @@ def run(script: Script, at: int | None) -> tuple[int, list[Verdict]]:
             script.plan.seed,
         )
     episode = site.episode
-    if episode.crashes:
-        raise RuntimeError(f"{script.name}, step {at}: a program ended") from episode.crashes[0]
+    if episode.errors:
+        cause = next(iter(episode.crashes), None)
+        raise RuntimeError(f"{script.name}, step {at}: {episode.errors}") from cause
     return steps, judged(script.plan, *episode.parts)
 
 
@@ -173,22 +173,20 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="only each N-th step")
     parser.add_argument("--workers", type=int, default=1, help="how many processes")
     given = parser.parse_args()
-    if os.environ.get("PYTHONHASHSEED") != "0":
-        os.execve(sys.executable, sys.orig_argv, os.environ | {"PYTHONHASHSEED": "0"})
+    fix_order_of_sets()
     began, points, wrong = time.monotonic(), 0, 0
     scripts = [script for script in SCRIPTS if given.script in (None, script.name)]
-    with multiprocessing.Pool(given.workers) as pool:
-        for script in scripts:
-            steps, verdicts = run(script, None)
-            runs = range(0, steps, given.every)
-            judged_runs = pool.imap(functools.partial(_verdicts, script), runs)
+    for script in scripts:
+        steps, verdicts = run(script, None)
+        runs = range(0, steps, given.every)
+        with mapped(functools.partial(_verdicts, script), runs, given.workers) as judged_runs:
             results = [(None, verdicts), *zip(runs, judged_runs, strict=True)]
-            for at, verdicts in results:
-                for verdict in verdicts:
-                    print(f"  step {at}: {msgspec.json.encode(verdict).decode()}", flush=True)
-            bad = sum(bool(verdicts) for _, verdicts in results)
-            print(f"{script.name}: {len(runs)} of {steps} steps, {bad} wrong", flush=True)
-            points, wrong = points + len(runs), wrong + bad
+        for at, verdicts in results:
+            for verdict in verdicts:
+                print(f"  step {at}: {msgspec.json.encode(verdict).decode()}", flush=True)
+        bad = sum(bool(verdicts) for _, verdicts in results)
+        print(f"{script.name}: {len(runs)} of {steps} steps, {bad} wrong", flush=True)
+        points, wrong = points + len(runs), wrong + bad
     print(f"all: {points} steps, {wrong} wrong, {time.monotonic() - began:.0f} s")
     return 1 if wrong else 0
 

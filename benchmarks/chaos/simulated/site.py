@@ -26,7 +26,7 @@ from benchmarks.chaos.stage import Stage, timeline
 from contract.names import LEADER_LEASE, LEADER_NAMESPACE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Sequence, Set
     from typing import Any
 
     from benchmarks.chaos.judge import Excuse, Fault, Sample
@@ -70,6 +70,15 @@ class Episode:
         self.writes: list[tuple[float, str, str, str]] = []
         self.crashes: list[BaseException] = []
         """Errors that ended a program."""
+        self.going_on: list[str] = []
+        """Names of tasks that did not end with their programs."""
+
+    @property
+    def errors(self) -> list[tuple[str, str]]:
+        """What was wrong with the programs: the kind, and a text."""
+        return [("a program ended", repr(error)) for error in self.crashes] + [
+            ("a task went on", name) for name in self.going_on
+        ]
 
     @property
     def parts(self) -> tuple[list[Fault], list[Sample], list[Excuse]]:
@@ -144,14 +153,23 @@ class SimulatedSite(Stage):
             program.kill()
             self.episode.crashes += program.crashes
         self.episode.writes = self.api.writes
-        # A task that is cancelled may begin another, which closes something. One that lost its
-        # cancellation would try for ever to reach a store from which it is cut off.
+        going_on = await self._going_on()
+        self.episode.going_on += sorted(task.get_name() for task in going_on)
+        # A task that lost its cancellation would try for ever to reach a store from which it is
+        # cut off.
+        for task in going_on:
+            task.cancel()
+        await self._going_on()
+
+    async def _going_on(self) -> Set[asyncio.Task[object]]:
+        """Wait for the end of all tasks; return those that go on behind ``_END_SECONDS``."""
+        end = self.loop.time() + _END_SECONDS
+        # A task that is cancelled may begin another, which closes something.
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
-            _, going_on = await asyncio.wait(others, timeout=_END_SECONDS)
-            for task in going_on:
-                lost = RuntimeError(f"{task.get_name()} goes on after its program was killed")
-                self.episode.crashes.append(lost)
-                task.cancel()
+            if self.loop.time() >= end:
+                break
+            await asyncio.wait(others, timeout=end - self.loop.time())
+        return others
 
     async def _look(self) -> None:
         while True:

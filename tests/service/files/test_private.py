@@ -19,7 +19,7 @@ from aggregator.config import AggregatorConfiguration
 from aggregator.notify.history_file import HistoryFile
 from aggregator.process import _has_documents
 from service.election.identity import Identity
-from service.files.private import private_database, private_directory
+from service.files.private import private_database, private_directory, rights_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -151,3 +151,8 @@ def test_a_directory_of_another_user_stays_as_it_is(
     private_directory(tmp_path)
     assert mode(tmp_path) == 0o2770
     assert "stays open to others: Operation not permitted" in caplog.text
+
+
+def test_rights_of_a_file_that_went_are_a_problem(tmp_path: Path) -> None:
+    (problem,) = rights_problems("pages.users_file", tmp_path / "users")
+    assert str(problem) == f"pages.users_file: {tmp_path / 'users'}: No such file or directory"

@@ -183,3 +183,14 @@ async def test_an_address_with_many_whole_requests_loses_its_newest(server: Serv
     assert not again.is_open, "its address has the most"
     assert server.counts.closed[ConnectionEnd.REFUSED] == 2
     assert server.counts.connections == 6
+
+
+async def test_all_but_those_that_are_being_answered_end_with_the_server(server: Server) -> None:
+    silent, waiting, answered = (server.add(f"10.1.0.{number}") for number in range(3))
+    server.ask(waiting)
+    server.ask(answered)
+    server.connections.rate.leave(answered)
+    answered.proceed()
+    server.connections.close()
+    assert server.closed() == [silent, waiting]
+    assert server.counts.connections == 1

@@ -79,6 +79,26 @@ async def test_new_addresses_without_end_keep_no_older_one_from_its_turn() -> No
     assert again.began_at is not None
 
 
+async def test_a_client_that_returns_waits_no_longer_than_a_new_one() -> None:
+    """Probes and scrapes of a client come a few seconds apart, among ever new addresses."""
+    rate = RequestRate(RateLimits(per_second=20, burst=1, at_once=2))
+    rate.enqueue(Request("kubelet", rate))
+    for tenth in range(50):
+        for number in range(2 + tenth % 2):
+            rate.enqueue(Request(f"{tenth}.{number}", rate))
+        await asyncio.sleep(0.1)
+    new, again = Request("new", rate), Request("kubelet", rate)
+    rate.enqueue(new)
+    rate.enqueue(again)
+    for tenth in range(50, 150):
+        for number in range(2 + tenth % 2):
+            rate.enqueue(Request(f"{tenth}.{number}", rate))
+        await asyncio.sleep(0.1)
+    assert new.began_at is not None
+    assert again.began_at is not None
+    assert again.began_at - new.began_at < 0.1
+
+
 async def test_a_new_address_waits_beside_more_busy_addresses_than_there_are_places() -> None:
     turns = Turns(RateLimits(per_second=10, burst=1, at_once=1), max_waiting=8)
 
@@ -97,6 +117,36 @@ async def test_a_new_address_waits_beside_more_busy_addresses_than_there_are_pla
     turns.done()
     for attacker in attackers:
         attacker.cancel()
+
+
+async def test_a_client_that_leaves_in_the_iteration_of_its_turn_keeps_no_place() -> None:
+    turns = Turns(RateLimits(per_second=100, burst=5, at_once=1), max_waiting=2)
+    assert await turns.take("a")
+    left = asyncio.create_task(turns.take("b"))
+    await asyncio.sleep(0)
+    # The task of the client runs in the next iteration of the loop.
+    left.cancel()
+    turns.done()
+    with pytest.raises(asyncio.CancelledError):
+        await left
+    async with asyncio.timeout(5):
+        assert await turns.take("c")
+
+
+async def test_a_client_that_left_may_lose_its_place_to_a_new_address() -> None:
+    turns = Turns(RateLimits(per_second=1, burst=1, at_once=1), max_waiting=2)
+    assert await turns.take("a")
+    waiting = [asyncio.create_task(turns.take("a")) for _ in range(2)]
+    await asyncio.sleep(0)
+    # The first step of the new one comes before the task of the client that left.
+    new = asyncio.create_task(turns.take("b"))
+    waiting[1].cancel()
+    results = await asyncio.gather(waiting[1], return_exceptions=True)
+    assert isinstance(results[0], asyncio.CancelledError)
+    turns.done()
+    async with asyncio.timeout(5):
+        assert await new
+    waiting[0].cancel()
 
 
 async def test_so_many_are_computed_at_once_and_the_next_begins_when_one_is_done() -> None:
@@ -129,4 +179,9 @@ async def test_a_connection_that_ends_behind_the_end_leaves_without_an_error() -
     for request in requests:
         rate.enqueue(request)
     rate.close()
+    # Another connection of the address has its next request.
+    rate.enqueue(Request("a", rate))
     rate.leave(requests[5])
+    rate.done()
+    await asyncio.sleep(1)
+    assert [request.began_at for request in requests[4:]] == [None, None]

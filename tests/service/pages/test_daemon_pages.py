@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
 
 from service.pages.daemon_pages import application, serving
+from service.pages.settings import pages_tls
 from tests.parts.exposition import OPEN_METRICS, OneGauge, series_of
+from tests.service.tls.tls_site import private_copy, tls_section
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +47,16 @@ async def test_the_socket_is_for_this_user_and_replaces_an_old_one(tmp_path: Pat
             ):
                 assert response.status == 200
             assert path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_without_an_address_nothing_of_tls_connections_is_loaded(
+    pki: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "service.tls.connection", raising=False)
+    tls = pages_tls(tls_section(private_copy(pki, tmp_path)))
+    assert tls is not None
+    async with serving(one_page(), None, tmp_path, socket_name="some.sock", tls=tls):
+        assert "service.tls.connection" not in sys.modules
 
 
 async def test_a_socket_path_that_is_too_long_is_only_logged(

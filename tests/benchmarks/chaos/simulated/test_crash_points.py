@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.chaos.simulated.crash_points import SCRIPTS, run
+from benchmarks.chaos.simulated.processes import mapped
 
 
 def test_an_agent_that_ends_while_it_publishes_loses_nothing() -> None:
@@ -13,3 +16,9 @@ def test_an_agent_that_ends_while_it_publishes_loses_nothing() -> None:
     middle = steps // 2
     # Behind the step at which the victim ended none is counted.
     assert run(script, middle) == (middle + 1, [])
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_results_are_in_the_order_of_the_items(workers: int) -> None:
+    with mapped(abs, [-3, 1, -2], workers) as results:
+        assert [*results] == [3, 1, 2]

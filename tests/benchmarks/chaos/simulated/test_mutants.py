@@ -28,7 +28,7 @@ def plays_right(directory: Path, script: Path, mutant: str) -> bool:
     plan = read_plan(script)
     with product():
         episode, _ = play_in(directory, plan)
-    assert episode.crashes == []
+    assert episode.errors == []
     return judged(plan, *episode.parts) == []
 
 

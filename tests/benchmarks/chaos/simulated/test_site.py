@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import shutil
 import sqlite3
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from benchmarks.chaos.plan import CODES, Plan, PlannedFault, PlannedTrouble
-from benchmarks.chaos.simulated.site import play_in
+from benchmarks.chaos.simulated.site import SimulatedSite, play_in, run_site
 from benchmarks.chaos.stage import judged
 from contract.codes.catalogue import shipped
 from contract.names import LEADER_LEASE
@@ -44,7 +45,7 @@ def wrongs(episode: Episode) -> list[str]:
 def rows(directory: Path) -> Iterator[tuple[str, str, list[Any]]]:
     """Yield all rows of all tables of all databases."""
     for path in sorted(directory.rglob("*.sqlite")):
-        with closing(sqlite3.connect(path)) as connection:
+        with contextlib.closing(sqlite3.connect(path)) as connection:
             tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             for (table,) in sorted(tables):
                 content = connection.execute(f"SELECT * FROM {table}").fetchall()
@@ -67,7 +68,7 @@ def test_a_plan_does_the_same_twice_and_is_right(tmp_path: Path) -> None:
     journals = [content for path, table, content in kept if "node-1" in path and table == "rows"]
     assert len(journals) == 3, "the agent was killed in the plan and at the end: each leaves a copy"
     assert min(map(len, journals)) > 5
-    assert first.crashes == []
+    assert first.errors == []
     leader = next(client for _, client, name, _ in first.writes if name.endswith(LEADER_LEASE))
     is_excused = any(excuse.reason == "aggregator-paused" for excuse in first.excuses)
     assert is_excused == (leader == "aggregator-1"), "one that does not lead is not visible"
@@ -86,7 +87,7 @@ def test_rows_that_were_not_synced_are_gone_after_a_loss_of_power(tmp_path: Path
         troubles=(PlannedTrouble("power-lost", "node-1", 4.0, 5.6),),
     )
     episode, _ = play_in(tmp_path, plan)
-    assert episode.crashes == []
+    assert episode.errors == []
     assert judged(plan, *episode.parts) == []
     before, after = (
         {str(row) for row in content}
@@ -95,3 +96,19 @@ def test_rows_that_were_not_synced_are_gone_after_a_loss_of_power(tmp_path: Path
     )
     assert before & after, "what was synced is there"
     assert any(SEPARATES in row for row in before - after), "the report of the fault is not"
+
+
+def test_a_task_that_goes_on_is_an_error_of_its_own_and_is_left(tmp_path: Path) -> None:
+    async def go_on() -> None:
+        for _ in range(2):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(1e6)
+
+    async def work(site: SimulatedSite) -> None:
+        task = asyncio.create_task(go_on(), name="without an end")
+        await site.close()
+        assert not task.done()
+        assert site.loop.time() < 60
+
+    site = run_site(lambda: SimulatedSite(tmp_path), work, seed=1)
+    assert site.episode.errors == [("a task went on", "without an end")]

@@ -7,9 +7,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from service.files.private import rights_problems
-from service.tls import files as tls_files
-from service.tls.files import ReloadedFiles
+from service.files import reloaded
+from service.files.reloaded import ReloadedFiles
 from tests.parts.deadlines import patience, until
 
 if TYPE_CHECKING:
@@ -22,8 +21,8 @@ async def test_files_that_are_read_too_late_are_taken_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk hangs for longer than the deadline, and then gives the new content."""
-    monkeypatch.setattr(tls_files, "_PERIOD_SECONDS", 0.01)
-    monkeypatch.setattr(tls_files, "_DEADLINE_SECONDS", 0.01)
+    monkeypatch.setattr(reloaded, "_PERIOD_SECONDS", 0.01)
+    monkeypatch.setattr(reloaded, "_DEADLINE_SECONDS", 0.01)
     file, may_read = tmp_path / "file", threading.Event()
     may_read.set()
     file.write_text("old")
@@ -46,8 +45,3 @@ async def test_files_that_are_read_too_late_are_taken_up(
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-def test_rights_of_a_file_that_went_are_a_problem(tmp_path: Path) -> None:
-    (problem,) = rights_problems("pages.users_file", tmp_path / "users")
-    assert str(problem) == f"pages.users_file: {tmp_path / 'users'}: No such file or directory"

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from service.pages.exposition import SharedRendering
+from service.pages.shared_rendering import SharedRendering
 
 
 @pytest.mark.looptime
