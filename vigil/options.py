@@ -130,7 +130,10 @@ def takes_login(verb: Callable[..., None]) -> Callable[..., None]:
     def run(**arguments: Any) -> None:
         global _login
         _login = LoginFiles(**{name: arguments.pop(name) for name in LoginFiles._fields})
-        verb(**arguments)
+        try:
+            verb(**arguments)
+        finally:
+            _login = LoginFiles()
 
     added = {
         name: Annotated[

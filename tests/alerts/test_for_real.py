@@ -69,3 +69,7 @@ def test_an_agent_that_is_killed_is_a_lost_node_and_an_aggregator_no_leader(
     assert firing["NpuVigilNodeLost"]["labels"]["node"] == cluster.node.name
     cluster.aggregator.stop()
     assert "NpuVigilNoLeader" in cluster.watcher.fire("NpuVigilNoLeader")
+    # The other tests of this cluster may come behind this one.
+    cluster.node.start()
+    cluster.aggregator.start()
+    cluster.watcher.resolve()

@@ -238,7 +238,7 @@ def _with_errors(
 def _composed(text: str) -> Iterator[Any]:
     composer = _Composer(text)
     while composer.check_node():
-        composer.left = MAX_VALUES
+        composer.values_left = MAX_VALUES
         root = composer.get_node()
         if root is not None:
             yield root
