@@ -263,7 +263,7 @@ def test_rpmlint_finds_nothing(packages: Packages) -> None:
 
 
 def test_lintian_finds_nothing(packages: Packages) -> None:
-    command = ["lintian", "--fail-on", "error,warning", "--allow-root", packages.given / _DEB]
+    command = ["lintian", "--fail-on", "error,warning", "--allow-root", str(packages.given / _DEB)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
 

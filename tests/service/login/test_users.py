@@ -232,7 +232,7 @@ async def test_wrong_passwords_from_many_addresses_delay_no_new_address(
     async def attack(address: str) -> None:
         while True:
             await checks.of(b"ops", b"wrong", address)
-            await asyncio.sleep(0.01)
+            await time_passes(0.01)
 
     loop = asyncio.get_running_loop()
     began = loop.time()
