@@ -49,6 +49,7 @@ async def test_the_socket_is_for_this_user_and_replaces_an_old_one(tmp_path: Pat
             assert path.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.server
 async def test_without_an_address_nothing_of_tls_connections_is_loaded(
     pki: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
