@@ -102,7 +102,7 @@ def test_a_task_that_goes_on_is_an_error_of_its_own_and_is_left(tmp_path: Path) 
     async def go_on() -> None:
         for _ in range(2):
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(1e6)
+                await asyncio.Event().wait()
 
     async def work(site: SimulatedSite) -> None:
         task = asyncio.create_task(go_on(), name="without an end")
