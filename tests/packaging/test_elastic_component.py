@@ -14,13 +14,13 @@ from contract.documents.elastic_job import CAUSE, DISTRIBUTED, KEPT, LEASE, REST
 from elastic.config import load_elastic
 from elastic.job_cache import KINDS
 from tests.elastic.jobs import vcjob
-from tests.parts.controlplane import LEASES
+from tests.parts.controlplane import LEASES, path_of
 from tests.parts.deadlines import nothing_happens_for, patience, wait_until
 from tests.parts.kustomize import MANIFESTS, aggregator_container, build_with, object_of, take_back
 from tests.parts.volcano import COMMANDS, JOBS, PODS, install, uninstall
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tests.parts.controlplane import ControlPlane
@@ -136,10 +136,11 @@ ROWS = {
 
 
 class Account:
-    """Asks with the token of the account. Nothing is kept of it."""
+    """Asks with the token of the account, which ``items`` give its rights."""
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, plane: ControlPlane, items: Sequence[dict[str, Any]]) -> None:
         self.plane = plane
+        self.items = items
         kubeconfig = plane.service_account("mindx-dl", "npu-vigil-elastic")
         self._token = json.loads(kubeconfig.read_text())["users"][0]["user"]["token"]
         self._port = plane.port
@@ -205,7 +206,7 @@ def account(
             plane.request("POST", JOBS, job)
             path = f"{JOBS}/{job['metadata']['name']}/status"
             plane.request("PATCH", path, {"status": job["status"] | {"retryCount": 3}})
-        asker = Account(plane)
+        asker = Account(plane, items)
         wait_until(
             lambda: asker.ask(ROWS["the size of a running job"])[0] == 422,
             "the policy is not in force",
@@ -271,7 +272,16 @@ def test_optional_components_may_do_what_they_need(
     plane = account.plane
     built = build_with(tmp_path, "base", *PARTS)
     items = [item for item in built if item["metadata"]["name"].startswith("npu-vigil-elastic-")]
-    request.addfinalizer(lambda: take_back(plane, items))
+    usual = {path_of(item): item for item in account.items}
+
+    def put_back() -> None:
+        take_back(plane, [item for item in items if path_of(item) not in usual])
+        # Other tests of this account may follow; those of ``items`` may have other content.
+        for item in items:
+            if path_of(item) in usual:
+                plane.apply(usual[path_of(item)])
+
+    request.addfinalizer(put_back)
     for item in items:
         plane.apply(item)
     uids = {}

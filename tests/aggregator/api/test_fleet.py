@@ -125,7 +125,7 @@ async def test_an_id_that_costs_nothing_shows_that_nothing_changed(
     client: TestClient[web.Request, web.Application],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("service.pages.exposition._FRESH_SECONDS", 0.0)
+    monkeypatch.setattr("service.pages.shared_rendering._FRESH_SECONDS", 0.0)
     tag = (await client.get("/api/v1/fleet")).headers["ETag"]
     asked = {"If-None-Match": tag}
     assert (await client.get("/api/v1/fleet", headers=asked)).status == 304
