@@ -24,9 +24,9 @@ unexport VIGIL_TEST_EXAMPLES
 # it out again for the programs that tests start.
 export PYTHONUTF8 := 1
 
-# Each run has another order of tests (tests/random_order.py), so each is evidence that tests do not
-# depend on each other. pytest prints the seed; VIGIL_TEST_SEED=… repeats its order.
-test together unit coverage: export VIGIL_TEST_SEED := $(or $(VIGIL_TEST_SEED),$(shell date +%s))
+# The order of tests is drawn by a seed (tests/random_order.py), which pytest prints. The usual one is
+# fixed; VIGIL_TEST_SEED=$$RANDOM draws another order, and shows where tests depend on each other.
+test together unit coverage: export VIGIL_TEST_SEED := $(or $(VIGIL_TEST_SEED),1796006905)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test collected together unit slow affected coverage mutants release bundle verify outdated advisories test-release test-node test-volcano test-anywhere test-brokers test-alerts test-intruder chaos site test-site lint types style servers bench fuzz lock wire clean
