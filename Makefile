@@ -25,7 +25,7 @@ unexport VIGIL_TEST_EXAMPLES
 export PYTHONUTF8 := 1
 
 # The order of tests is drawn by a seed (tests/random_order.py), which pytest prints. The usual one is
-# fixed; VIGIL_TEST_SEED=$$RANDOM draws another order, and shows where tests depend on each other.
+# fixed; VIGIL_TEST_SEED=$RANDOM draws another order, and shows where tests depend on each other.
 test together unit coverage: export VIGIL_TEST_SEED := $(or $(VIGIL_TEST_SEED),1796006905)
 
 .DEFAULT_GOAL := help

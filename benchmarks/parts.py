@@ -10,11 +10,12 @@ order of ``STEPS``. Requests that run meanwhile, and carry something else, are l
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import functools
+import inspect
 import os
 import re
-import statistics
 import sys
 from asyncio import selector_events
 from collections import Counter
@@ -29,7 +30,7 @@ from benchmarks.report import quantile_ms
 from contract.names import CLUSTER_DEVICE_PREFIX, DEVICE_INFO_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from benchmarks.visibility import Change
 
@@ -133,14 +134,14 @@ def print_parts(parts: Parts) -> None:
     """Print a table of the parts and one of the requests beside them."""
     console = Console(width=120)
     table = Table("part", "p50 ms", "p99 ms", "share of the sum", title="Parts of a change")
-    medians = {step: statistics.median(times) for step, times in parts.seconds.items() if times}
-    whole = sum(medians.values()) or 1.0
-    for step, seconds in parts.seconds.items():
-        if seconds:
-            p50_ms, p99_ms = (quantile_ms(seconds, quantile) for quantile in (0.5, 0.99))
-            share = f"{medians[step] / whole:.0%}"
-            table.add_row(STEPS.get(step, _LAST), f"{p50_ms:.2f}", f"{p99_ms:.2f}", share)
-    table.add_row("sum of the medians", f"{whole * 1000:.2f}", "", "")
+    medians_ms = {
+        step: quantile_ms(seconds, 0.5) for step, seconds in parts.seconds.items() if seconds
+    }
+    sum_ms = sum(medians_ms.values())
+    for step, p50_ms in medians_ms.items():
+        p99_ms, share = quantile_ms(parts.seconds[step], 0.99), f"{p50_ms / sum_ms:.0%}"
+        table.add_row(STEPS.get(step, _LAST), f"{p50_ms:.2f}", f"{p99_ms:.2f}", share)
+    table.add_row("sum of the medians", f"{sum_ms:.2f}", "", "")
     console.print(table)
     if parts.device_info:
         p50_ms = quantile_ms(parts.device_info, 0.5)
@@ -166,35 +167,31 @@ class _Marks:
         os.write(self._fd, f"{at}\t{step}\t{detail}\n".encode())
 
     def wrap(self, owner: type, name: str, begins: str | None, ends: str | None = None) -> None:
-        """Note the begin and the end of each call of a method."""
+        """Note the begin and the end of each call of a method; a coroutine ends with its result."""
         call: Callable[..., Any] = getattr(owner, name)
 
         @functools.wraps(call)
         def marked(*arguments: Any, **options: Any) -> Any:
-            if begins is not None:
-                self.note(begins)
-            try:
+            with self._noting(begins, ends):
                 return call(*arguments, **options)
-            finally:
-                if ends is not None:
-                    self.note(ends)
-
-        setattr(owner, name, marked)
-
-    def wrap_coroutine(self, owner: type, name: str, begins: str, ends: str | None = None) -> None:
-        """Note the begin and the end of each call of a coroutine method."""
-        call: Callable[..., Any] = getattr(owner, name)
 
         @functools.wraps(call)
-        async def marked(*arguments: Any, **options: Any) -> Any:
-            self.note(begins)
-            try:
+        async def marked_coroutine(*arguments: Any, **options: Any) -> Any:
+            with self._noting(begins, ends):
                 return await call(*arguments, **options)
-            finally:
-                if ends is not None:
-                    self.note(ends)
 
-        setattr(owner, name, marked)
+        is_coroutine = inspect.iscoroutinefunction(call)
+        setattr(owner, name, marked_coroutine if is_coroutine else marked)
+
+    @contextlib.contextmanager
+    def _noting(self, begins: str | None, ends: str | None) -> Iterator[None]:
+        if begins is not None:
+            self.note(begins)
+        try:
+            yield
+        finally:
+            if ends is not None:
+                self.note(ends)
 
 
 _sending: contextvars.ContextVar[str | None] = contextvars.ContextVar("sending", default=None)
@@ -257,8 +254,8 @@ def _mark_agent(marks: _Marks) -> None:
     process._CHILD = Path(__file__).with_name("parts_child.py")
     marks.wrap(Supervisor, "_on_message", "read")
     marks.wrap(FaultState, "apply_inputs", "policy begins", "policy ends")
-    marks.wrap_coroutine(OwnDeviceInfo, "before_write", "commit begins", "commit ends")
-    marks.wrap_coroutine(DocumentPublisher, "_write", "write begins")
+    marks.wrap(OwnDeviceInfo, "before_write", "commit begins", "commit ends")
+    marks.wrap(DocumentPublisher, "_write", "write begins")
 
 
 def _mark_aggregator(marks: _Marks) -> None:
@@ -267,7 +264,7 @@ def _mark_aggregator(marks: _Marks) -> None:
 
     marks.wrap(Aggregator, "_observe", "cluster watch")
     marks.wrap(Aggregator, "_step", None, "merge ends")
-    marks.wrap_coroutine(DocumentWriter, "_attempt", "attempt begins")
+    marks.wrap(DocumentWriter, "_attempt", "attempt begins")
 
 
 def main() -> None:
