@@ -10,6 +10,7 @@ import pytest
 
 from aggregator.absence.ended_documents import Absence
 from aggregator.absence.last_known_documents import LastingDocumentWatch
+from aggregator.absence.lasting_stores import LastingStores
 from aggregator.inputs.node_documents import DocumentSource
 from aggregator.merge.pipeline import Pipeline
 from contract.documents.cluster_info import cluster_device_name
@@ -17,6 +18,7 @@ from contract.documents.forget_record import ForgetRecord
 from contract.documents.write_numbers import encode_writes
 from contract.names import CLUSTER_NAMESPACE
 from stores.base import Beat, Changed, Deleted, Document, DocumentsListed
+from stores.directory.store import DirectoryStore
 from tests.aggregator.nodes import (
     T0,
     faulty,
@@ -30,6 +32,7 @@ from tests.aggregator.nodes import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from contract.documents.node_info import FaultDevice
     from stores.base import WatchEvent
@@ -294,6 +297,21 @@ def test_entry_of_an_earlier_run_stays_unless_all_its_documents_were_known() -> 
         bench.apply_event(DocumentsListed(()), servers)
         bench.step()
         assert bench.shown() == after
+
+
+async def test_a_document_that_a_directory_lacks_is_not_deleted(tmp_path: Path) -> None:
+    store = DirectoryStore(f"directory:{tmp_path}", tmp_path)
+    lasting = LastingStores({store.url: store}, tmp_path, lambda: instant(0), lambda: None)
+    watch = lasting.source(store.url, lambda _: False).devices
+    document = report("n1", faulty())
+    await store.put(document)
+    for is_there in (True, False):
+        listed = DocumentsListed(await store.list(watch.selection))
+        assert len(listed.documents) == is_there
+        watch.observe_event(listed, 1)
+        await store.delete(document.namespace, document.name)
+    assert watch.present.keys() == {"n1"}, "decision 21"
+    await store.close()
 
 
 def test_lists_of_kubernetes_stay_authoritative() -> None:
