@@ -227,10 +227,15 @@ def _cause(job: VcJob, facts: JobContext) -> str:
 
 def due_cause(job: VcJob, facts: JobContext) -> CauseWrite | None:
     """Return what is to be written on ``job`` about the cause of its end; ``None`` for nothing."""
-    is_ours = not job.is_deleted and job.phase != "Completed" and not unmet(job)
+    if job.is_deleted or job.phase == "Completed":
+        return None
     # What starts already needs no other cause.
     starts = job.annotations.get(RESTORE) == RESTORE_NOW or _is_unstarted(job) or _is_cleared(job)
-    return cause_write(job, facts) if is_ours and not (job.is_ended and starts) else None
+    if job.is_ended and starts:
+        return None
+    due = cause_write(job, facts)
+    # In almost every round nothing is due, and all conditions take longer to judge than that.
+    return None if due is None or unmet(job) else due
 
 
 def _without_cause(job: VcJob, facts: JobContext) -> RestartDecision:

@@ -90,12 +90,15 @@ class Process:
             part,
             part,
             part,
-            lambda: Instant(bench.now_ms, bench.now_ms),
+            self._now,
             acts=True,
             ends_on_network_faults=True,
             deletes_on_dead_nodes=True,
         )
         self.see(tuple(KINDS))
+
+    def _now(self) -> Instant:
+        return Instant(self.bench.now_ms, self.bench.now_ms)
 
     def see(self, kinds: Sequence[str]) -> None:
         """Observe all objects of each kind, as watches show them."""

@@ -5,10 +5,14 @@ killed, and at once after an orderly end.
 
 Awaits of one process in one step with no write between them are one place: what a process
 remembers ends with it, so the cluster goes on in the same way from each of them.
+
+All runs of a case are the same until the process ends. So one run is played to its end, and the
+others continue copies of its steps.
 """
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -42,13 +46,13 @@ _CALLS = (
 class Awaits:
     """Counts the awaits of all processes; the one with the number ``kill`` ends its process."""
 
-    def __init__(self, kill: int | None) -> None:
+    def __init__(self) -> None:
         self.count = 0
         self.places: dict[tuple[int, int, Scripted], int] = {}
         """The first await of each place: time, writes until then, and process."""
         self.states: set[str] = set()
         """The phases of the job at all of them."""
-        self._kill = kill
+        self.kill: int | None = None
 
     def pass_one(self, process: Scripted) -> None:
         """Pass one; raises ``Killed``."""
@@ -56,7 +60,7 @@ class Awaits:
         self.places.setdefault((bench.now_ms, bench.writes, process), self.count)
         self.count += 1
         self.states.add(phase_of(bench))
-        if self.count - 1 == self._kill:
+        if self.count - 1 == self.kill:
             raise Killed
 
 
@@ -66,17 +70,22 @@ class Scripted(Process):
     def __init__(self, bench: Bench, awaits: Awaits) -> None:
         super().__init__(bench)
         self._kill_in = None
-        for name in _CALLS:
-            setattr(self, name, self._counted(getattr(self, name), awaits))
+        self.awaits = awaits
 
-    def _counted(self, call: Callable[..., Any], awaits: Awaits) -> Callable[..., Any]:
-        async def counted(*arguments: Any, **options: Any) -> Any:
-            awaits.pass_one(self)
-            answer = await call(*arguments, **options)
-            awaits.pass_one(self)
-            return answer
 
-        return counted
+def _counted(call: Callable[..., Any]) -> Callable[..., Any]:
+    async def counted(process: Scripted, *arguments: Any, **options: Any) -> Any:
+        process.awaits.pass_one(process)
+        answer = await call(process, *arguments, **options)
+        process.awaits.pass_one(process)
+        return answer
+
+    return counted
+
+
+# Not on the instance: a copy of a process would call the methods of the first one.
+for _name in _CALLS:
+    setattr(Scripted, _name, _counted(getattr(Process, _name)))
 
 
 class Case(NamedTuple):
@@ -117,12 +126,11 @@ CASES = {
 
 
 class Run:
-    """One run of the script."""
+    """One run of the script: its process may end for ``gap`` seconds after ``stop_at``."""
 
-    def __init__(
-        self, case: Case, replicas: int, gap: int, awaits: Awaits, *, stop_at: int | None = None
-    ) -> None:
+    def __init__(self, case: Case, replicas: int, *, has_history: bool = True) -> None:
         self.bench = bench = Bench(1)
+        bench.has_history = has_history
         bench.jobs.clear()
         bench.originals.clear()
         bench.is_calm = True
@@ -133,7 +141,10 @@ class Run:
         # A job over a network fault is ended only where there is another place.
         self._needs_room = case.begins is not _cut
         job["metadata"]["annotations"]["minReplicas"] = "3" if self._needs_room else "2"
-        self._case, self._gap, self._awaits, self._stop_at = case, gap, awaits, stop_at
+        self.awaits = Awaits()
+        self.gap = 0
+        self.stop_at: int | None = None
+        self._case = case
         self._processes: list[Scripted | None] = [self._process() for _ in range(replicas)]
         self._back_at = [0] * replicas
         self._leads_from = [0] * replicas
@@ -142,25 +153,32 @@ class Run:
         self.started_at: int | None = None
         self.had_room_at = 0
         self._last_end = 0
+        self._step = 0
 
     def _process(self) -> Scripted:
-        return Scripted(self.bench, self._awaits)
+        return Scripted(self.bench, self.awaits)
 
     async def play(self) -> None:
         """Play until the job was started, or has had the time for that."""
-        step = 0
-        while step < _OPEN_AT + _STARTED_WITHIN + _LEASE_STEPS + 2 * self._gap_steps + 10:
-            self._happen(step)
-            self.bench.step()
-            await self._round_all(step)
-            if self.started_at is None and self.bench.starts:
-                self.started_at = step
-            if self._is_quiet(step):
-                if None not in self._processes:
-                    return
-                # Nothing happens to a job that runs until the other process is there again.
-                step = self._leap(step)
-            step += 1
+        while await self.step():
+            pass
+
+    async def step(self) -> bool:
+        """Play one step; return whether another one follows."""
+        step = self._step
+        self._happen(step)
+        self.bench.step()
+        await self._round_all(step)
+        if self.started_at is None and self.bench.starts:
+            self.started_at = step
+        if self._is_quiet(step):
+            if None not in self._processes:
+                return False
+            # Nothing happens to a job that runs until the other process is there again.
+            step = self._leap(step)
+        self._step = step + 1
+        last = _OPEN_AT + _STARTED_WITHIN + _LEASE_STEPS + 2 * self._gap_steps + 10
+        return self._step < last
 
     def _is_quiet(self, step: int) -> bool:
         """Whether the job was started, and has run for the time of another start."""
@@ -180,7 +198,7 @@ class Run:
     @property
     def _gap_steps(self) -> int:
         """An hour is a leap: nothing happens to a job that waits."""
-        return min(self._gap, 60)
+        return min(self.gap, 60)
 
     def _happen(self, step: int) -> None:
         bench = self.bench
@@ -206,15 +224,15 @@ class Run:
         for index, process in enumerate(self._processes):
             if process is None and step >= self._back_at[index]:
                 process = self._processes[index] = self._process()
-                if self._gap > 60:
-                    self.bench.now_ms += (self._gap - 60) * 1000
+                if self.gap > 60:
+                    self.bench.now_ms += (self.gap - 60) * 1000
             if process is None:
                 continue
             process.leads = index == leader
             process.see(tuple(KINDS))
             try:
                 await process.controller.round()
-                if step == self._stop_at and index == leader:
+                if step == self.stop_at and index == leader:
                     self._end(index, step, takeover=0)
             except Killed:
                 self._end(index, step, takeover=_LEASE_STEPS)
@@ -245,6 +263,14 @@ class Run:
         assert uid_of(job) not in self.bench.evicted
 
 
+async def untouched(run: Run) -> list[Run]:
+    """Play a run in which no process ends; return copies of it, each before a step."""
+    copies = [deepcopy(run)]
+    while await run.step():
+        copies.append(deepcopy(run))
+    return copies
+
+
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize(
     ("case", "gaps"),
@@ -260,28 +286,29 @@ async def test_one_start_follows_though_the_daemon_ends_at_any_await(
 
     An eviction is tried with every gap at every await, which has all pairs that several would have.
     """
-    untouched = Awaits(None)
-    first = Run(CASES[case], replicas, 0, untouched)
-    await first.play()
+    first = Run(CASES[case], replicas)
+    steps = await untouched(first)
     first.check()
-    assert {"Running", "Terminated"} & untouched.states, "states of the job are passed"
-    assert len(untouched.places) > 40
-    for index, number in enumerate(untouched.places.values()):
-        gap = gaps[index % len(gaps)]
-        run = Run(CASES[case], replicas, gap, Awaits(number))
+    assert {"Running", "Terminated"} & first.awaits.states, "states of the job are passed"
+    assert len(first.awaits.places) > 40
+    for index, number in enumerate(first.awaits.places.values()):
+        run = deepcopy(next(one for one in reversed(steps) if one.awaits.count <= number))
+        run.gap, run.awaits.kill = gaps[index % len(gaps)], number
         await run.play()
         try:
             run.check()
         except AssertionError as error:
-            error.add_note(f"ended at await {number} of {untouched.count}, for {gap} s")
+            error.add_note(f"ended at await {number} of {first.awaits.count}, for {run.gap} s")
             raise
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize("case", CASES)
 async def test_one_start_follows_an_orderly_end_at_any_time(case: str, replicas: int) -> None:
+    steps = await untouched(Run(CASES[case], replicas))
     for step in range(1, _OPEN_AT + 6):
-        run = Run(CASES[case], replicas, _GAPS[step % 4], Awaits(None), stop_at=step)
+        run = deepcopy(steps[step])
+        run.gap, run.stop_at = _GAPS[step % 4], step
         await run.play()
         try:
             run.check()
@@ -296,9 +323,10 @@ async def test_what_is_on_the_job_is_enough_where_the_history_is_lost(
     case: str, replicas: int
 ) -> None:
     kept = 0
+    steps = await untouched(Run(CASES[case], replicas, has_history=False))
     for step in range(_FAULT_AT, _OPEN_AT + 2):
-        run = Run(CASES[case], replicas, 3600, Awaits(None), stop_at=step)
-        run.bench.has_history = False
+        run = deepcopy(steps[step])
+        run.gap, run.stop_at = 3600, step
         await run.play()
         if run.is_kept:
             kept += 1
