@@ -12,7 +12,8 @@ document showed at one time. For each fault in each document, outside of excuses
     a node whose agent does not beat is lost, SILENCE after its last progress
 
 An excuse permits that documents are late. What was shown already may go only under one that
-``forgets``, and a node may be lost only under one that ``loses``.
+``forgets``, and a node may be lost only under one that ``loses``. Excuses are as
+``benchmarks.chaos.excuses`` composes them.
 """
 
 from __future__ import annotations
@@ -75,10 +76,11 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class Excuse(msgspec.Struct, frozen=True):
-    """From ``begin`` until ``end`` the ``documents`` may show the past of ``nodes``.
+    """What ``documents`` may show about ``nodes`` from ``begin`` until ``end``.
 
-    ``forgets``: they may also lack what they have shown. ``loses``: the nodes may be lost.
-    ``retimes``: the clock of the nodes was set, so the times of faults may change.
+    ``is_late``: they may show the past. ``forgets``: they may also lack what they have shown.
+    ``loses``: the nodes may be lost. ``retimes``: the times of faults may change, as after the
+    clock of a node was set.
     """
 
     reason: str
@@ -86,6 +88,7 @@ class Excuse(msgspec.Struct, frozen=True):
     end: float
     nodes: frozenset[str]
     documents: frozenset[str]
+    is_late: bool = True
     forgets: bool = False
     loses: bool = False
     retimes: bool = False
@@ -128,7 +131,7 @@ def judge(
 
 def excused_share(excuses: Iterable[Excuse], seconds: float) -> float:
     """Return in which part of an episode a document may be late, or a node may be lost."""
-    covering = (excuse for excuse in excuses if excuse.documents or excuse.loses)
+    covering = (excuse for excuse in excuses if excuse.is_late or excuse.loses)
     return sum(max(0.0, min(end, seconds) - begin) for begin, end in _joined(covering)) / seconds
 
 
@@ -305,21 +308,18 @@ class _Judging:
         return any(excuse.begin <= sample.at < excuse.end for excuse in covering)
 
     def _may_forget(self, sample: Sample, node: str) -> bool:
-        return any(
-            excuse.forgets and sample.document in excuse.documents
-            for excuse in self._at(sample, node)
-        )
+        return any(excuse.forgets for excuse in self._at(sample, node))
 
     def _at(self, sample: Sample, node: str) -> Iterator[Excuse]:
         for excuse in self._excuses:
-            if node in excuse.nodes and excuse.begin <= sample.at < excuse.end:
+            if excuse.begin <= sample.at < excuse.end and _is_about(excuse, sample, node):
                 yield excuse
 
     def _of(
         self, sample: Sample, node: str, excuses: Sequence[Excuse] | None = None
     ) -> Iterator[Excuse]:
         for excuse in self._excuses if excuses is None else excuses:
-            if node in excuse.nodes and sample.document in excuse.documents:
+            if excuse.is_late and _is_about(excuse, sample, node):
                 yield excuse
 
     def _wrong(
@@ -329,6 +329,10 @@ class _Judging:
         self.verdicts.setdefault(
             key, Verdict(wrong, sample.document, node, chip, code, sample.at, reason)
         )
+
+
+def _is_about(excuse: Excuse, sample: Sample, node: str) -> bool:
+    return node in excuse.nodes and sample.document in excuse.documents
 
 
 def _holds(fault: Fault, at: float) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
+from benchmarks.chaos.excuses import PastTrouble, excuses_of
 from benchmarks.chaos.plan import AGGREGATORS, NODES
 from benchmarks.chaos.stage import Stage, timeline
 from benchmarks.chaos.troubles import CLUSTER_INFO
@@ -150,17 +151,17 @@ class Site(Stage):
         looking = threading.Thread(target=self._look, daemon=True)
         looking.start()
         faults: dict[int, Fault] = {}
-        excuses: list[Excuse] = []
+        troubles: list[PastTrouble] = []
         try:
             for at, kind, number in timeline(plan):
                 time.sleep(max(0.0, self._began + at - time.monotonic()))
-                self.act(plan, kind, number, faults, excuses)
+                self.act(plan, kind, number, faults, troubles)
         finally:
             self._looking = False
             looking.join()
         samples = self._samples
         self._recover(plan, faults)
-        return list(faults.values()), samples, excuses
+        return list(faults.values()), samples, excuses_of(troubles)
 
     def _recover(self, plan: Plan, faults: dict[int, Fault]) -> None:
         """End what holds, and wait until the next episode can begin."""

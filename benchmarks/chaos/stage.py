@@ -7,15 +7,8 @@ import http.client
 import json
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from benchmarks.chaos.judge import (
-    BOUND_SECONDS,
-    Excuse,
-    Fault,
-    Sample,
-    Silence,
-    judge,
-    settled_seconds,
-)
+from benchmarks.chaos.excuses import PastTrouble
+from benchmarks.chaos.judge import Fault, Sample, Silence, judge, settled_seconds
 from benchmarks.chaos.plan import AGGREGATORS, CODES, NODES
 from benchmarks.chaos.troubles import CLUSTER_INFO, DEVICE_INFO, TROUBLES, Effect
 from contract.codes.catalogue import shipped
@@ -25,9 +18,8 @@ from tests.parts.deadlines import patience
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from benchmarks.chaos.judge import Verdict
+    from benchmarks.chaos.judge import Excuse, Verdict
     from benchmarks.chaos.plan import Plan
-    from benchmarks.chaos.troubles import Trouble
     from tests.parts.places import Place
 
 _FAULT_SUFFIX = "-Fault"
@@ -80,9 +72,9 @@ class Stage:
         kind: str,
         number: int,
         faults: dict[int, Fault],
-        excuses: list[Excuse],
+        past: list[PastTrouble],
     ) -> None:
-        """Do what ``timeline`` yielded; add to what is true and what is excused."""
+        """Do what ``timeline`` yielded; add to what is true, and to the troubles that are over."""
         if kind in ("occur", "recover"):
             planned = plan.faults[number]
             emulator = self.nodes[planned.node].emulator
@@ -108,10 +100,11 @@ class Stage:
             else:
                 trouble.undo(self, subject)
                 ends = Effect.AT_ONCE not in trouble.effects
-                if Effect.ENDS_VISIBLY not in trouble.effects:
-                    begin = planned_trouble.at
+                begin = planned_trouble.at
             if ends and number not in self._unseen:
-                excuses += self._excuses(plan.platform, trouble, subject, begin)
+                nodes = frozenset({subject} if subject in NODES else NODES)
+                bound = self.waits(trouble.bounds[plan.platform])
+                past.append(PastTrouble(trouble, nodes, begin, self.now, bound))
 
     def waits(self, seconds: float) -> float:
         """Return how long a bound of ``seconds`` is here; it is longer on a busy machine."""
@@ -120,23 +113,6 @@ class Stage:
     def leads(self, aggregator: str) -> bool:
         """Return whether an aggregator may lead now; one that does not is not visible."""
         return aggregator in self.aggregators
-
-    def _excuses(
-        self, platform: str, trouble: Trouble, subject: str, begin: float
-    ) -> Iterator[Excuse]:
-        nodes = frozenset({subject}) if subject in NODES else frozenset(NODES)
-        seconds = self.waits(trouble.bounds[platform])
-        # The judge waits for a change that was excused as for any other, once the excuse is over.
-        end = self.now + max(0.0, seconds - BOUND_SECONDS)
-        yield Excuse(trouble.name, begin, end, nodes, trouble.documents)
-        if trouble.effects & (Effect.FORGETS | Effect.LOSES | Effect.RETIMES):
-            yield Excuse(
-                *(trouble.name, begin, self.now + seconds, nodes),
-                trouble.documents if Effect.FORGETS in trouble.effects else frozenset(),
-                forgets=Effect.FORGETS in trouble.effects,
-                loses=Effect.LOSES in trouble.effects,
-                retimes=Effect.RETIMES in trouble.effects,
-            )
 
     def seen(self) -> Iterator[Sample]:
         """Yield what each document shows now."""

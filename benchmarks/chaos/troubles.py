@@ -1,8 +1,8 @@
 """The troubles of all platforms: what each does, what it excuses, and for how long.
 
-A trouble excuses documents about nodes from its beginning until its bound after its end. They may
-be late, and what its effects permit may happen. One that excuses nothing must not be visible at
-all.
+A trouble excuses documents about nodes: they may be late, and what its effects permit may happen
+until its bound after its end (``benchmarks.chaos.excuses``). One that excuses nothing must not be
+visible at all.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from benchmarks.chaos.stage import Stage
 
 DEVICE_INFO, CLUSTER_INFO = "device-info", "cluster-info"
+CLUSTER = frozenset({CLUSTER_INFO})
 BOTH = frozenset({DEVICE_INFO, CLUSTER_INFO})
 CODES, HEALTH = "dcmi_get_device_errorcode_v2", "dcmi_get_device_health"
 
@@ -49,6 +50,8 @@ class Effect(Flag):
     """Nothing lies between ``apply`` and ``undo``, so only the bound is excused."""
     ENDS_VISIBLY = auto()
     """``apply`` changes nothing, so only the bound behind ``undo`` is excused."""
+    STOPS = auto()
+    """Whoever repairs its documents cannot write them meanwhile, or not in time."""
     SILENCES = auto()
     """The agent makes no progress."""
     HIDES_EVENTS = auto()
@@ -285,63 +288,63 @@ def _simulated(site: Stage) -> Any:
 _ON_NODES, _ON_AGGREGATORS, _ON_STORE = NODES, AGGREGATORS, (STORE,)
 
 _NONE: frozenset[str] = frozenset()
-_CLUSTER = frozenset({CLUSTER_INFO})
 _HOUR_MS = 3_600_000
 
 _TABLE = (
     # A real agent needs up to 4 s to start and to read the lists of all chips on a busy machine.
     Trouble(
         *("agent-killed", _ON_NODES, _kill_agent, _start_agent, BOTH),
-        *(_bounds(real=8.0, virtual=2.0), Effect.LOSES),
+        *(_bounds(real=8.0, virtual=2.0), Effect.STOPS | Effect.LOSES),
     ),
     Trouble(
         *("agent-restarted", _ON_NODES, _restart_agent, _nothing, BOTH),
-        *(_bounds(real=10.0, virtual=2.0), Effect.LOSES | Effect.AT_ONCE),
+        *(_bounds(real=10.0, virtual=2.0), Effect.STOPS | Effect.LOSES | Effect.AT_ONCE),
     ),
     Trouble(
         *("agent-paused", _ON_NODES, _stop_agent, _continue_agent, BOTH),
-        *(_bounds(real=8.0, virtual=2.0), Effect.LOSES),
+        *(_bounds(real=8.0, virtual=2.0), Effect.STOPS | Effect.LOSES),
     ),
     Trouble(
         *("agent-killed-at-write", _ON_NODES, _kill_at_write, _start_after_write, BOTH),
-        *(_bounds(virtual=3.0), Effect.LOSES),
+        *(_bounds(virtual=3.0), Effect.STOPS | Effect.LOSES),
     ),
     # The last second of history is gone (decision 2), and with it when a fault began.
     Trouble(
         *("power-lost", _ON_NODES, _keep_synced, _lose_power, BOTH),
-        *(_bounds(virtual=3.0), Effect.LOSES | Effect.RETIMES | Effect.ENDS_VISIBLY),
+        _bounds(virtual=3.0),
+        Effect.STOPS | Effect.LOSES | Effect.RETIMES | Effect.ENDS_VISIBLY,
     ),
     Trouble(
         *("agent-apart", _ON_NODES, _separate, _join, BOTH),
-        *(_bounds(virtual=3.0), Effect.LOSES),
+        *(_bounds(virtual=3.0), Effect.STOPS | Effect.LOSES),
     ),
     Trouble(
         *("task-hangs", _ON_NODES, _hang_task, _release_task, _NONE),
         *(_bounds(virtual=4.0), Effect.LOSES | Effect.SILENCES, _STALLS),
     ),
     Trouble(
-        *("aggregator-killed", _ON_AGGREGATORS, _kill_aggregator, _start_aggregator, _CLUSTER),
-        _bounds(real=20.0, virtual=2.0),
+        *("aggregator-killed", _ON_AGGREGATORS, _kill_aggregator, _start_aggregator, CLUSTER),
+        *(_bounds(real=20.0, virtual=2.0), Effect.STOPS),
     ),
     Trouble(
         *("aggregator-paused", _ON_AGGREGATORS, _stop_aggregator, _continue_aggregator),
-        *(_CLUSTER, _bounds(real=20.0, virtual=1.0)),
+        *(CLUSTER, _bounds(real=20.0, virtual=1.0), Effect.STOPS),
     ),
     Trouble(
         *("aggregator-paused-long", _ON_AGGREGATORS, _stop_aggregator, _continue_aggregator),
-        *(_CLUSTER, _bounds(virtual=1.0), Effect.NOTHING, _OUTLASTS_LEASE),
+        *(CLUSTER, _bounds(virtual=1.0), Effect.STOPS, _OUTLASTS_LEASE),
     ),
     Trouble(
-        *("aggregators-restarted", _ON_STORE, _restart_aggregators, _nothing, _CLUSTER),
-        *(_bounds(real=20.0, virtual=2.0), Effect.AT_ONCE),
+        *("aggregators-restarted", _ON_STORE, _restart_aggregators, _nothing, CLUSTER),
+        *(_bounds(real=20.0, virtual=2.0), Effect.STOPS | Effect.AT_ONCE),
     ),
     Trouble(
-        *("aggregator-apart", _ON_AGGREGATORS, _separate, _join, _CLUSTER),
-        _bounds(virtual=3.0),
+        *("aggregator-apart", _ON_AGGREGATORS, _separate, _join, CLUSTER),
+        *(_bounds(virtual=3.0), Effect.STOPS),
     ),
     Trouble(
-        *("aggregator-apart-long", _ON_AGGREGATORS, _separate, _join, _CLUSTER),
-        *(_bounds(virtual=3.0), Effect.NOTHING, _OUTLASTS_LEASE),
+        *("aggregator-apart-long", _ON_AGGREGATORS, _separate, _join, CLUSTER),
+        *(_bounds(virtual=3.0), Effect.STOPS, _OUTLASTS_LEASE),
     ),
     # Without the list events still count, but their order is confirmed late.
     Trouble(
@@ -394,20 +397,24 @@ _TABLE = (
         *(_bounds(real=8.0, virtual=0.0), Effect.AT_ONCE),
     ),
     Trouble(
-        *("cluster-info-deleted", _ON_STORE, _delete_cluster_info, _nothing, _CLUSTER),
+        *("cluster-info-deleted", _ON_STORE, _delete_cluster_info, _nothing, CLUSTER),
         *(_bounds(real=8.0, virtual=0.0), Effect.AT_ONCE),
     ),
     Trouble(
         *("store-away", _ON_STORE, _take_store, _give_store, BOTH),
-        *(_bounds(real=15.0, virtual=3.0), Effect.LOSES),
+        *(_bounds(real=15.0, virtual=3.0), Effect.STOPS | Effect.LOSES),
     ),
-    Trouble(*("store-late", _ON_STORE, _be_late, _be_on_time, BOTH), _bounds(virtual=2.0)),
     Trouble(
-        *("store-refuses", _ON_STORE, _refuse_writes, _accept_writes, BOTH), _bounds(virtual=3.0)
+        *("store-late", _ON_STORE, _be_late, _be_on_time, BOTH),
+        *(_bounds(virtual=2.0), Effect.STOPS),
+    ),
+    Trouble(
+        *("store-refuses", _ON_STORE, _refuse_writes, _accept_writes, BOTH),
+        *(_bounds(virtual=3.0), Effect.STOPS),
     ),
     Trouble(
         *("store-set-back", _ON_STORE, _keep_store, _set_store_back, BOTH),
-        *(_bounds(virtual=3.0), Effect.FORGETS | Effect.ENDS_VISIBLY),
+        *(_bounds(virtual=3.0), Effect.STOPS | Effect.FORGETS | Effect.ENDS_VISIBLY),
     ),
     Trouble(
         *("watches-cut", _ON_STORE, _cut_watches, _nothing, _NONE),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
+from benchmarks.chaos.excuses import PastTrouble, excuses_of
 from benchmarks.chaos.plan import AGGREGATORS, NODES
 from benchmarks.chaos.simulated.programs import (
     Program,
@@ -139,10 +140,11 @@ class SimulatedSite(Stage):
         await asyncio.sleep(self._began - self.loop.time())
         self._is_looking = True
         looking = asyncio.create_task(self._look(), name="look")
-        episode = self.episode
+        episode, troubles = self.episode, list[PastTrouble]()
         for at, kind, number in timeline(plan):
             await asyncio.sleep(max(0.0, at - self.now))
-            self.act(plan, kind, number, episode.faults, episode.excuses)
+            self.act(plan, kind, number, episode.faults, troubles)
+        episode.excuses += excuses_of(troubles)
         self._is_looking = False
         looking.cancel()
         await self.close()

@@ -46,7 +46,12 @@ def wrongs(
 
 def excuse(begin: float, end: float, *, forgets: bool = False, loses: bool = False) -> Excuse:
     documents = frozenset({"device"})
-    return Excuse("agent-killed", begin, end, NODES, documents, forgets=forgets, loses=loses)
+    return Excuse(
+        *("agent-killed", begin, end, NODES, documents),
+        is_late=not loses,
+        forgets=forgets,
+        loses=loses,
+    )
 
 
 def test_what_is_shown_within_the_bound_is_right() -> None:
@@ -88,7 +93,7 @@ def test_a_node_that_is_not_lost_and_whose_agent_makes_no_progress_is_wrong() ->
     silence = Silence("task-hangs", "node-1", 5.0, 40.0)
 
     def judged(*lost: tuple[float, frozenset[str]], until: float = 40.0) -> list[Wrong]:
-        samples = [Sample("cluster", at, NODES, {}, names) for at, names in lost]
+        samples = [Sample("device", at, NODES, {}, names) for at, names in lost]
         silences = [Silence("task-hangs", "node-1", silence.begin, until)]
         excuses = [excuse(0, 60, loses=True)]
         return [verdict.wrong for verdict in judge([], samples, excuses, {}, silences)]
@@ -114,7 +119,7 @@ def test_the_time_of_a_fault_that_holds_stays() -> None:
     both = FAULT, again
     assert wrongs([*timed((11, 1000)), gone, *timed((23, 1500))], faults=both) == []
     assert wrongs(timed((11, 1000), (22, 1000), (23, 1500)), faults=both) == []
-    clock = Excuse("clock-ahead", 11, 13, NODES, frozenset(), retimes=True)
+    clock = Excuse("clock-ahead", 11, 13, NODES, frozenset({"device"}), is_late=False, retimes=True)
     assert wrongs(timed((10.5, 1000), (12, 1500), (19, 1500)), clock) == []
 
 

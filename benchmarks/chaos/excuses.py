@@ -1,0 +1,95 @@
+"""What the troubles of an episode excuse together. Pure.
+
+A trouble excuses late documents until its end. What else its effects permit may happen until its
+bound after that, in which the documents are repaired. Where a second trouble stops whoever repairs
+them, the repair begins at the end of that one::
+
+    effect  |=============|--bound--|
+    stop               |=========|--bound--|
+    permitted |============================|
+
+A stop counts when it overlaps the effect, both with their bounds. The effect of the first trouble
+is then permitted for the nodes and documents of both, for the longer of the two bounds. A store
+that is set back shows again what it had when its copy was made. So it counts when the effect was
+permitted at that time, or at the time of the set-back, from which the effect is permitted again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from benchmarks.chaos.judge import BOUND_SECONDS, Excuse
+from benchmarks.chaos.troubles import BOTH, CLUSTER, Effect, Trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+@dataclass(frozen=True)
+class PastTrouble:
+    """A trouble that is over; ``bound`` are the seconds after ``end`` in which all is repaired."""
+
+    trouble: Trouble
+    nodes: frozenset[str]
+    begin: float
+    end: float
+    bound: float
+
+    @property
+    def visible_from(self) -> float:
+        """From when on it can be seen."""
+        return self.end if Effect.ENDS_VISIBLY in self.trouble.effects else self.begin
+
+    def stops(self, effect: Excuse) -> bool:
+        """Return whether it stops those who would repair what ``effect`` permits."""
+        effects = self.trouble.effects
+        if Effect.STOPS not in effects or not (
+            self.nodes & effect.nodes and self.trouble.documents & effect.documents
+        ):
+            return False
+        if Effect.FORGETS in effects:
+            return any(effect.begin <= at < effect.end for at in (self.begin, self.end))
+        return self.visible_from < effect.end and effect.begin < self.end + self.bound
+
+
+def excuses_of(troubles: Sequence[PastTrouble]) -> list[Excuse]:
+    """Return what is excused in an episode with these troubles."""
+    excuses: list[Excuse] = []
+    waiting: deque[tuple[Excuse, float]] = deque()
+    for past in troubles:
+        # The judge waits for a change that was excused as for any other, once the excuse is over.
+        end = past.end + max(0.0, past.bound - BOUND_SECONDS)
+        documents = past.trouble.documents
+        if documents:
+            excuses.append(Excuse(past.trouble.name, past.visible_from, end, past.nodes, documents))
+        waiting += ((effect, past.bound) for effect in _effects(past))
+    while waiting:
+        effect, bound = waiting.popleft()
+        excuses.append(effect)
+        for past in troubles:
+            longer = max(bound, past.bound)
+            if past.end + longer > effect.end and past.stops(effect):
+                later = replace(
+                    effect,
+                    begin=max(effect.begin, past.visible_from),
+                    end=past.end + longer,
+                    nodes=effect.nodes & past.nodes,
+                    documents=effect.documents & past.trouble.documents,
+                )
+                waiting.append((later, longer))
+    return excuses
+
+
+def _effects(past: PastTrouble) -> Iterator[Excuse]:
+    """Yield what the effects of a trouble permit by themselves, until its bound."""
+    trouble, begin, end = past.trouble, past.visible_from, past.end + past.bound
+    if Effect.FORGETS in trouble.effects:
+        yield Excuse(trouble.name, begin, end, past.nodes, trouble.documents, forgets=True)
+    if Effect.LOSES in trouble.effects:
+        yield Excuse(trouble.name, begin, end, past.nodes, CLUSTER, is_late=False, loses=True)
+    if Effect.RETIMES in trouble.effects:
+        yield Excuse(trouble.name, begin, end, past.nodes, BOTH, is_late=False, retimes=True)
