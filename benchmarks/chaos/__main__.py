@@ -2,7 +2,7 @@
 
 ::
 
-    python -m benchmarks.chaos --world directory --episodes N --seed S [--keep DIR]
+    python -m benchmarks.chaos --world directory --episodes N --seed S [--keep DIR] [--workers N]
     python -m benchmarks.chaos --replay FILE...
     python -m benchmarks.chaos --world simulated --episodes N --seed S [--workers N] [--mutant NAME]
 
@@ -10,8 +10,9 @@ The worlds ``directory``, ``kubernetes`` and ``mqtt`` are real parts, ``simulate
 Prints a line for each episode with something wrong, of real parts for each, and a summary as JSON.
 Exit status: 0 nothing wrong and all proved, else 1. A plan with something wrong or not proved is
 made smaller, kept in DIR, and can be played again. Gaps of real parts may be of any episode, so
-all plans are kept as they are. A mutant is a wrong product: the first episode that finds it is the
-last.
+all plans are kept as they are, with the logs and journals. A mutant is a wrong product: the first
+episode that finds it is the last. Each worker of a real world has programs, a store and ports of
+its own, and plays its part of the seeds.
 """
 
 from __future__ import annotations
@@ -28,58 +29,27 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
-from benchmarks.chaos.judge import excused_share
-from benchmarks.chaos.plan import Plan, aggregators_of
-from benchmarks.chaos.shrink import MAX_SECONDS, shrunk
+from benchmarks.chaos.judge import Wrong
+from benchmarks.chaos.outcome import Kept, Outcome, outcome_of, proved
 from benchmarks.chaos.simulated.processes import fix_order_of_sets, mapped
-from benchmarks.chaos.stage import judged, settled
 from benchmarks.chaos.troubles import plan_of, read_plan
-from tests.parts.verbs import run_verb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from benchmarks.chaos.judge import Excuse, Fault, Sample
+    from benchmarks.chaos.plan import Plan
 
 _SIMULATED = "simulated"
 MAX_EXCUSED = 0.3
 """An episode should have no larger share of its time under excuse."""
-_REAL_MUTANTS = {("mqtt", "a deletion assumed at once"): "benchmarks.chaos.hasty_aggregator"}
-"""The module that aggregators are started from, by world and name."""
-
-
-class _Outcome(msgspec.Struct, frozen=True):
-    """What an episode came to; ``wrong`` are names of what is wrong, ``texts`` are all of it."""
-
-    plan: Plan
-    faults: int
-    samples: int
-    wrong: list[str]
-    texts: list[str]
-    share: float
-    """Which part of the episode is excused."""
-    settled_seconds: float
-    proved: int = 0
-    gaps: dict[str, int] = {}
-    is_proved: bool = True
-    processor_seconds: float = 0.0
-
-    @property
-    def is_right(self) -> bool:
-        """Whether nothing is wrong, and all is proved."""
-        return not self.wrong and self.is_proved
 
 
 class _Results:
-    """What all episodes came to; ``keep`` is where plans go, ``mutant`` the wrong product."""
+    """What ``planned`` episodes came to."""
 
-    def __init__(self, keep: Path | None, mutant: str | None) -> None:
-        self.mutant = mutant
-        self._outcomes: list[_Outcome] = []
-        self._keep = keep
+    def __init__(self, planned: int) -> None:
+        self._planned = planned
+        self._outcomes: list[Outcome] = []
         self._began = time.monotonic()
 
     @property
@@ -87,7 +57,17 @@ class _Results:
         """Whether nothing is wrong, and all is proved."""
         return all(outcome.is_right for outcome in self._outcomes)
 
-    def add(self, outcome: _Outcome) -> None:
+    @property
+    def is_empty(self) -> bool:
+        """Whether no episode was played."""
+        return not self._outcomes
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all planned episodes were played."""
+        return len(self._outcomes) == self._planned
+
+    def add(self, outcome: Outcome) -> None:
         """Add an episode, and print what is wrong."""
         self._outcomes.append(outcome)
         plan = outcome.plan
@@ -102,17 +82,6 @@ class _Results:
                 flush=True,
             )
 
-    def keep(self, plan: Plan, fails: Callable[[Plan], bool]) -> None:
-        """Keep a plan with something wrong, as small as it becomes within its time."""
-        if self._keep is None:
-            return
-        end = time.monotonic() + MAX_SECONDS
-        small = shrunk(plan, fails, lambda: end - time.monotonic())
-        name = f"{plan.platform}-{plan.seed}" if self.mutant is None else self.mutant
-        self._keep.mkdir(parents=True, exist_ok=True)
-        file = self._keep / f"{name.replace(' ', '-')}.json"
-        file.write_bytes(msgspec.json.format(msgspec.json.encode(small)) + b"\n")
-
     def summary(self) -> dict[str, object]:
         """Return what all episodes came to."""
         outcomes = self._outcomes
@@ -121,11 +90,15 @@ class _Results:
         for outcome in outcomes:
             wrong.update(outcome.wrong)
             gaps.update(outcome.gaps)
+        one_offs = [seconds for outcome in outcomes for seconds in outcome.one_off_seconds]
         used = sum(outcome.processor_seconds for outcome in outcomes)
         return {
             "episodes": len(outcomes),
+            "not_played": self._planned - len(outcomes),
             "wrong": dict(wrong),
             "settled_seconds": _spread([outcome.settled_seconds for outcome in outcomes]),
+            "nodes_lost_wrongly": wrong[Wrong.LOST],
+            "one_offs": {"number": len(one_offs), "shortest_seconds": _shortest(one_offs)},
             "excused": {
                 "mean": round(sum(shares) / len(shares), 2),
                 **_spread(shares),
@@ -140,42 +113,16 @@ class _Results:
         }
 
 
+def _shortest(values: list[float]) -> float | None:
+    return round(min(values), 2) if values else None
+
+
 def _spread(values: list[float]) -> dict[str, float]:
     ordered = sorted(values)
     ranks = {"p50": 0.5, "p95": 0.95, "max": 1.0}
     return {
         name: round(ordered[math.ceil(rank * len(ordered)) - 1], 2) for name, rank in ranks.items()
     }
-
-
-def _outcome(
-    plan: Plan,
-    faults: list[Fault],
-    samples: list[Sample],
-    excuses: list[Excuse],
-    errors: Sequence[tuple[str, str]] = (),
-) -> _Outcome:
-    """Judge an episode; ``errors`` are kinds and texts of what was wrong with its programs."""
-    verdicts = judged(plan, faults, samples, excuses)
-    kinds = [kind for kind, _ in errors]
-    return _Outcome(
-        *(plan, len(faults), len(samples)),
-        [verdict.wrong.value for verdict in verdicts] + kinds,
-        [msgspec.json.encode(verdict).decode() for verdict in verdicts]
-        + [f"{kind}: {text}" for kind, text in errors],
-        excused_share(excuses, plan.seconds),
-        settled(plan, faults, samples),
-    )
-
-
-def _proved(outcome: _Outcome, directories: Iterable[Path]) -> _Outcome:
-    """Return the outcome with what ``vigil prove`` makes of the journals of the nodes."""
-    options = [word for path in directories for word in ("--state-dir", str(path))]
-    status, output, _ = run_verb("prove", "--json", *options)
-    proof = json.loads(output)
-    return replace(
-        outcome, proved=proof["proved"], gaps=proof["gaps_by_name"], is_proved=status == 0
-    )
 
 
 def main() -> int:
@@ -192,7 +139,7 @@ def main() -> int:
     parser.add_argument("--replay", type=Path, nargs="+", help="kept plans of one world")
     parser.add_argument("--keep", type=Path, help="where to keep plans with something wrong")
     parser.add_argument("--mutant", help="a wrong product, in the worlds simulated and mqtt")
-    parser.add_argument("--workers", type=int, default=1, help="processes of the world simulated")
+    parser.add_argument("--workers", type=int, default=1, help="processes that play episodes")
     given = parser.parse_args()
     if given.replay is not None:
         try:
@@ -204,29 +151,35 @@ def main() -> int:
     else:
         seeds = range(given.seed, given.seed + given.episodes)
         plans = [plan_of(given.platform, seed) for seed in seeds]
-    results = _Results(given.keep, given.mutant)
+    results, kept = _Results(len(plans)), Kept(given.keep, given.mutant)
     if plans[0].platform == _SIMULATED:
-        _play_simulated(plans, results, given.workers)
+        _play_simulated(plans, results, kept, given.workers)
     else:
-        _play_real(plans, results)
+        from benchmarks.chaos.real import play_real
+
+        play_real(plans, results.add, kept, given.workers)
+    if results.is_empty:
+        parser.exit(1, "no episode was played: the error is above\n")
     print(json.dumps(results.summary(), indent=1))
-    return 0 if results.are_right else 1
+    # A mutant ends the run, so later plans are not played.
+    is_whole = results.is_whole or given.mutant is not None
+    return 0 if results.are_right and is_whole else 1
 
 
-def _play_simulated(plans: list[Plan], results: _Results, workers: int) -> None:
+def _play_simulated(plans: list[Plan], results: _Results, kept: Kept, workers: int) -> None:
     """Play each plan with programs of its own, in so many processes."""
     fix_order_of_sets()
-    play = functools.partial(_played, mutant=results.mutant)
+    play = functools.partial(_played, mutant=kept.mutant)
     with mapped(play, plans, workers) as outcomes:
         for outcome in outcomes:
             results.add(outcome)
             if not outcome.is_right:
-                results.keep(outcome.plan, lambda plan: not play(plan).is_right)
-                if results.mutant is not None:
+                kept.add(outcome.plan, lambda plan: not play(plan).is_right)
+                if kept.mutant is not None:
                     break
 
 
-def _played(plan: Plan, mutant: str | None) -> _Outcome:
+def _played(plan: Plan, mutant: str | None) -> Outcome:
     """Play a plan in virtual time."""
     from benchmarks.chaos.simulated.mutants import MUTANTS
     from benchmarks.chaos.simulated.site import MEMORY, play_in
@@ -236,43 +189,9 @@ def _played(plan: Plan, mutant: str | None) -> _Outcome:
     with tempfile.TemporaryDirectory(prefix="vigil-chaos-", dir=MEMORY) as directory:
         with product:
             episode, state_dirs = play_in(Path(directory), plan)
-        outcome = _outcome(plan, *episode.parts, episode.errors)
-        outcome = _proved(outcome, state_dirs.values())
+        outcome = outcome_of(plan, *episode.parts, episode.errors)
+        outcome = proved(outcome, state_dirs.values())
     return replace(outcome, processor_seconds=time.process_time() - began)
-
-
-def _play_real(plans: list[Plan], results: _Results) -> None:
-    """Play all plans with one set of processes."""
-    from benchmarks.chaos.site import Site, open_platform
-    from dcmi_shim.emulator.install import install
-
-    platform, program = plans[0].platform, "vigil"
-    if results.mutant is not None:
-        program = _REAL_MUTANTS[platform, results.mutant]
-    with tempfile.TemporaryDirectory(prefix="vigil-chaos-") as folder:
-        directory = Path(folder)
-        install(directory / "driver", directory / "emulator", "a2")
-        with contextlib.ExitStack() as stack:
-            store = open_platform(platform, directory, stack)
-            names = aggregators_of(platform)
-            site = Site(directory, directory, store, names, program)
-            stack.callback(site.close)
-            site.start()
-            for number, plan in enumerate(plans, 1):
-                outcome = _outcome(plan, *site.play(plan))
-                is_last = number == len(plans) or (results.mutant and outcome.wrong)
-                if is_last:
-                    # The journals of the nodes are those of all episodes.
-                    outcome = _proved(outcome, (node.state_dir for node in site.nodes.values()))
-                results.add(outcome)
-                if outcome.wrong:
-                    results.keep(plan, lambda plan: bool(judged(plan, *site.play(plan))))
-                elif not outcome.is_proved:
-                    # The gap may be of any episode, and stays in the journal: none can be smaller.
-                    for played in plans[:number]:
-                        results.keep(played, lambda _: False)
-                if is_last:
-                    break
 
 
 if __name__ == "__main__":

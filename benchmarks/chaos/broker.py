@@ -80,7 +80,7 @@ class BrokerPlace:
 
 
 class MqttPlatform:
-    """See ``benchmarks.chaos.stage.StorePlatform``."""
+    """See ``benchmarks.chaos.site.RealPlatform``."""
 
     def __init__(self, directory: Path) -> None:
         place = directory / "broker"
@@ -97,6 +97,10 @@ class MqttPlatform:
     def give(self) -> None:
         """Start it, without anything that was retained."""
         self.broker.start()
+
+    def leader(self) -> str:
+        """Return nothing: a broker has no election, so its aggregator leads while it runs."""
+        return ""
 
     def close(self) -> None:
         """End broker and client."""

@@ -9,6 +9,7 @@ document showed at one time. For each fault in each document, outside of excuses
     a fault that was shown and seen gone after its end is in no later sample, at once
     a level in a sample is that of the code, BOUND after the fault began
     the time of a fault that holds stays as it was shown first
+    a one-off fault is in a sample after BOUND, then for ONE_OFF, and is gone BOUND later for good
     a node whose agent does not beat is lost, SILENCE after its last progress
 
 An excuse permits that documents are late. What was shown already may go only under one that
@@ -37,6 +38,14 @@ aggregator lists heartbeats, and measures how long one takes before it publishes
 """
 
 
+ONE_OFF_SECONDS = 5.5
+"""A one-off fault is shown so long, counted from the first write of its node's document."""
+_CLUSTER_ONE_OFF_SECONDS = 5.0
+"""In a document about several nodes it may appear later than it disappears."""
+_UNSYNCED_SECONDS = 1.5
+"""What began so long before a loss of power may never have been synced."""
+
+
 class Wrong(StrEnum):
     """What the judge calls wrong."""
 
@@ -44,6 +53,7 @@ class Wrong(StrEnum):
     LATCHED = "a fault that is over is shown"
     RETURNED = "a fault that was over and gone is shown again"
     LEVEL = "a level is wrong"
+    BRIEF = "a one-off fault is gone too soon"
     INVENTED = "a chip that never failed is named"
     TIME = "the time of a fault that holds has changed"
     LOST = "a node is lost whose agent runs"
@@ -51,13 +61,18 @@ class Wrong(StrEnum):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """The truth about a fault: it held from ``begin`` until ``end`` (``None``: it holds)."""
+    """The truth about a fault: it held from ``begin`` until ``end`` (``None``: it holds).
+
+    ``once``: a one-off fault is an event at ``begin``, and holds at no time. A plan has it at a
+    time when no trouble loses it, and only once for a code of a chip.
+    """
 
     node: str
     chip: int
     code: str
     begin: float
     end: float | None = None
+    once: bool = False
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -147,6 +162,8 @@ def settled_seconds(
     expected: dict[tuple[str, int, str], str | None] = {}
     for fault in faults:
         key = fault.node, fault.chip, fault.code
+        if fault.once:
+            continue
         times = [at for at in (fault.begin, fault.end) if at is not None and at > since]
         changes[key] = min([*times, changes.get(key, math.inf)])
         level = levels[fault.code] if _holds(fault, since) else expected.get(key)
@@ -169,6 +186,30 @@ def settled_seconds(
     return settled
 
 
+def one_off_seconds(faults: Iterable[Fault], samples: Iterable[Sample]) -> list[float]:
+    """Return for how long each one-off fault was in the samples of its node's own document."""
+    spans: dict[tuple[str, int, str], tuple[float, float]] = {}
+    for sample in samples:
+        if len(sample.nodes) == 1 and sample.lost is None:
+            for key in sample.levels:
+                first, _ = spans.get(key, (sample.at, 0.0))
+                spans[key] = first, sample.at
+    keys = ((fault.node, fault.chip, fault.code) for fault in faults if fault.once)
+    return [spans[key][1] - spans[key][0] for key in keys if key in spans]
+
+
+class _OneOff:
+    """What a document showed of a one-off fault, and when."""
+
+    absent = -math.inf
+    """The last sample without it before it was shown."""
+    shown: float | None = None
+    """The first sample with it."""
+    is_over = False
+    """It was shown, and then was not."""
+    time: int | None = None
+
+
 class _Judging:
     def __init__(
         self,
@@ -179,8 +220,14 @@ class _Judging:
     ) -> None:
         self.verdicts: dict[tuple[Wrong, str, str, int | None, str], Verdict] = {}
         self._faults: dict[tuple[str, int, str], list[Fault]] = defaultdict(list)
+        self._one_offs: dict[tuple[str, int, str], Fault] = {}
+        self._one_offs_shown: dict[tuple[str, Fault], _OneOff] = defaultdict(_OneOff)
         for fault in faults:
-            self._faults[fault.node, fault.chip, fault.code].append(fault)
+            key = fault.node, fault.chip, fault.code
+            if fault.once:
+                self._one_offs[key] = fault
+            else:
+                self._faults[key].append(fault)
         self._excuses = excuses
         self._levels = levels
         self._silences = silences
@@ -196,8 +243,11 @@ class _Judging:
         for key, faults in self._faults.items():
             if key[0] in sample.nodes:
                 self._look_at(sample, key, faults)
+        for key, fault in self._one_offs.items():
+            if key[0] in sample.nodes:
+                self._look_at_one_off(sample, key, fault)
         for key, level in sample.levels.items():
-            if key not in self._faults:
+            if key not in self._faults and key not in self._one_offs:
                 self._wrong(Wrong.INVENTED, sample, *key, f"it is shown as {level}")
         if sample.lost is not None:
             self._look_at_lost(sample, sample.lost)
@@ -242,6 +292,68 @@ class _Judging:
             text = f"it is {self._levels[key[2]]}, and shown as {level}"
             self._wrong(Wrong.LEVEL, sample, *key, text)
 
+    def _look_at_one_off(self, sample: Sample, key: tuple[str, int, str], fault: Fault) -> None:
+        shown = self._one_offs_shown[sample.document, fault]
+        level = sample.levels.get(key)
+        if level is None:
+            self._one_off_absent(sample, key, fault, shown)
+        elif sample.at < fault.begin:
+            self._wrong(Wrong.INVENTED, sample, *key, "it has not begun")
+        elif shown.is_over:
+            if not self._may_forget(sample, key[0]):
+                self._wrong(Wrong.RETURNED, sample, *key, "it was gone")
+        else:
+            if shown.shown is None:
+                shown.shown = sample.at
+            if level != self._levels[key[2]]:
+                text = f"it is {self._levels[key[2]]}, and shown as {level}"
+                self._wrong(Wrong.LEVEL, sample, *key, text)
+            time = sample.times.get(key)
+            before, shown.time = shown.time, time
+            if before not in (None, time) and not self._may_retime(sample, key[0]):
+                self._wrong(Wrong.TIME, sample, *key, f"it was {before}, and is {time}")
+            if not self._is_young(sample, key[0], shown.shown + ONE_OFF_SECONDS):
+                since = sample.at - shown.shown
+                self._wrong(Wrong.LATCHED, sample, *key, f"it is shown since {since:.1f} s")
+
+    def _one_off_absent(
+        self, sample: Sample, key: tuple[str, int, str], fault: Fault, shown: _OneOff
+    ) -> None:
+        if shown.shown is None:
+            shown.absent = sample.at
+            is_due = sample.at >= fault.begin and not self._is_young(sample, key[0], fault.begin)
+            if is_due and not self._was_unsynced(fault):
+                since = sample.at - fault.begin
+                self._wrong(Wrong.MISSING, sample, *key, f"it was {since:.1f} s ago")
+            return
+        if shown.is_over:
+            return
+        shown.is_over = True
+        is_own = len(sample.nodes) == 1 and sample.lost is None
+        # Between two samples it may have been shown already, or still.
+        seconds = sample.at - max(shown.absent, fault.begin)
+        is_brief = seconds < (ONE_OFF_SECONDS if is_own else _CLUSTER_ONE_OFF_SECONDS)
+        # Where its begin was late, only the node's own document has it for the whole time.
+        is_late = not is_own and any(
+            begin < sample.at and fault.begin < end
+            for begin, end in _joined(self._of(sample, key[0]))
+        )
+        if is_brief and not is_late and not self._was_unsynced(fault):
+            self._wrong(Wrong.BRIEF, sample, *key, f"it was shown for {seconds:.1f} s at most")
+
+    def _was_unsynced(self, fault: Fault) -> bool:
+        """Return whether what is in the journal of the fault may have gone with the power."""
+        return any(
+            excuse.retimes
+            and fault.node in excuse.nodes
+            and excuse.begin - _UNSYNCED_SECONDS <= fault.begin < excuse.end
+            for excuse in self._excuses
+        )
+
+    def _may_retime(self, sample: Sample, node: str) -> bool:
+        is_set = any(excuse.retimes for excuse in self._at(sample, node))
+        return is_set or self._may_forget(sample, node)
+
     def _shown_again(self, sample: Sample, key: tuple[str, int, str], holding: Fault) -> None:
         shown = sample.document, holding
         self._shown.add(shown)
@@ -252,8 +364,7 @@ class _Judging:
         if before == time:
             return
         self._times[shown] = time
-        is_set = any(excuse.retimes for excuse in self._at(sample, key[0]))
-        if not is_set and not self._may_forget(sample, key[0]):
+        if not self._may_retime(sample, key[0]):
             self._wrong(Wrong.TIME, sample, *key, f"it was {before}, and is {time}")
 
     def _shown_after_its_end(

@@ -23,8 +23,14 @@ CODES = ("80818C05", "80E18402", "80C98001", "80BB8003", "80818C06", "80818201")
 """Codes of chips with different levels; no rule of the shipped configuration counts them twice."""
 MIN_SECONDS, MAX_SECONDS = 20.0, 60.0
 MAX_FAULTS = 12
+MAX_ONE_OFFS = 2
+_ONE_OFF_SECONDS = 13.0
+"""From a one-off fault until it has been shown long enough: the bound, 5.5 s, and the bound."""
+_DEAF_SECONDS = 12.0
+"""For so long after a trouble of its node an event may be lost: the driver starts again."""
 _SETTLE_SECONDS = 4.0
 _MIN_FAULT_SECONDS = 2.0
+_MARGIN_SECONDS = 0.5
 
 
 def aggregators_of(platform: str) -> tuple[str, ...]:
@@ -33,13 +39,17 @@ def aggregators_of(platform: str) -> tuple[str, ...]:
 
 
 class PlannedFault(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A fault that begins ``at`` and ends at ``until``; ``None``: it holds at the end."""
+    """A fault that begins ``at`` and ends at ``until``; ``None``: it holds at the end.
+
+    ``once``: a one-off fault, which is an event and has no end.
+    """
 
     node: str
     chip: int
     code: str
     at: float
     until: float | None = None
+    once: bool = False
 
 
 class PlannedTrouble(msgspec.Struct, frozen=True):
@@ -74,12 +84,14 @@ def make_plan(
     subjects: Mapping[str, tuple[str, ...]],
     lengths: Mapping[str, tuple[float, float]],
     hiding: Set[str] = frozenset(),
+    losing: Set[str] = frozenset(),
     periods: str = "short",
 ) -> Plan:
     """Return the plan of this seed; ``subjects`` are what each trouble of the platform may hit.
 
     ``lengths`` are the shortest and the longest of each trouble (seconds). A fault begins during
-    each of the ``hiding`` ones.
+    each of the ``hiding`` ones, and the ``losing`` ones lose the next event, whenever it comes. In
+    virtual time there are no one-off faults.
     """
     draw = random.Random(f"{platform} {seed}")
     seconds = round(draw.uniform(MIN_SECONDS, MAX_SECONDS), 2)
@@ -127,6 +139,18 @@ def make_plan(
             chip, code = draw.choice(free)
             taken[trouble.subject, chip, code] = seconds
             faults.append(PlannedFault(trouble.subject, chip, code, at))
+    for _ in range(0 if platform == "simulated" else draw.randint(0, MAX_ONE_OFFS)):
+        node, chip, code = draw.choice(NODES), draw.randrange(CHIPS), draw.choice(CODES)
+        at = round(draw.uniform(1.0, seconds - _ONE_OFF_SECONDS), 2)
+        is_lost = any(
+            trouble.subject == node
+            and trouble.at - _MARGIN_SECONDS <= at
+            and (at < trouble.until + _DEAF_SECONDS or trouble.name in losing)
+            for trouble in troubles
+        )
+        if not is_lost and (node, chip, code) not in taken:
+            taken[node, chip, code] = seconds
+            faults.append(PlannedFault(node, chip, code, at, once=True))
     return Plan(
         *(platform, seed, seconds),
         tuple(sorted(faults, key=lambda fault: fault.at)),

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import fcntl
+import http.client
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from typing_extensions import override
 
 from benchmarks.chaos.excuses import PastTrouble, excuses_of
 from benchmarks.chaos.plan import AGGREGATORS, NODES
-from benchmarks.chaos.stage import Stage, timeline
+from benchmarks.chaos.stage import Stage, StorePlatform, timeline
 from benchmarks.chaos.troubles import CLUSTER_INFO
+from contract.names import LEADER_LEASE
+from stores.directory.files import LEADER_LOCK_NAME
 from tests.aggregator.daemon import Daemon
 from tests.end_to_end.node import Node
-from tests.parts.controlplane import ControlPlane
+from tests.parts.controlplane import LEASES, ControlPlane
+from tests.parts.deadlines import TooLate, wait_until
 from tests.parts.places import Cluster, Folder
+from tests.parts.processes import PartFailed
 
 if TYPE_CHECKING:
     import contextlib
@@ -24,19 +30,29 @@ if TYPE_CHECKING:
 
     from benchmarks.chaos.judge import Excuse, Fault, Sample
     from benchmarks.chaos.plan import Plan
-    from benchmarks.chaos.stage import StorePlatform
-    from tests.parts.places import Place
+from tests.parts.places import Place
 
 _LOOK_SECONDS = 0.1
+_START_SECONDS = 30.0
+_SETTLE_SECONDS = 60.0
 _SHORT_PERIODS = {
     "VIGIL_CHIP_FAULTS_AUDIT_PERIOD_SECONDS": "4",
     "VIGIL_CHIP_FAULTS_HEALTH_PERIOD_SECONDS": "2",
     "VIGIL_DRIVER_CALLS_PROBE_PERIOD_SECONDS": "2",
     "VIGIL_HEARTBEAT_INTERVAL_SECONDS": "2",
+}
+_OFF = {
     "VIGIL_BMC_ENABLED": "false",
     "VIGIL_HANG_ENABLED": "false",
     "VIGIL_KERNEL_LOG_ENABLED": "false",
 }
+
+
+class RealPlatform(StorePlatform, Protocol):
+    """A store of real parts, of which it is visible which aggregator leads."""
+
+    def leader(self) -> str:
+        """Return the name of the aggregator that leads; empty where there may be none."""
 
 
 class DirectoryPlatform:
@@ -55,6 +71,18 @@ class DirectoryPlatform:
         if self._root.exists():
             self._root.rename(self._root.with_name(f"made-meanwhile-{time.time_ns()}"))
         self._root.with_name("away").rename(self._root)
+
+    def leader(self) -> str:
+        """Return the content of the file that the leader locks."""
+        try:
+            with (self._root / LEADER_LOCK_NAME).open() as file:
+                # The kernel has released it where its holder has ended; the name stays.
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return (self._root / LEADER_LOCK_NAME).read_text()
+        except OSError:
+            pass
+        return ""
 
 
 class KubernetesPlatform:
@@ -75,8 +103,16 @@ class KubernetesPlatform:
         """Start the API server."""
         self.plane.start_apiserver()
 
+    def leader(self) -> str:
+        """Return the holder of the Lease."""
+        try:
+            status, lease = self.plane.ask("GET", f"{LEASES}/{LEADER_LEASE}")
+        except (OSError, http.client.HTTPException):
+            return ""
+        return lease["spec"].get("holderIdentity") or "" if status == 200 else ""
 
-def open_platform(platform: str, directory: Path, stack: contextlib.ExitStack) -> StorePlatform:
+
+def open_platform(platform: str, directory: Path, stack: contextlib.ExitStack) -> RealPlatform:
     """Return the store of a real platform, which ``stack`` ends."""
     if platform == "kubernetes":
         kubernetes = KubernetesPlatform(directory)
@@ -101,29 +137,47 @@ class Site(Stage):
         self,
         directory: Path,
         built: Path,
-        store: StorePlatform,
+        store: RealPlatform,
         aggregators: Sequence[str] = AGGREGATORS,
         program: str = "vigil",
     ) -> None:
         """Make everything; ``program`` is the module that aggregators are started from."""
         super().__init__()
-        self.store = store
+        self.store: RealPlatform = store
+        self._directory = directory
         self.nodes = {name: Node(directory / name, built, self.place, name) for name in NODES}
         for node in self.nodes.values():
-            node.environment |= _SHORT_PERIODS
+            node.environment |= _SHORT_PERIODS | _OFF
         self.aggregators = {
             name: Daemon(directory / name, *self.place.options) for name in aggregators
         }
         for aggregator in self.aggregators.values():
             aggregator.program = program
+        self.errors: list[tuple[str, str]] = []
+        """What was wrong after the last episode: kinds and texts."""
+        self._periods = "short"
         self._samples: list[Sample] = []
         self._began = 0.0
         self._looking = False
 
     @property
+    def programs(self) -> list[str]:
+        """The names of all programs, which their directories have, too."""
+        return [*self.nodes, *self.aggregators]
+
+    @property
     @override
     def now(self) -> float:
         return time.monotonic() - self._began
+
+    @override
+    def leads(self, aggregator: str) -> bool:
+        if aggregator not in self.aggregators:
+            return False
+        holder = self.store.leader()
+        # Its name ends with what is in its state directory. After a release any may be the next.
+        mark = (self._directory / aggregator / "identity").read_text().strip()
+        return not holder or holder.endswith(mark)
 
     def start(self) -> None:
         """Start everything; return when both nodes are in cluster-info."""
@@ -133,10 +187,25 @@ class Site(Stage):
             aggregator.spawn()
         for node in self.nodes.values():
             node.healthy()
-        self.nodes[NODES[0]].wait(
-            lambda: len(self.entries(self.place.read("cluster-info-device-0"))) == len(NODES),
-            "both nodes are published",
-        )
+        self.nodes[NODES[0]].wait(self._is_settled, "both nodes are published")
+
+    def _set_periods(self, periods: str) -> None:
+        """Restart the agents with short or shipped periods, unless they have them."""
+        if periods == self._periods:
+            return
+        self._periods = periods
+        for node in self.nodes.values():
+            node.stop()
+            for name in _SHORT_PERIODS:
+                node.environment.pop(name, None)
+            if periods == "short":
+                node.environment |= _SHORT_PERIODS
+            node.start()
+        # Until the new agent writes, the store has the document of the one before.
+        for node in self.nodes.values():
+            node.up()
+            node.ready(_START_SECONDS)
+        self.nodes[NODES[0]].wait(self._is_settled, "both nodes are published")
 
     def close(self) -> None:
         """End everything."""
@@ -147,11 +216,23 @@ class Site(Stage):
 
     def play(self, plan: Plan) -> tuple[list[Fault], list[Sample], list[Excuse]]:
         """Play a plan; return what was true, what was shown, and what was excused."""
-        self._samples, self._began, self._looking = [], time.monotonic(), True
-        looking = threading.Thread(target=self._look, daemon=True)
-        looking.start()
+        self._samples, self.errors = [], []
         faults: dict[int, Fault] = {}
         troubles: list[PastTrouble] = []
+        try:
+            self._set_periods(plan.periods)
+            self._act_all(plan, faults, troubles)
+        except (PartFailed, TooLate) as error:
+            self.errors.append(("a program did not come up", str(error)))
+        samples = self._samples
+        if not self.errors:
+            self._recover(plan, faults)
+        return list(faults.values()), samples, excuses_of(troubles)
+
+    def _act_all(self, plan: Plan, faults: dict[int, Fault], troubles: list[PastTrouble]) -> None:
+        self._began, self._looking = time.monotonic(), True
+        looking = threading.Thread(target=self._look, daemon=True)
+        looking.start()
         try:
             for at, kind, number in timeline(plan):
                 time.sleep(max(0.0, self._began + at - time.monotonic()))
@@ -159,24 +240,22 @@ class Site(Stage):
         finally:
             self._looking = False
             looking.join()
-        samples = self._samples
-        self._recover(plan, faults)
-        return list(faults.values()), samples, excuses_of(troubles)
 
     def _recover(self, plan: Plan, faults: dict[int, Fault]) -> None:
         """End what holds, and wait until the next episode can begin."""
         for number, fault in faults.items():
-            if fault.end is None:
+            if fault.end is None and not fault.once:
                 self.nodes[fault.node].emulator.recover(fault.chip, plan.faults[number].code)
-        self._samples = []
+        try:
+            wait_until(self._is_settled, "all documents are without a fault", _SETTLE_SECONDS)
+        except TooLate as error:
+            self.errors.append(("documents stay wrong after the episode", str(error)))
 
-        def is_settled() -> bool:
-            samples = {(sample.document, sample.nodes): sample for sample in self.seen()}
-            # One for each node, and one for the cluster, with both nodes.
-            is_whole = len(samples) == 3 and (CLUSTER_INFO, frozenset(NODES)) in samples
-            return is_whole and not any(sample.levels or sample.lost for sample in samples.values())
-
-        self.nodes[NODES[0]].wait(is_settled, "all documents are without a fault", 60)
+    def _is_settled(self) -> bool:
+        samples = {(sample.document, sample.nodes): sample for sample in self.seen()}
+        # One for each node, and one for the cluster, with both nodes.
+        is_whole = len(samples) == 3 and (CLUSTER_INFO, frozenset(NODES)) in samples
+        return is_whole and not any(sample.levels or sample.lost for sample in samples.values())
 
     def _look(self) -> None:
         while self._looking:

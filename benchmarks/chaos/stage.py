@@ -78,15 +78,16 @@ class Stage:
         if kind in ("occur", "recover"):
             planned = plan.faults[number]
             emulator = self.nodes[planned.node].emulator
-            if kind == "occur":
+            place = planned.node, planned.chip, planned.code
+            if planned.once:
+                faults[number] = Fault(*place, self.now, once=True)
+                emulator.once(planned.chip, planned.code)
+            elif kind == "occur":
                 emulator.occur(planned.chip, planned.code)
-                place = planned.node, planned.chip, planned.code
                 faults[number] = Fault(*place, self.now)
             else:
                 emulator.recover(planned.chip, planned.code)
-                before = faults[number]
-                place = before.node, before.chip, before.code
-                faults[number] = Fault(*place, before.begin, self.now)
+                faults[number] = Fault(*place, faults[number].begin, self.now)
         elif kind in ("apply", "undo"):
             planned_trouble = plan.troubles[number]
             trouble, subject = TROUBLES[planned_trouble.name], planned_trouble.subject

@@ -58,6 +58,8 @@ class Effect(Flag):
     """No event reports what happens meanwhile, so a plan has a fault that begins then."""
     NEEDS_AUDIT = auto()
     """Only a periodic audit finds what happened meanwhile."""
+    LOSES_NEXT_EVENT = auto()
+    """The next event is lost, whenever it comes, so a plan has no one-off fault then."""
 
 
 def _bounds(*, real: float | None = None, virtual: float | None = None) -> dict[str, float]:
@@ -324,11 +326,11 @@ _TABLE = (
     ),
     Trouble(
         *("aggregator-killed", _ON_AGGREGATORS, _kill_aggregator, _start_aggregator, CLUSTER),
-        *(_bounds(real=20.0, virtual=2.0), Effect.STOPS),
+        *(_bounds(real=8.0, virtual=2.0), Effect.STOPS),
     ),
     Trouble(
         *("aggregator-paused", _ON_AGGREGATORS, _stop_aggregator, _continue_aggregator),
-        *(CLUSTER, _bounds(real=20.0, virtual=1.0), Effect.STOPS),
+        *(CLUSTER, _bounds(real=8.0, virtual=1.0), Effect.STOPS),
     ),
     Trouble(
         *("aggregator-paused-long", _ON_AGGREGATORS, _stop_aggregator, _continue_aggregator),
@@ -336,7 +338,7 @@ _TABLE = (
     ),
     Trouble(
         *("aggregators-restarted", _ON_STORE, _restart_aggregators, _nothing, CLUSTER),
-        *(_bounds(real=20.0, virtual=2.0), Effect.STOPS | Effect.AT_ONCE),
+        *(_bounds(real=8.0, virtual=2.0), Effect.STOPS | Effect.AT_ONCE),
     ),
     Trouble(
         *("aggregator-apart", _ON_AGGREGATORS, _separate, _join, CLUSTER),
@@ -363,7 +365,10 @@ _TABLE = (
         *("health-fails", _ON_NODES, _fail_health, _release_health, _NONE),
         _bounds(real=0.0, virtual=0.0),
     ),
-    Trouble(*("event-lost", _ON_NODES, _lose_event, _nothing, _NONE), _bounds(real=0.0)),
+    Trouble(
+        *("event-lost", _ON_NODES, _lose_event, _nothing, _NONE),
+        *(_bounds(real=0.0), Effect.NEEDS_AUDIT | Effect.LOSES_NEXT_EVENT),
+    ),
     Trouble(
         *("events-lost", _ON_NODES, _lose_events, _keep_events, _NONE),
         *(_bounds(virtual=0.0), Effect.HIDES_EVENTS | Effect.NEEDS_AUDIT),
@@ -466,11 +471,12 @@ def read_plan(file: Path) -> Plan:
 
 
 def plan_of(platform: str, seed: int) -> Plan:
-    """Return the plan of this seed; of the simulated platform each tenth has shipped periods."""
-    is_shipped = platform == "simulated" and seed % 10 == 0
-    periods = "shipped" if is_shipped else "short"
+    """Return the plan of this seed; each tenth has the shipped periods."""
+    periods = "shipped" if seed % 10 == 0 else "short"
     lengths = {trouble.name: trouble.length for trouble in TROUBLES.values()}
-    hiding = frozenset(
-        trouble.name for trouble in TROUBLES.values() if Effect.HIDES_EVENTS in trouble.effects
+    hiding, losing = (
+        frozenset(name for name, trouble in TROUBLES.items() if effect in trouble.effects)
+        for effect in (Effect.HIDES_EVENTS, Effect.LOSES_NEXT_EVENT)
     )
-    return make_plan(platform, seed, troubles_of(platform, periods), lengths, hiding, periods)
+    names = troubles_of(platform, periods)
+    return make_plan(platform, seed, names, lengths, hiding, losing, periods)

@@ -14,6 +14,7 @@ from benchmarks.chaos.judge import (
     Wrong,
     excused_share,
     judge,
+    one_off_seconds,
     settled_seconds,
 )
 
@@ -121,6 +122,68 @@ def test_the_time_of_a_fault_that_holds_stays() -> None:
     assert wrongs(timed((11, 1000), (22, 1000), (23, 1500)), faults=both) == []
     clock = Excuse("clock-ahead", 11, 13, NODES, frozenset({"device"}), is_late=False, retimes=True)
     assert wrongs(timed((10.5, 1000), (12, 1500), (19, 1500)), clock) == []
+
+
+ONE_OFF = Fault(*KEY, 10.0, once=True)
+
+
+@pytest.mark.parametrize(
+    ("spans", "wrong"),
+    [
+        ([(10.5, 17)], []),
+        ([(15.5, 21.5)], []),
+        ([(10.5, 15)], [Wrong.BRIEF]),
+        ([(16.5, 22.5)], [Wrong.MISSING]),
+        ([], [Wrong.MISSING]),
+        ([(10.5, 23)], [Wrong.LATCHED]),
+        ([(10.5, 17), (18, 19)], [Wrong.RETURNED]),
+        ([(9, 17)], [Wrong.INVENTED]),
+    ],
+)
+def test_a_one_off_fault_is_shown_soon_and_long_enough_and_then_is_gone(
+    spans: list[tuple[float, float]], wrong: list[Wrong]
+) -> None:
+    assert wrongs(shown(*spans), faults=(ONE_OFF,)) == wrong
+
+
+def test_a_one_off_fault_has_one_level_and_one_time() -> None:
+    wrong = wrongs(shown((10.5, 17), level="SubHealthFault"), faults=(ONE_OFF,))
+    assert wrong == [Wrong.LEVEL]
+    assert wrongs(timed((10.5, 1000), (12, 1500)), faults=(ONE_OFF,)) == [Wrong.TIME]
+    clock = Excuse("clock-ahead", 11, 13, NODES, frozenset({"device"}), is_late=False, retimes=True)
+    assert wrongs(timed((10.5, 1000), (12, 1500)), clock, faults=(ONE_OFF,)) == []
+
+
+def test_a_one_off_fault_may_be_late_under_an_excuse_and_is_shown_as_long() -> None:
+    late = excuse(9, 17)
+    assert wrongs(shown((22, 28)), late, faults=(ONE_OFF,)) == []
+    assert wrongs(shown((22, 26)), late, faults=(ONE_OFF,)) == [Wrong.BRIEF]
+    assert wrongs(shown((24, 30)), late, faults=(ONE_OFF,)) == [Wrong.MISSING]
+    lost = Excuse("power-lost", 11, 13, NODES, frozenset({"device"}), is_late=False, retimes=True)
+    assert wrongs(shown((10.5, 11)), lost, faults=(ONE_OFF,)) == []
+    before = Fault(*KEY, 9.0, once=True)
+    assert wrongs(shown((9.5, 11)), lost, faults=(before,)) == [Wrong.BRIEF]
+
+
+def test_in_a_document_about_more_nodes_a_one_off_fault_is_shown_for_five_seconds() -> None:
+    def cluster(begin: float, end: float, *excuses: Excuse) -> list[Wrong]:
+        both = NODES | {"node-2"}
+        samples = [
+            Sample("device", at / 2, both, {KEY: LEVEL} if begin <= at / 2 < end else {})
+            for at in range(80)
+        ]
+        return wrongs(samples, *excuses, faults=(ONE_OFF,))
+
+    assert cluster(11, 15.5) == []
+    assert cluster(11, 15) == [Wrong.BRIEF]
+    assert cluster(14, 15, excuse(9, 12)) == []
+
+
+def test_for_how_long_one_off_faults_were_shown_and_they_are_never_unsettled() -> None:
+    samples = shown((10.5, 17))
+    assert one_off_seconds([ONE_OFF], samples) == [6.0]
+    assert one_off_seconds([ONE_OFF], shown()) == []
+    assert settled_seconds([ONE_OFF], samples, {CODE: LEVEL}, 12.0) == 0.0
 
 
 @pytest.mark.parametrize("spans", [[(13, 20)], [(16.5, 20)]])

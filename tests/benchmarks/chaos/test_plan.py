@@ -38,6 +38,33 @@ def test_two_troubles_overlap_in_about_half_of_the_plans() -> None:
     assert 0.4 <= sum(plan.overlap for plan in PLANS) / len(PLANS) <= 0.7
 
 
+def test_each_tenth_plan_of_real_parts_has_shipped_periods() -> None:
+    assert [plan.periods for plan in PLANS[:20]] == ["shipped", *9 * ["short"]] * 2
+    for plan in PLANS[::10]:
+        assert not any(Effect.NEEDS_AUDIT in TROUBLES[item.name].effects for item in plan.troubles)
+
+
+def test_a_one_off_fault_is_alone_on_its_chip_and_no_trouble_loses_its_event() -> None:
+    one_offs = 0
+    for plan in PLANS:
+        for fault in plan.faults:
+            if not fault.once:
+                continue
+            one_offs += 1
+            assert fault.until is None
+            assert fault.at <= plan.seconds - 13
+            place = fault.node, fault.chip, fault.code
+            assert [(item.node, item.chip, item.code) for item in plan.faults].count(place) == 1
+            for trouble in plan.troubles:
+                is_clear = not trouble.at - 0.5 <= fault.at < trouble.until + 12
+                assert trouble.subject != fault.node or is_clear
+                is_lost = trouble.name == "event-lost" and trouble.at <= fault.at
+                assert trouble.subject != fault.node or not is_lost
+    assert one_offs > 200
+    simulated = [plan_of("simulated", seed) for seed in range(50)]
+    assert not any(fault.once for plan in simulated for fault in plan.faults)
+
+
 def test_each_tenth_simulated_plan_has_shipped_periods_and_no_trouble_that_needs_an_audit() -> None:
     plans = [plan_of("simulated", seed) for seed in range(400)]
     assert [plan.periods for plan in plans[:20]] == ["shipped", *9 * ["short"]] * 2

@@ -1,0 +1,113 @@
+"""Plays plans with real parts, in several processes at once."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import multiprocessing
+import resource
+import tempfile
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from benchmarks.chaos.outcome import Outcome, outcome_of, proved
+from benchmarks.chaos.plan import aggregators_of
+from benchmarks.chaos.site import Site, open_platform
+from benchmarks.chaos.stage import judged
+from dcmi_shim.emulator.install import install
+from tests.parts.processes import end_with_the_parent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from benchmarks.chaos.outcome import Kept
+    from benchmarks.chaos.plan import Plan
+
+_REAL_MUTANTS = {("mqtt", "a deletion assumed at once"): "benchmarks.chaos.hasty_aggregator"}
+"""The module that aggregators are started from, by world and name."""
+
+
+def play_real(plans: list[Plan], add: Callable[[Outcome], None], kept: Kept, workers: int) -> None:
+    """Play the plans in so many processes, each with programs, a store and ports of its own."""
+    # Agents restart where the periods change.
+    plans = sorted(plans, key=lambda plan: plan.periods)
+    # A forked process would give out the same ports as this one.
+    context = multiprocessing.get_context("spawn")
+    readers: list[Connection] = []
+    for number in range(min(workers, len(plans))):
+        reader, writer = context.Pipe(duplex=False)
+        arguments = plans[number::workers], kept, writer
+        context.Process(target=_work, args=arguments, name=f"world-{number}").start()
+        writer.close()
+        readers.append(reader)
+    while readers:
+        for ready in wait(readers):
+            assert isinstance(ready, Connection)
+            try:
+                add(ready.recv())
+            except EOFError:
+                readers.remove(ready)
+
+
+def _work(plans: list[Plan], kept: Kept, writer: Connection) -> None:
+    """Play plans, and send what each came to."""
+    end_with_the_parent()
+    while plans:
+        played = 0
+        for outcome in _played(plans, kept):
+            writer.send(outcome)
+            played += 1
+            is_over = kept.mutant is not None and bool(outcome.wrong)
+        plans = [] if is_over else plans[played:]
+
+
+def _played(plans: list[Plan], kept: Kept) -> Iterator[Outcome]:
+    """Play plans with one set of programs, until documents stay wrong after an episode.
+
+    The last outcome has the processor time of all.
+    """
+    before = _processor_seconds()
+    platform, program = plans[0].platform, "vigil"
+    if kept.mutant is not None:
+        program = _REAL_MUTANTS[platform, kept.mutant]
+    with tempfile.TemporaryDirectory(prefix="vigil-chaos-") as folder:
+        directory = Path(folder)
+        install(directory / "driver", directory / "emulator", "a2")
+        with contextlib.ExitStack() as stack:
+            store = open_platform(platform, directory, stack)
+            names = aggregators_of(platform)
+            site = Site(directory, directory, store, names, program)
+            stack.callback(site.close)
+            site.start()
+            has_wrong = False
+            for number, plan in enumerate(plans, 1):
+                outcome = outcome_of(plan, *site.play(plan), site.errors)
+                has_wrong |= bool(outcome.wrong)
+                is_over = bool(site.errors or (kept.mutant is not None and outcome.wrong))
+                if outcome.wrong and not site.errors:
+                    kept.add(plan, functools.partial(_fails, site))
+                if is_over or number == len(plans):
+                    break
+                yield outcome
+        # The journals of the nodes are those of all episodes.
+        outcome = proved(outcome, (node.state_dir for node in site.nodes.values()))
+        if not outcome.is_proved or site.errors:
+            # The gap may be of any episode, and stays in the journal: none can be smaller.
+            for played in plans[:number]:
+                kept.add(played, lambda _: False)
+        if has_wrong or not outcome.is_proved:
+            kept.add_files(outcome.plan, (directory / name for name in site.programs))
+        yield replace(outcome, processor_seconds=_processor_seconds() - before)
+
+
+def _fails(site: Site, plan: Plan) -> bool:
+    return bool(judged(plan, *site.play(plan)))
+
+
+def _processor_seconds() -> float:
+    """Return what this process and all of its processes that have ended took."""
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
