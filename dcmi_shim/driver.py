@@ -10,11 +10,11 @@ import asyncio
 import contextlib
 import logging
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
-from contract.errors import DriverCallError, DriverCallStuck, DriverGone
+from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverGone
 from dcmi_shim.library.driver_upgrade import Installed
 from dcmi_shim.library.survey import chip_names, node_facts, survey, virtual_chips
 from dcmi_shim.worker.calls import Calls
@@ -41,7 +41,6 @@ _log = logging.getLogger(__name__)
 _HEALTH = "dcmi_get_device_health"
 _NETWORK_HEALTH = "dcmi_get_device_network_health"
 _ERROR_CODES = "dcmi_get_device_errorcode_v2"
-_LISTS = "dcmi_get_device_errorcode_v2 of several chips"
 _ADDRESS = "dcmi_get_device_ip"
 _PROCESSES = "dcmi_get_device_resource_info"
 _UTILIZATION = "dcmi_get_device_utilization_rate"
@@ -149,17 +148,13 @@ class Driver:
         value = await self._on_chip(_ERROR_CODES, chip)
         return msgspec.json.decode(value, type=tuple[int, ...])
 
-    async def code_lists(self, chips: Sequence[Chip]) -> dict[Chip, tuple[int, ...]]:
-        """Return the fault codes of those of ``chips`` that return them at once.
+    async def code_lists(self, chips: Sequence[Chip]) -> dict[Chip, tuple[int, ...] | DriverError]:
+        """Return ``error_codes`` of ``chips``, or its error, as far as one message has them."""
+        return await self._on_each(_ERROR_CODES, chips, tuple[int, ...])
 
-        See ``error_codes``.
-        """
-        places = [number for chip in chips for number in (chip.card_id, chip.device_id)]
-        value = await self._calls.make(_LISTS, tuple(places))
-        lists = msgspec.json.decode(value, type=list[tuple[int, ...] | None])
-        # Shorter where the time of the child was over (``chip_calls.code_lists``).
-        answers = zip(chips, lists, strict=False)
-        return {chip: codes for chip, codes in answers if codes is not None}
+    async def health_words(self, chips: Sequence[Chip]) -> dict[Chip, int | DriverError | None]:
+        """Return ``health`` of ``chips``, or its error, as far as one message has them."""
+        return await self._on_each(_HEALTH, chips, int | None)
 
     async def health(self, chip: Chip) -> int | None:
         """Return 0 healthy, 1 minor, 2 major, 3 critical, or ``None`` for the driver's
@@ -226,8 +221,18 @@ class Driver:
         return None if child is None else child.pid
 
     async def _on_chip(self, function: str, chip: Chip, *more: int) -> msgspec.Raw:
-        place = (chip.card_id, chip.device_id, *more)
-        return await self._calls.make(function, place, str(chip), chip)
+        return await self._calls.make(function, (*chip.place, *more), str(chip), chip)
+
+    async def _on_each(
+        self, function: str, chips: Sequence[Chip], kind: Any
+    ) -> dict[Chip, Any | DriverError]:
+        results = await self._calls.make_each(function, chips)
+        return {
+            chip: result
+            if isinstance(result, DriverError)
+            else msgspec.json.decode(result, type=kind)
+            for chip, result in results.items()
+        }
 
     async def _survey(self) -> NoReturn:
         while True:

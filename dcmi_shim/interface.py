@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from contract.errors import DriverError
     from dcmi_shim.library.enums import Utilization
     from dcmi_shim.values import Chip, DriverEvent, DriverGap, Inventory, StuckCall
 
@@ -34,9 +35,16 @@ class ChipDriver(Protocol):
     async def error_codes(self, chip: Chip) -> tuple[int, ...]:
         """Return the fault codes that the driver lists as active on ``chip``, in its order."""
 
-    async def code_lists(self, chips: Sequence[Chip]) -> dict[Chip, tuple[int, ...]]:
-        """Return the fault codes of those of ``chips`` that return them at once, read in one
-        message.
+    async def code_lists(self, chips: Sequence[Chip]) -> dict[Chip, tuple[int, ...] | DriverError]:
+        """Return ``error_codes`` of ``chips``, or its error, as far as one message has them.
+
+        Raises ``DriverGone``.
+        """
+
+    async def health_words(self, chips: Sequence[Chip]) -> dict[Chip, int | DriverError | None]:
+        """Return ``health`` of ``chips``, or its error, as far as one message has them.
+
+        Raises ``DriverGone``.
         """
 
     async def health(self, chip: Chip) -> int | None:

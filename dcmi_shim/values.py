@@ -24,6 +24,11 @@ class Chip(msgspec.Struct, frozen=True, order=True):
     def __str__(self) -> str:
         return f"chip {self.physical_id} (card {self.card_id} device {self.device_id})"
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """The arguments with which a library is called about it."""
+        return self.card_id, self.device_id
+
 
 class ChipNames(msgspec.Struct, frozen=True):
     """The names of a chip; empty where the driver does not return them.

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, cast
 
 from msgspec import Meta
 
@@ -29,7 +29,7 @@ from collectors.driver_list_tracker import LAG_SECONDS
 from collectors.report_batch import ReportBatch
 from contract.codes.chip_codes import RESET_FINISHED, code_of
 from contract.codes.families import FAMILIES
-from contract.errors import DriverCallError, DriverCallStuck, DriverGone
+from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverGone
 from contract.observation import (
     NODE,
     Assertion,
@@ -43,11 +43,13 @@ from dcmi_shim.library.return_codes import ENVIRONMENT, NOT_READY, SYMBOL_MISSIN
 from dcmi_shim.values import DriverGap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
     from collectors.base import CollectorContext
     from contract.observation import Report
     from dcmi_shim.values import Chip, DriverEvent
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 HEALTH = "health"
@@ -141,8 +143,8 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         self._chips: dict[int, _Watched] = {}
         self._missing: dict[Subject, _Watched] = {}
         self._unwatched = UnwatchedChips(self.name, context.tracked, context.chips)
-        self._lists: dict[Chip, tuple[int, ...]] = {}
-        """Code lists that were read in this round and are not applied yet."""
+        self._answers: dict[tuple[ChipQuery, Chip], tuple[int, ...] | int | DriverError | None] = {}
+        """Answers of this round that are not applied yet."""
         self._schedule = AuditSchedule(context.progress, self.period_seconds)
         self._queries: list[tuple[float, _Watched, ChipQuery]] = []
         """All queries, by when they are due."""
@@ -270,36 +272,53 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         Queries of one round are due again at one time, counted from when the round ``began``, so
         that the next one is one round too.
         """
-        self._lists = await self._read_lists()
+        await self._ask_together(began)
         for _, watched, query in self._queries:
             due = watched.next(query)
-            if self._schedule.is_due(due):
-                if watched.chip is None:
+            chip = watched.chip
+            if chip is not None and (query, chip) in self._answers:
+                await self._ask(watched, chip, query, due, began)
+            elif self._schedule.is_due(due) and not self._schedule.is_woken:
+                if chip is None:
                     await self._leave_out(watched, began)
                 else:
-                    await self._ask(watched, watched.chip, query, due, began)
+                    await self._ask(watched, chip, query, due, began)
                 self.context.progress()
-            if self._schedule.is_woken:
-                break
         self._pause_after(began)
 
-    async def _read_lists(self) -> dict[Chip, tuple[int, ...]]:
-        """Return the lists that are due, read in one message; without events only.
+    async def _ask_together(self, began: float) -> None:
+        """Ask what is due about several chips in one message for each kind of query.
 
-        A list that is missing in the answer is asked chip by chip, which also finds the chip that
-        failed.
+        A query that is missing in the answer stays due, and is asked by itself.
         """
-        if self._driver.polling_reason is None:
-            return {}
-        due = [
-            watched.chip
-            for at, watched, query in self._queries
-            if query is ChipQuery.CODES and self._schedule.is_due(at) and not watched.tracker.blind
-            if watched.chip is not None
-        ]
-        with contextlib.suppress(DriverCallError, DriverCallStuck, DriverGone):
-            return await self._driver.code_lists(due) if len(due) > 1 else {}
-        return {}
+        self._answers = {}
+        # Lists first: a health word counts for a list that was read before it.
+        for query, ask in (
+            (ChipQuery.CODES, self._driver.code_lists),
+            (ChipQuery.HEALTH, self._driver.health_words),
+        ):
+            asked: dict[Chip, tuple[_Watched, float, float]] = {}
+            for at, watched, its_query in self._queries:
+                if its_query is query and watched.chip is not None and self._schedule.is_due(at):
+                    asked[watched.chip] = watched, at, watched.queried_at[query]
+            if len(asked) < 2:
+                continue
+            for watched, due, _ in asked.values():
+                self._begin(watched, query, due, began)
+            answers: Mapping[Chip, tuple[int, ...] | int | DriverError | None] = {}
+            # Without a process, each query finds the reason by itself.
+            with contextlib.suppress(DriverGone):
+                answers = await ask([*asked])
+            self.context.progress()
+            self._answers |= {(query, chip): answer for chip, answer in answers.items()}
+            missing = asked.keys() - answers.keys()
+            for chip in missing:
+                watched, due, queried_at = asked[chip]
+                watched.due[query] = min(watched.due[query], due)
+                watched.queried_at[query] = queried_at
+            # A chip that is slow in each query delays the others by one of them only.
+            if missing:
+                return
 
     def _pause_after(self, began: float) -> None:
         """Without events: pause the queries for as long as the round took that ``began``."""
@@ -324,15 +343,21 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         for watched in self._missing.values():
             yield watched.due[ChipQuery.HEALTH], watched, ChipQuery.HEALTH
 
-    async def _ask(
-        self, watched: _Watched, chip: Chip, query: ChipQuery, due: float, began: float
-    ) -> None:
+    def _begin(self, watched: _Watched, query: ChipQuery, due: float, began: float) -> None:
+        """Record that ``query`` is asked now, and when it is due again."""
         # Timers may fire early, and an answer asked before ``due`` would not count for the event.
         queried_at = watched.queried_at[query] = max(self._loop.time(), due)
         # Counted from the beginning of the round, so that all queries of a round stay one round.
         watched.due[query] = began + self.period_seconds
         if query is ChipQuery.HEALTH and queried_at < self._event_at + _AFTER_EVENT_SECONDS:
             watched.due[query] = began + _AFTER_EVENT_SECONDS
+
+    async def _ask(
+        self, watched: _Watched, chip: Chip, query: ChipQuery, due: float, began: float
+    ) -> None:
+        if (query, chip) not in self._answers:
+            self._begin(watched, query, due, began)
+        queried_at = watched.queried_at[query]
         wall_clock, tracker = self.context.wall_clock, watched.tracker
         try:
             if query is ChipQuery.CODES:
@@ -387,10 +412,8 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
     async def _ask_codes(
         self, watched: _Watched, chip: Chip, queried_at: float, began: float
     ) -> frozenset[str]:
-        """Return the code list of ``chip``, from this round's lists or from the driver."""
-        codes = self._lists.pop(chip, None)
-        if codes is None:
-            codes = await self._driver.error_codes(chip)
+        """Return the code list of ``chip``, from this round's answers or from the driver."""
+        codes = await self._answer(ChipQuery.CODES, chip, self._driver.error_codes)
         listed = frozenset(code_of(code) for code in codes)
         if self._driver.polling_reason is None:
             watched.due[ChipQuery.CODES] = began + self.section.audit_period_seconds
@@ -400,6 +423,15 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
                 await self._list_changed(watched, chip, listed, queried_at, began)
         watched.listed = listed
         return listed
+
+    async def _answer(self, query: ChipQuery, chip: Chip, ask: Callable[[Chip], Awaitable[T]]) -> T:
+        """Return this round's answer to ``query`` about ``chip``, or ask for it."""
+        if (query, chip) not in self._answers:
+            return await ask(chip)
+        answer: Any = self._answers.pop((query, chip))
+        if isinstance(answer, DriverError):
+            raise answer
+        return cast("T", answer)
 
     async def _leave_out(self, watched: _Watched, began: float) -> None:
         """Count a chip that is not listed as silent: no call can reach it."""
@@ -416,7 +448,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         """Read the health word and show it; without an answer the reading is removed."""
         health = None
         try:
-            health = await self._driver.health(chip)
+            health = await self._answer(ChipQuery.HEALTH, chip, self._driver.health)
         finally:
             self.context.show(chip_subject(chip.physical_id), HEALTH, health)
             if watched.word is not None:

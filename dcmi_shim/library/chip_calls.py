@@ -7,9 +7,7 @@ the driver child: ctypes only.
 
 from __future__ import annotations
 
-import contextlib
 import sys
-import time
 from ctypes import c_char, c_float, c_int, c_uint, sizeof, string_at
 from functools import partial
 
@@ -44,7 +42,6 @@ _DEVICES_PER_CARD = 4
 _ID_MAX = 255
 # The driver lists at most 128 active events (dcmi#5.5).
 _CODES = 128
-_LISTS_SECONDS = 0.1
 _VERSION_SIZE = 33
 _HEALTH_LIMIT = 2**31 - 1
 _NETWORK_HEALTH_MAX = 127
@@ -319,24 +316,6 @@ def error_codes(library: Library, card: int, device: int) -> Answer:
     return answer, [code for code in codes[:listed] if code]
 
 
-def code_lists(library: Library, *places: int) -> Answer:
-    """Return active fault codes of several chips (card, device, card, device, ...), in one message.
-
-    A chip without a plausible answer has ``None``. Chips that are not read within
-    ``_LISTS_SECONDS`` are left out: a slow driver must not look like one that hangs.
-    """
-    end = time.monotonic() + _LISTS_SECONDS
-    result: list[object] = []
-    for place in range(0, len(places), 2):
-        if time.monotonic() > end:
-            break
-        codes = None
-        with contextlib.suppress(Implausible):
-            _, codes = error_codes(library, places[place], places[place + 1])
-        result.append(codes)
-    return 0, result
-
-
 CALLS: dict[str, Callable[..., Answer]] = {
     **{function: partial(_number, function) for function in _NUMBERS},
     "dcmi_init": init,
@@ -355,5 +334,4 @@ CALLS: dict[str, Callable[..., Answer]] = {
     "dcmi_get_device_info": device_info,
     "dcmi_get_device_resource_info": processes,
     "dcmi_get_device_errorcode_v2": error_codes,
-    "dcmi_get_device_errorcode_v2 of several chips": code_lists,
 }

@@ -8,6 +8,7 @@ temporary child gets an answer. One that turns out to be slow only gets a longer
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections import Counter
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from dcmi_shim.worker.supervisor import open_child
 from pacing.backoff import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Sequence
     from typing import TypeAlias
 
     import msgspec
@@ -111,6 +112,63 @@ class Calls:
                     message = await self._request(child, call, chip, where)
                     return self._value(call, where, message)
 
+    async def make_each(
+        self, function: str, chips: Sequence[Chip]
+    ) -> dict[Chip, msgspec.Raw | DriverError]:
+        """Call ``function`` for each of ``chips`` by one message; return the value or error of
+        each.
+
+        Each call has its own deadline, from its own begin. Chips that the child has not asked in
+        its time, or because another one hangs, are missing. Raises ``DriverGone``.
+        """
+        results: dict[Chip, msgspec.Raw | DriverError] = {}
+        child = await self._supervisor.ready(self._settings.call_seconds)
+        async with self._turn:
+            # One that was replaced meanwhile is not asked; the caller asks chip by chip then.
+            if child is not self._supervisor.serving:
+                return results
+            asked: list[Chip] = []
+            for chip in chips:
+                try:
+                    self._refuse_left_out((function, chip.place))
+                    asked.append(chip)
+                except DriverCallStuck as error:
+                    results[chip] = error
+            answers = await self._request_each(child, function, asked, results) if asked else ()
+        for chip, answer in zip(asked, answers, strict=False):
+            try:
+                results[chip] = self._value((function, chip.place), str(chip), answer)
+            except DriverCallError as error:
+                results[chip] = error
+        return results
+
+    async def _request_each(
+        self,
+        child: ChildProcess,
+        function: str,
+        chips: Sequence[Chip],
+        results: dict[Chip, msgspec.Raw | DriverError],
+    ) -> tuple[Message, ...]:
+        """Return the answers about the first of ``chips``; add one that hangs to ``results``."""
+        loop = asyncio.get_running_loop()
+        calls: list[Call] = [(function, chip.place) for chip in chips]
+        sent = loop.time()
+        try:
+            message = await child.request_each(
+                function, [places for _, places in calls], [*map(self._deadlines.of, calls)]
+            )
+        except (TimeoutError, DriverGone) as error:
+            at = max(len(child.begun()) - 1, 0)
+            failed = self._failed(error, calls[at], chips[at], str(chips[at]), child)
+            if isinstance(failed, DriverGone):
+                raise failed from error
+            results[chips[at]] = failed
+            return ()
+        times = [*(child.begun() or [sent]), loop.time()]
+        for call, (begin, end) in zip(calls, itertools.pairwise(times), strict=False):
+            self._deadlines.record(call, end - begin)
+        return message.each
+
     def _value(self, call: Call, where: str | None, message: Message) -> msgspec.Raw:
         if message.answer != 0:
             raise self._installed.library.vendor.failed(call[0], where, message.answer)
@@ -142,24 +200,39 @@ class Calls:
         begun = loop.time()
         try:
             message = await child.request(function, arguments, self._deadlines.of(call))
-        except TimeoutError:
+        except (TimeoutError, DriverGone) as error:
+            raise self._failed(error, call, chip, where, child) from error
+        # Only of a call that returned: a deadline must not grow by calls that hang.
+        self._deadlines.record(call, loop.time() - begun)
+        return message
+
+    def _failed(
+        self,
+        error: TimeoutError | DriverGone,
+        call: Call,
+        chip: Chip | None,
+        where: str | None,
+        child: ChildProcess,
+    ) -> DriverCallStuck | DriverGone:
+        """Return the error of ``call``, which missed its deadline or in which ``child`` ended.
+
+        It is left out from now on, where a child ended from the second time on.
+        """
+        function = call[0]
+        if isinstance(error, TimeoutError):
             self._leave_out(call, chip, where, child)
             stuck = DriverCallStuck(function, where, self._left_out[call].since_ms)
             _log.warning("%s; it is left out from now on", stuck)
             # A thread of a library cannot be ended, so the whole process is replaced.
             self._supervisor.replace(child, str(stuck))
-            raise stuck from None
-        except DriverGone as error:
-            # Once may be chance, or another call that damaged the memory.
-            self._crashes[call] += child.crashed
-            if self._crashes[call] >= _CRASHES:
-                self._leave_out(call, chip, where, child)
-                _log.warning("%s in %s again; the call is left out from now on", error, function)
-            at = "" if where is None else f" on {where}"
-            raise DriverGone(f"{error} in {function}{at}") from error
-        # Only of a call that returned: a deadline must not grow by calls that hang.
-        self._deadlines.record(call, loop.time() - begun)
-        return message
+            return stuck
+        # Once may be chance, or another call that damaged the memory.
+        self._crashes[call] += child.crashed
+        if self._crashes[call] >= _CRASHES:
+            self._leave_out(call, chip, where, child)
+            _log.warning("%s in %s again; the call is left out from now on", error, function)
+        at = "" if where is None else f" on {where}"
+        return DriverGone(f"{error} in {function}{at}")
 
     def _leave_out(
         self, call: Call, chip: Chip | None, where: str | None, child: ChildProcess

@@ -1,17 +1,22 @@
 """The driver child: a minimal process that holds the vendor library.
 
-Started by exec as ``python -I -S child.py PARENT_PID chip|switch``; the last argument selects the
-library. It reads requests from its standard input and answers on its standard output, both in
-frames of ``outbox``:
+Started by exec as ``python -I -S child.py PARENT_PID chip|switch BEGUN_FD``; the second argument
+selects the library. It reads requests from its standard input and answers on its standard output,
+both in frames of ``outbox``:
 
   -> {"id": 1, "call": "open", "arguments": ["/path/libdcmi.so"]}
   <- {"id": 1, "answer": 0, "value": null}      or  {"id": 1, "failed": "dlopen: ..."}
   -> {"id": 2, "call": "dcmi_get_device_health", "arguments": [3, 0]}
   <- {"id": 2, "answer": -8012, "value": null}  or  {"id": 2, "answer": 0, "wrong": "..."}
+  -> {"id": 3, "call": "dcmi_get_device_health", "each": [[3, 0], [4, 0]]}
+  <- {"id": 3, "each": [{"answer": 0, "value": 1}, {"answer": -8012, "value": null}]}
   <- {"event": {...}}                           at any time, from the library's thread
   <- {"dropped": 7}                             events that did not fit into the queue
 
 Requests are served one after another on the main thread, because the library is not thread safe.
+So are the calls of ``each``. Before each one, the child writes to the file ``BEGUN_FD`` the id of
+the request and the monotonic clock (ns), because a call that hangs sends no answer. After
+``_EACH_SECONDS`` the answer has no further calls: other requests must not wait longer.
 The process ends with its parent, even while a call hangs (``PR_SET_PDEATHSIG``).
 """
 
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _PR_SET_PDEATHSIG = 1
+_EACH_SECONDS = 0.1
 _IGNORED = (
     signal.SIGINT,
     signal.SIGTERM,
@@ -92,9 +98,12 @@ def _interface(kind: str) -> binding.Interface:
 class Child:
     """Serves requests until its parent is gone."""
 
-    def __init__(self, interface: binding.Interface, requests: int, outbox: Outbox) -> None:
+    def __init__(
+        self, interface: binding.Interface, requests: int, begun: int, outbox: Outbox
+    ) -> None:
         self._interface = interface
         self._requests = requests
+        self._begun = begun
         self._outbox = outbox
         self._library: binding.Library | None = None
         # Kept: ctypes frees a callback without references, and the library would still call it.
@@ -104,9 +113,28 @@ class Child:
         while True:
             size = int.from_bytes(_read_exactly(self._requests, 4), "big")
             request = json.loads(_read_exactly(self._requests, size))
-            reply = self._answer(request["call"], request["arguments"])
+            call = request["call"]
+            reply: dict[str, object] = (
+                {"each": self._answer_each(request["id"], call, request["each"])}
+                if "each" in request
+                else self._answer(call, request["arguments"])
+            )
             reply["id"] = request["id"]
             self._outbox.send(reply)
+
+    def _answer_each(
+        self, request_id: int, call: str, each: list[list[object]]
+    ) -> list[dict[str, object]]:
+        answers: list[dict[str, object]] = []
+        end_ns = time.monotonic_ns() + round(_EACH_SECONDS * 1e9)
+        for place, arguments in enumerate(each):
+            begin_ns = time.monotonic_ns()
+            if begin_ns > end_ns:
+                break
+            record = request_id.to_bytes(8, "big") + begin_ns.to_bytes(8, "big")
+            os.pwrite(self._begun, record, 16 * place)
+            answers.append(self._answer(call, arguments))
+        return answers
 
     def _answer(self, call: str, arguments: list[object]) -> dict[str, object]:
         try:
@@ -150,7 +178,7 @@ def main() -> NoReturn:
     for ignored in _IGNORED:
         signal.signal(ignored, signal.SIG_IGN)
     requests, answers = _own_pipes()
-    Child(_interface(sys.argv[2]), requests, Outbox(answers)).serve()
+    Child(_interface(sys.argv[2]), requests, int(sys.argv[3]), Outbox(answers)).serve()
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from struct import Struct
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,7 +20,7 @@ from dcmi_shim.library.return_codes import SYMBOL_MISSING
 from dcmi_shim.values import DriverEvent, DriverSwitchEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 _CHILD = Path(__file__).with_name("child.py")
 _READ_SIZE = 1 << 16
@@ -27,6 +28,7 @@ _READ_SIZE = 1 << 16
 _MAX_FRAME_BYTES = 1 << 20
 # With it the dynamic loader ends a process whose lazily bound symbol is missing.
 _SYMBOL_LOOKUP_STATUS = 127
+_BEGIN = Struct(">QQ")
 _FIRST_REAP_SECONDS = 0.005
 _LAST_REAP_SECONDS = 1.0
 
@@ -46,6 +48,7 @@ class Message(msgspec.Struct, frozen=True):
     event: DriverEvent | DriverSwitchEvent | None = None
     dropped: int = 0
     invalid_event: str | None = None
+    each: tuple[Message, ...] = ()
 
 
 _decoder = msgspec.json.Decoder(Message)
@@ -74,11 +77,22 @@ class ChildProcess:
         self._protocol_error: str | None = None
         self.ended = False
         """Whether nothing more will be read from it."""
+        self._begun = os.memfd_create("begun-calls")
+        self._begun_seconds: list[float] = []
         # Isolated and without ``site``: the process is to hold ctypes and little else (decision 1).
         command = [sys.executable, "-I", "-S", str(_CHILD), str(os.getpid()), kind]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(environment), cwd="/"
-        )
+        try:
+            self._process = subprocess.Popen(
+                [*command, str(self._begun)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=dict(environment),
+                cwd="/",
+                pass_fds=(self._begun,),
+            )
+        except OSError:
+            os.close(self._begun)
+            raise
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._requests = self._process.stdin.fileno()
@@ -113,27 +127,67 @@ class ChildProcess:
 
         ``TimeoutError`` after the deadline, ``DriverGone`` if it ended.
         """
+        return await self._exchange({"call": call, "arguments": arguments}, (deadline_seconds,))
+
+    async def request_each(
+        self, call: str, each: Sequence[tuple[int, ...]], deadlines_seconds: Sequence[float]
+    ) -> Message:
+        """Ask the child to make ``call`` with each of the arguments, one call after the other.
+
+        Returns a message whose ``each`` has the answers, perhaps without the last ones.
+        ``TimeoutError`` when a call missed its own deadline, ``DriverGone`` if the child ended. The
+        last of ``begun`` is that call then.
+        """
+        return await self._exchange({"call": call, "each": each}, deadlines_seconds)
+
+    def begun(self) -> list[float]:
+        """Return when the calls of the last ``request_each`` began (loop time), as far as they
+        have. Still known after the end of the child, which may have crashed in one of them.
+        """
+        if not self.ended:
+            data = os.pread(self._begun, os.fstat(self._begun).st_size, 0)
+            # Behind the records of this request may be those of a longer one before it.
+            self._begun_seconds = [
+                begin_ns / 1e9
+                for request_id, begin_ns in _BEGIN.iter_unpack(data)
+                if request_id == self._last_id
+            ]
+        return self._begun_seconds
+
+    async def _exchange(
+        self, request: dict[str, object], deadlines_seconds: Sequence[float]
+    ) -> Message:
         if self.ended:
             raise DriverGone(self.exit_reason())
         self._last_id += 1
         answer: asyncio.Future[Message] = self._loop.create_future()
         self._waiting = (self._last_id, answer)
-        expiry = self._loop.call_later(deadline_seconds, self._expire, answer)
-        body = msgspec.json.encode({"id": self._last_id, "call": call, "arguments": arguments})
+        self._expiry = self._loop.call_later(
+            deadlines_seconds[0], self._expire, answer, deadlines_seconds
+        )
+        body = msgspec.json.encode({"id": self._last_id, **request})
         # The end of the child is seen by the reader, with the exit status.
         with contextlib.suppress(BrokenPipeError):
             os.write(self._requests, len(body).to_bytes(4, "big") + body)
         try:
             return await answer
         finally:
-            expiry.cancel()
+            self._expiry.cancel()
             self._waiting = None
 
-    def _expire(self, answer: asyncio.Future[Message]) -> None:
-        """Fail at the deadline, unless the answer arrived while the agent was slow."""
+    def _expire(self, answer: asyncio.Future[Message], deadlines_seconds: Sequence[float]) -> None:
+        """Fail at the deadline of the present call, unless the answer arrived while the agent was
+        slow.
+        """
         self._read()
-        if not answer.done():
-            answer.set_exception(TimeoutError())
+        if answer.done():
+            return
+        if begun := self.begun():
+            due = begun[-1] + deadlines_seconds[len(begun) - 1]
+            if due > self._loop.time():
+                self._expiry = self._loop.call_at(due, self._expire, answer, deadlines_seconds)
+                return
+        answer.set_exception(TimeoutError())
 
     def _read(self) -> None:
         if self.ended:
@@ -180,6 +234,8 @@ class ChildProcess:
     def _end(self) -> None:
         if self.ended:
             return
+        self.begun()
+        os.close(self._begun)
         self.ended = True
         self._loop.remove_reader(self._answers)
         for pipe in (self._process.stdin, self._process.stdout):

@@ -183,6 +183,9 @@ class Supervisor:
                     await self._usable.wait()
                 return child
         except TimeoutError:
+            # On a busy machine it may become usable in the turn in which the time is over.
+            if self._serving is not None:
+                return self._serving
             raise DriverGone(self._reason) from None
 
     def replace(self, child: ChildProcess, reason: str) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from contract.codes.chip_codes import format_code
 from contract.codes.levels import Severity
@@ -14,10 +13,12 @@ from dcmi_shim.values import Chip, DriverEvent, DriverGap, Inventory, StuckCall
 from tests.parts.deadlines import stand_in_waits
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from contract.observation import Report
     from dcmi_shim.library.enums import Utilization
+
+T = TypeVar("T")
 
 STUCK = DriverCallStuck("dcmi_get_device_health", None, 0)
 GONE = DriverGone("the driver process was ended by SIGSEGV")
@@ -79,15 +80,27 @@ class ScriptedDriver:
             if since <= now and ends.get(code, now + 1) > now
         )
 
-    async def code_lists(self, chips: Sequence[Chip]) -> dict[Chip, tuple[int, ...]]:
-        found: dict[Chip, tuple[int, ...]] = {}
+    async def code_lists(self, chips: Sequence[Chip]) -> dict[Chip, tuple[int, ...] | DriverError]:
+        return await self._ask_each(chips, self.error_codes)
+
+    async def health_words(self, chips: Sequence[Chip]) -> dict[Chip, int | DriverError | None]:
+        return await self._ask_each(chips, self.health)
+
+    async def _ask_each(
+        self, chips: Sequence[Chip], ask: Callable[[Chip], Awaitable[T]]
+    ) -> dict[Chip, T | DriverError]:
+        answers: dict[Chip, T | DriverError] = {}
         end = asyncio.get_running_loop().time() + 0.1
         for chip in chips:
             if asyncio.get_running_loop().time() > end:
                 break
-            with contextlib.suppress(DriverError):
-                found[chip] = await self.error_codes(chip)
-        return found
+            try:
+                answers[chip] = await ask(chip)
+            except DriverGone:
+                raise
+            except DriverError as error:
+                answers[chip] = error
+        return answers
 
     async def health(self, chip: Chip) -> int | None:
         await self._ask("health", chip)

@@ -100,8 +100,8 @@ async def test_an_idle_round_is_ordered_once_and_not_for_every_chip() -> None:
         await asyncio.sleep(60)
     # Twelve rounds of health words, in four of them code lists as well.
     assert len(driver.asked) == 16 * (12 + 4)
-    # A mark for each query, one for each order: before the round, behind it, after the pause.
-    assert len(marks) <= len(driver.asked) + 12 * 3
+    # A mark for each message, one for each order: before the round, behind it, after the pause.
+    assert len(marks) <= (12 + 4) + 12 * 3
 
 
 async def test_events_go_out_at_once_and_are_audited_two_seconds_later() -> None:

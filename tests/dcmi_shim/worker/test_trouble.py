@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.errors import DriverCallStuck, DriverGone
+from dcmi_shim.emulator.control import Emulator
+from dcmi_shim.emulator.install import LIBRARY, install
+from dcmi_shim.library.discovery import FoundLibrary
 from tests.dcmi_shim.conftest import PATIENT, QUICK, dropped, running
 from tests.parts.deadlines import patience, time_passes, until, until_succeeds, wait_until
 
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
 
     from dcmi_shim.values import Chip
     from tests.dcmi_shim.conftest import SmallDriver
+
+
+_HEALTH = "dcmi_get_device_health"
 
 
 def _alive(pid: int) -> bool:
@@ -113,6 +119,69 @@ async def test_a_late_process_repeats_nothing_of_its_predecessor(
         await state.until(lambda: len(state.events) > reported)
         serials = [event.serial for event in state.events]
         assert serials == list(range(1, len(serials) + 1))
+
+
+@pytest.mark.slow
+async def test_each_chip_in_turn_hangs_in_a_question_about_all(tmp_path: Path) -> None:
+    install(tmp_path / "driver", tmp_path / "emulator", "a3")
+    emulator = Emulator(tmp_path / "emulator")
+    # So that neither the probe of a call nor another call may miss its deadline.
+    settings = dataclasses.replace(QUICK, call_seconds=patience(0.3), probe_seconds=0.1)
+    library = FoundLibrary(tmp_path / "driver" / LIBRARY, (), ())
+    try:
+        async with running(library, settings) as state:
+            driver = state.driver
+            chips = (await driver.inventory()).chips
+            assert await driver.health_words(chips) == dict.fromkeys(chips, 0)
+            for bad in chips:
+                emulator.hang(_HEALTH, bad.physical_id)
+                answers = await until_succeeds(partial(driver.health_words, chips), DriverGone)
+                assert [*answers] == [bad], "the answers before it hang with it"
+                assert isinstance(answers[bad], DriverCallStuck)
+                assert [call.chip for call in state.driver.stuck_calls()] == [bad]
+                others = [chip for chip in chips if chip != bad]
+                answers = await state.driver.health_words(chips)
+                assert isinstance(answers.pop(bad), DriverCallStuck)
+                assert answers == dict.fromkeys(others, 0), "left out, and the others are asked"
+                emulator.clear(_HEALTH, bad.physical_id)
+                await state.until(lambda: not state.driver.stuck_calls())
+    finally:
+        emulator.close()
+
+
+async def test_a_deadline_counts_from_the_begin_of_its_own_call(tmp_path: Path) -> None:
+    install(tmp_path / "driver", tmp_path / "emulator", "a2")
+    emulator = Emulator(tmp_path / "emulator")
+    settings = dataclasses.replace(QUICK, call_seconds=0.3, probe_seconds=30.0)
+    library = FoundLibrary(tmp_path / "driver" / LIBRARY, (), ())
+    try:
+        async with running(library, settings) as state:
+            chips = (await state.driver.inventory()).chips
+            for place in (0, 1):
+                emulator.slow(_HEALTH, 45, place)
+            emulator.hang(_HEALTH, 2)
+            began = time.monotonic()
+            answers = await state.driver.health_words(chips)
+            assert [*answers] == [chips[2]]
+            assert time.monotonic() - began >= 2 * 0.045 + 0.3
+    finally:
+        emulator.close()
+
+
+async def test_a_crash_in_a_question_about_all_counts_for_its_own_chip(
+    small_driver: Callable[[str], SmallDriver],
+) -> None:
+    plain = small_driver("plain")
+    async with running(plain.library, dataclasses.replace(PATIENT, probe_seconds=30.0)) as state:
+        good, bad = (await state.driver.inventory()).chips
+        plain.command("crash-health-1")
+        for _ in range(2):
+            with pytest.raises(DriverGone, match="on chip 1"):
+                await state.driver.health_words((good, bad))
+        assert [call.chip for call in state.driver.stuck_calls()] == [bad]
+        answers = await state.driver.health_words((good, bad))
+        assert answers[good] == 0
+        assert isinstance(answers[bad], DriverCallStuck)
 
 
 @pytest.mark.alone
