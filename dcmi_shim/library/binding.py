@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol, TypeVar
 
     Output = TypeVar("Output", bound="Structure | Array[Any] | _SimpleCData[Any]")
+    Number = TypeVar("Number", int, float)
     Answer = tuple[int, object]
     """The library's return code, and a value that is meaningful only when that is 0."""
 
@@ -111,7 +112,7 @@ def text(raw: bytes) -> str:
     return raw.split(b"\0", 1)[0].decode(errors="replace")
 
 
-def within(name: str, value: int, least: int, most: int) -> int:
+def within(name: str, value: Number, least: int, most: int) -> Number:
     """Return ``value``. Raises ``Implausible`` unless it is between ``least`` and ``most``."""
     if not least <= value <= most:
         raise Implausible(f"{name} is {value}, not {least} to {most}")

@@ -52,6 +52,7 @@ _TOTAL_RESOURCE_WORDS = 90
 _MAX_VIRTUAL_DEVICES = 32
 # Offset of ``computing`` in ``dcmi_soc_total_resource`` (dcmi#4.1).
 _AICORES_AT = 208
+_MAX_AICORES = 1024
 _PRODUCT_SIZE = 65
 _ROCE = 1
 _PORT = 0
@@ -252,7 +253,9 @@ def _total_resource(library: Library, card: int, device: int) -> Answer:
     if answer:
         return answer, None
     devices = within("the number of virtual devices", words[0], 0, _MAX_VIRTUAL_DEVICES)
-    return answer, [devices, c_float.from_buffer(words, _AICORES_AT).value]
+    # JSON has no number for "not a number", which would end this process as one that is damaged.
+    cores = c_float.from_buffer(words, _AICORES_AT).value
+    return answer, [devices, within("the number of AI cores", cores, 0, _MAX_AICORES)]
 
 
 _DEVICE_INFO = {SUPER_POD: _super_pod, VIRTUAL_DEVICES: _total_resource}

@@ -70,6 +70,16 @@ async def test_names_and_pods(small_driver: Callable[[str], SmallDriver]) -> Non
         assert inventory.super_pod == SuperPod(None, None, None, None, None, None)
 
 
+async def test_a_number_that_is_none_does_not_end_the_driver_process(
+    small_driver: Callable[[str], SmallDriver],
+) -> None:
+    liar = small_driver("liar")
+    liar.command("lie-no-number")
+    async with running(liar.library) as state:
+        assert len((await asyncio.wait_for(state.driver.inventory(), patience(5))).chips) == 3
+        assert state.gaps == "", "the process that answered first is still there"
+
+
 async def test_a_pod_of_a_wrong_size_is_none(small_driver: Callable[[str], SmallDriver]) -> None:
     liar = small_driver("liar")
     liar.command("lie-pod-size")
