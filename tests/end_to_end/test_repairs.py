@@ -118,6 +118,13 @@ def test_one_list_hangs_from_the_start(node: Node) -> None:
 
 
 @pytest.mark.alone
+def test_a_subscription_that_never_returns(node: Node) -> None:
+    node.emulator.hang("dcmi_subscribe_fault_event")
+    _start_and_see(node)
+    node.healthy(1)
+
+
+@pytest.mark.alone
 def test_a_tool_that_hangs_from_the_start(node: Node) -> None:
     node.emulator.tool("hccn_tool", "hang")
     _start_and_see(node)

@@ -95,7 +95,6 @@ def test_the_newcomer_publishes_nothing_until_the_other_falls_silent(
     assert second.ask("/readyz")[0] == 200
 
 
-@pytest.mark.alone
 def test_a_restart_does_not_wait_for_itself(another: Callable[[], Node]) -> None:
     node = another()
     node.options[-1] = "60"
@@ -110,7 +109,6 @@ def test_a_restart_does_not_wait_for_itself(another: Callable[[], Node]) -> None
     assert "another agent" not in node.logged()
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("age_seconds", [-4.0, -3600.0], ids=["fresh", "future"])
 def test_a_beat_that_may_be_alive_is_watched_first(
     another: Callable[[], Node], place: Place, age_seconds: float

@@ -105,13 +105,17 @@ async def begin(store: Store, two: tuple[Daemon, Daemon]) -> None:
 
 
 @pytest.mark.alone
-async def test_a_stopped_leader_is_followed_within_a_second(
+async def test_a_change_and_the_end_of_the_leader_take_no_second(
     store: Store, two: tuple[Daemon, Daemon]
 ) -> None:
     await begin(store, two)
     one, other = two
     async with watching(store, OUTPUTS) as seen:
         await seen.until(all_are(0))
+        began = time.monotonic()
+        await store.put(numbered(NODES[3], 1))
+        await seen.until(lambda seen: states(seen)[NODES[3]] == 1)
+        assert time.monotonic() - began < patience(1.0)
         one.process.signal(signal.SIGTERM)
         await store.put(numbered(NODES[7], 1))
         began = time.monotonic()
