@@ -22,6 +22,7 @@ import grpc
 from contract.wire import pubfault_pb2
 from stores.base import Document
 from tests.aggregator.daemon import put_documents
+from tests.intruder import without_checks
 from tests.intruder.table import (
     Actor,
     Call,
@@ -34,6 +35,7 @@ from tests.intruder.table import (
     Thing,
     Verb,
 )
+from tests.intruder.without_checks import REMOVALS
 from tests.parts.certificates import make_authority, make_client, make_server
 from tests.parts.deadlines import patience
 from tests.parts.processes import Running, free_ports, temporary_folder
@@ -238,8 +240,10 @@ for line in sys.stdin:
 class Aggregator:
     """An aggregator below a folder that other users may enter, and a process of such a user."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, *, in_code: bool) -> None:
         self._place = place
+        self._in_code = in_code
+        """Whether the code of a check is removed, and not the setting that demands it."""
         self._removed: tuple[Protection, ...] = ()
         self._modes: dict[Path, int] = {}
         """The modes of files while they are open to all."""
@@ -287,14 +291,18 @@ class Aggregator:
         for section in ("PAGES", "GRPC"):
             for setting, file in tls.items():
                 environment[f"VIGIL_{section}_{setting.upper()}"] = str(place / "ours" / file)
-        if Protection.LOGIN in self._removed:
+        if Protection.LOGIN in self._removed and not self._in_code:
             del environment["VIGIL_PAGES_CLIENT_CA_FILE"]
-        if Protection.GRPC_CERTIFICATE in self._removed:
+        if Protection.GRPC_CERTIFICATE in self._removed and not self._in_code:
             environment["VIGIL_GRPC_PLAINTEXT"] = "true"
             for setting in tls:
                 del environment[f"VIGIL_GRPC_{setting.upper()}"]
         store = f"directory:{place / 'store'}"
-        command = [sys.executable, "-m", "vigil", "aggregator", "--store", store]
+        module = ["vigil"]
+        checks = [protection.name for protection in self._removed if protection in REMOVALS]
+        if self._in_code and checks:
+            module = [without_checks.__name__, ",".join(checks)]
+        command = [sys.executable, "-m", *module, "aggregator", "--store", store]
         command += ["--state-dir", str(place / "state"), "--listen", "127.0.0.1:0"]
         running = Running(command, place / "log", environment)
         running.wait_until(listen.exists, _UP_SECONDS)
@@ -340,7 +348,7 @@ class Aggregator:
     def _call(self, attempt: Call, actor: Actor) -> Protection | None:
         """Call a gRPC method; return what refuses it, or ``None``."""
         target = f"127.0.0.1:{self._grpc_port}"
-        if Protection.GRPC_CERTIFICATE in self._removed:
+        if Protection.GRPC_CERTIFICATE in self._removed and not self._in_code:
             channel = grpc.insecure_channel(target)
         else:
             files = [self._place / "ours/ca.crt"]
@@ -395,12 +403,15 @@ def _of_files(answer: str) -> Protection | None:
 
 
 @contextmanager
-def aggregator() -> Iterator[Aggregator]:
-    """Run an aggregator until the end of the block."""
+def aggregator(*, in_code: bool = False) -> Iterator[Aggregator]:
+    """Run an aggregator until the end of the block.
+
+    ``in_code``: ``remove`` replaces the code of a check, and leaves the settings as they are.
+    """
     # Other users cannot enter the directories of pytest.
     with tempfile.TemporaryDirectory(dir=temporary_folder()) as name:
         Path(name).chmod(0o755)
-        running = Aggregator(Path(name))
+        running = Aggregator(Path(name), in_code=in_code)
         try:
             running.wait_until_ready()
             yield running

@@ -25,7 +25,8 @@ _TEXT = (
     "server, broker or daemon. *Refused* names what refuses it first. *May* names what remains "
     "open. A number is the reason why there is nothing to try. A flood writes things without end, "
     "under names that the actor chooses. `make test-intruder` repeats each refused attempt without "
-    "its protections: then nothing else refuses it. `python -m tests.intruder.document` writes "
+    "its protections: then nothing else refuses it. For a check in code it removes the setting, "
+    "and in a second run the check itself. `python -m tests.intruder.document` writes "
     "this section."
 )
 

@@ -1,6 +1,8 @@
 """Each row that is refused, with its protections removed: then nothing else may refuse it.
 
-``make test-intruder`` runs it. A row that is refused all the same names the wrong protection.
+Where the protection is a check in the code of a daemon, its setting is removed, and in a second run
+the check itself. ``make test-intruder`` runs it. A row that is refused all the same names the wrong
+protection.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from tests.intruder import account_rows, agent_rows, broker, daemon
 from tests.intruder.api_server import ApiServer, api_server
 from tests.intruder.broker import RightsOfBroker, intruders_broker
 from tests.intruder.daemon import Aggregator, aggregator
+from tests.intruder.without_checks import REMOVALS
 from tests.parts.deadlines import wait_until
 
 if TYPE_CHECKING:
@@ -75,3 +78,21 @@ def running() -> Iterator[Aggregator]:
 @pytest.mark.parametrize("row", refused(daemon.ROWS), ids=lambda row: row.name)
 def test_daemon_permits_row_without_its_protections(running: Aggregator, row: Row) -> None:
     check(running, row)
+
+
+@pytest.fixture(scope="module")
+def running_without_checks() -> Iterator[Aggregator]:
+    with aggregator(in_code=True) as running:
+        yield running
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    "row",
+    [row for row in refused(daemon.ROWS) if REMOVALS.keys() & set(row.protections)],
+    ids=lambda row: row.name,
+)
+def test_daemon_permits_row_without_the_checks_in_its_code(
+    running_without_checks: Aggregator, row: Row
+) -> None:
+    check(running_without_checks, row)
