@@ -85,9 +85,18 @@ TABLE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("docs/site/*", ("tests/test_documents.py", "tests/test_plain_english.py")),
     (
         "docs/*",
-        ("tests/test_documents.py", "tests/test_plain_english.py", "tests/test_citations.py"),
+        (
+            *("tests/test_documents.py", "tests/test_plain_english.py", "tests/test_citations.py"),
+            "tests/test_documented_commands.py",
+        ),
     ),
-    ("*.md", ("tests/test_documents.py", "tests/test_plain_english.py", "tests/packaging")),
+    (
+        "*.md",
+        (
+            *("tests/test_documents.py", "tests/test_documented_commands.py"),
+            *("tests/test_plain_english.py", "tests/packaging"),
+        ),
+    ),
     ("Makefile", ("tests/test_makefile.py", "tests/test_documents.py")),
     (".ci/*", ("tests/test_makefile.py",)),
     ("pyproject.toml", ("tests/test_architecture.py", "tests/packaging")),

@@ -19,6 +19,7 @@ from release.manifest import (
     verify,
     write_manifest,
 )
+from tests.documented_commands import blocks_of_commands
 from tests.release.keys import new_key
 
 if TYPE_CHECKING:
@@ -48,6 +49,23 @@ def test_an_unchanged_release_is_accepted(tmp_path: Path, signers: Path) -> None
     subprocess.run(
         ["sha256sum", "--check", "--strict", MANIFEST_NAME], cwd=tmp_path / "dist", check=True
     )
+
+
+def test_the_commands_of_the_document_make_a_key_and_verify(tmp_path: Path) -> None:
+    made, verified = (
+        block.text
+        for block in blocks_of_commands()
+        if (block.document, block.headings[-1]) == ("docs/release.md", "Keys")
+    )
+    # Without a terminal ssh-keygen cannot ask for a password.
+    made = made.replace("ssh-keygen", "ssh-keygen -N ''")
+    subprocess.run(["bash", "-euc", made], cwd=tmp_path, check=True)
+    (tmp_path / "wheel").write_text("content")
+    manifest = write_manifest(tmp_path, _RELEASE)
+    sign(manifest, tmp_path / "release-key")
+    subprocess.run(["bash", "-euc", verified], cwd=tmp_path, check=True)
+    manifest.write_text(manifest.read_text() + "\n")
+    assert subprocess.run(["bash", "-euc", verified], cwd=tmp_path).returncode != 0
 
 
 def test_a_changed_byte_is_refused(tmp_path: Path, signers: Path) -> None:
