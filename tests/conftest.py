@@ -34,6 +34,8 @@ from tests.unit import SHARE, Share
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_CONTROL_PLANE = pytest.StashKey[ControlPlane]()
+_LAST_USER = pytest.StashKey[Path]()
 _GUARD = Guard()
 _TEMPLATES = Templates()
 _TO_THREAD = asyncio.to_thread
@@ -102,6 +104,23 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         _GUARD.watched = None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let the API server of the session rest behind the last file whose fixtures use it.
+
+    Fixtures of a module end with its last test, which may be one without them.
+    """
+    assert isinstance(item, pytest.Function)
+    stash = item.session.stash
+    plane = stash.get(_CONTROL_PLANE, None)
+    if "running_control_plane" in item.fixturenames:
+        stash[_LAST_USER] = item.path
+        if plane is not None:
+            plane.wake()
+    elif plane is not None and stash.get(_LAST_USER, None) != item.path:
+        plane.rest()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -200,10 +219,14 @@ def templates(_nothing_is_left: None) -> Iterator[Templates]:
 
 @pytest.fixture(scope="session")
 @needs("server")
-def running_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+def running_control_plane(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
     """Yield one API server for the session; it has what earlier tests left."""
     with ControlPlane(tmp_path_factory.mktemp("control-plane"), audited=True) as plane:
+        request.session.stash[_CONTROL_PLANE] = plane
         yield plane
+        del request.session.stash[_CONTROL_PLANE]
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import http.client
 import json
 import os
 import select
+import signal
 import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,6 +69,7 @@ class ControlPlane:
         self.kubeconfig = directory / "admin.kubeconfig"
         self._etcd: Running | None = None
         self._apiserver: Running | None = None
+        self._rests = False
         make_authority(directory)
         make_server(directory)
         make_client(directory, "admin", "system:masters")
@@ -372,13 +374,28 @@ class ControlPlane:
             "--audit-log-mode=blocking",
         ]
 
+    def rest(self) -> None:
+        """Stop both where they are until ``wake``: idle they take 1.4 % of a processor or more."""
+        if not self._rests:
+            self._signal(signal.SIGSTOP)
+            self._rests = True
+
+    def wake(self) -> None:
+        """Let both go on after ``rest``."""
+        self._signal(signal.SIGCONT)
+        self._rests = False
+
+    def _signal(self, number: signal.Signals) -> None:
+        for server in (self._etcd, self._apiserver):
+            if server is not None:
+                server.signal(number)
+
     def recover(self) -> None:
         """Bring the API server back if a test left it stopped or frozen."""
-        self.resume_etcd()
+        self.wake()
         if self._apiserver is None:
             self.start_apiserver()
         else:
-            self.resume_apiserver()
             self._apiserver.wait_until(self._apiserver_is_up, _UP_SECONDS)
 
     def forget_versions(self) -> None:
