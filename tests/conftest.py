@@ -8,7 +8,6 @@ import math
 import os
 import signal
 import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,10 +28,10 @@ from tests.parts.template import Templates
 from tests.random_order import SEED, RandomOrder
 from tests.slowest import Durations
 from tests.tiers import Guard, mark_tiers, needs
-from tests.unit import SHARE, Share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 _GUARD = Guard()
 _TEMPLATES = Templates()
@@ -58,9 +57,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.timeout = patience(seconds)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Durations(config))
-    # A pytest that a test starts reads all of its files.
-    if listed := os.environ.pop(SHARE, None):
-        config.pluginmanager.register(Share(Path(listed)))
     folder = str(temporary_folder())
     os.environ["TMPDIR"] = folder
     tempfile.tempdir = folder
