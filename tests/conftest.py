@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import math
 import os
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio.plugin
+import typer.main
+import typer.utils
 from hypothesis import settings
 from looptime import LoopTimeEventLoop
 from looptime._internal import plugin as looptime_plugin
@@ -121,6 +124,7 @@ def pytest_sessionstart() -> None:
     _ask_no_proxy_about_loopback()
     _let_virtual_time_pass()
     _name_loop_fixtures_once()
+    _read_options_once()
     _GUARD.install()
 
 
@@ -179,19 +183,36 @@ def _name_loop_fixtures_once() -> None:
     looptime_plugin._should_patch = makes_a_loop
 
 
+def _read_options_once() -> None:
+    """Let typer read the signature of each verb once; it does so for each call of a verb.
+
+    A process of the product calls one verb. Half of what a call takes is the signature: 5 ms.
+    """
+    assert callable(typer.main.get_params_from_function)  # type: ignore[attr-defined]
+    cached = functools.cache(typer.utils.get_params_from_function)
+    typer.main.get_params_from_function = cached  # type: ignore[attr-defined]
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _nothing_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Check that the run leaves no process and no mount behind."""
-    yield
-    left = leftovers(tmp_path_factory.getbasetemp(), seconds=5.0)
+def _run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Check that the run leaves no process and no mount behind; prepare what its tests share.
+
+    The emulator's sources are compiled once for all workers of a run, and commands of the product
+    start from a process that has loaded it. pytest looks up each such fixture before each test,
+    so there is one.
+    """
+    base = tmp_path_factory.getbasetemp()
+    with pytest.MonkeyPatch.context() as patch, _TEMPLATES:
+        compile_once(patch, base)
+        yield
+    left = leftovers(base, seconds=5.0)
     assert not left, "the tests left these behind:\n" + "\n".join(left)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def templates(_nothing_is_left: None) -> Iterator[Templates]:
-    """Start commands of the product from a process that has loaded it."""
-    with _TEMPLATES:
-        yield _TEMPLATES
+@pytest.fixture
+def templates() -> Templates:
+    """Return the processes that have loaded the product, from which its commands start."""
+    return _TEMPLATES
 
 
 @pytest.fixture(scope="session")
@@ -218,14 +239,6 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
     place.mkdir()
     with Broker(place) as running:
         yield running
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _emulator_objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Compile the emulator's sources once for all workers of a run."""
-    with pytest.MonkeyPatch.context() as patch:
-        compile_once(patch, tmp_path_factory.getbasetemp())
-        yield
 
 
 @pytest.fixture(scope="session")
