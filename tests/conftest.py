@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import math
 import os
 import signal
 import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio.plugin
+import typer.main
+import typer.utils
 from hypothesis import settings
 from looptime import LoopTimeEventLoop
 from looptime._internal import plugin as looptime_plugin
@@ -29,10 +31,10 @@ from tests.parts.template import Templates
 from tests.random_order import SEED, RandomOrder
 from tests.slowest import Durations
 from tests.tiers import Guard, mark_tiers, needs
-from tests.unit import SHARE, Share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 _CONTROL_PLANE = pytest.StashKey[ControlPlane]()
 _LAST_USER = pytest.StashKey[Path]()
@@ -60,9 +62,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.timeout = patience(seconds)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Durations(config))
-    # A pytest that a test starts reads all of its files.
-    if listed := os.environ.pop(SHARE, None):
-        config.pluginmanager.register(Share(Path(listed)))
     folder = str(temporary_folder())
     os.environ["TMPDIR"] = folder
     tempfile.tempdir = folder
@@ -144,6 +143,7 @@ def pytest_sessionstart() -> None:
     _ask_no_proxy_about_loopback()
     _let_virtual_time_pass()
     _name_loop_fixtures_once()
+    _read_options_once()
     _GUARD.install()
 
 
@@ -202,19 +202,36 @@ def _name_loop_fixtures_once() -> None:
     looptime_plugin._should_patch = makes_a_loop
 
 
+def _read_options_once() -> None:
+    """Let typer read the signature of each verb once; it does so for each call of a verb.
+
+    A process of the product calls one verb. Half of what a call takes is the signature: 5 ms.
+    """
+    assert callable(typer.main.get_params_from_function)  # type: ignore[attr-defined]
+    cached = functools.cache(typer.utils.get_params_from_function)
+    typer.main.get_params_from_function = cached  # type: ignore[attr-defined]
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _nothing_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Check that the run leaves no process and no mount behind."""
-    yield
-    left = leftovers(tmp_path_factory.getbasetemp(), seconds=5.0)
+def _run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Check that the run leaves no process and no mount behind; prepare what its tests share.
+
+    The emulator's sources are compiled once for all workers of a run, and commands of the product
+    start from a process that has loaded it. pytest looks up each such fixture before each test,
+    so there is one.
+    """
+    base = tmp_path_factory.getbasetemp()
+    with pytest.MonkeyPatch.context() as patch, _TEMPLATES:
+        compile_once(patch, base)
+        yield
+    left = leftovers(base, seconds=5.0)
     assert not left, "the tests left these behind:\n" + "\n".join(left)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def templates(_nothing_is_left: None) -> Iterator[Templates]:
-    """Start commands of the product from a process that has loaded it."""
-    with _TEMPLATES:
-        yield _TEMPLATES
+@pytest.fixture
+def templates() -> Templates:
+    """Return the processes that have loaded the product, from which its commands start."""
+    return _TEMPLATES
 
 
 @pytest.fixture(scope="session")
@@ -245,14 +262,6 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
     place.mkdir()
     with Broker(place) as running:
         yield running
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _emulator_objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Compile the emulator's sources once for all workers of a run."""
-    with pytest.MonkeyPatch.context() as patch:
-        compile_once(patch, tmp_path_factory.getbasetemp())
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,17 +1,12 @@
-"""The files of the unit tests are distributed to one pytest for each processor."""
+"""The files of the unit tests are distributed to copies of one process."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.parts.examples import examples
 from tests.parts.tree import ROOT
-from tests.unit import DIVISOR, UNIT_DIVISOR, Share, shares, unit_files
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.unit import DIVISOR, UNIT_DIVISOR, Share, imported, shares, unit_files
 
 
 @pytest.mark.parametrize(
@@ -41,13 +36,17 @@ def test_files_that_were_never_run_are_distributed_by_their_size() -> None:
     assert max(sizes) < 1.01 * min(sizes)
 
 
-def test_a_share_leaves_out_the_test_files_of_others_alone(tmp_path: Path) -> None:
-    listed = tmp_path / "share"
-    listed.write_text("tests/test_unit.py\ntests/test_tiers.py", "utf-8")
-    share = Share(listed)
-    names = ("test_unit.py", "test_tiers.py", "test_once.py", "conftest.py", "vigil")
+def test_a_share_leaves_out_other_test_files_and_folders_without_its_own() -> None:
+    share = Share(["tests/test_unit.py", "tests/agent/policy/test_ownership.py"])
+    names = ("test_unit.py", "test_once.py", "conftest.py", "agent", "agent/policy", "agent/pages")
     left_out = [name for name in names if share.pytest_ignore_collect(ROOT / "tests" / name)]
-    assert left_out == ["test_once.py"]
+    assert left_out == ["test_once.py", "agent/pages"]
+
+
+def test_modules_are_imported_before_the_fork_and_those_for_types_are_not() -> None:
+    assert imported(["tests/agent/publishing/test_ownership.py"]) > {"pytest", "__future__"}
+    assert "tests.parts.examples" in imported(["tests/test_unit.py"])
+    assert "stores.base" not in imported(["tests/stores/conftest.py"])  # below TYPE_CHECKING
 
 
 def test_a_property_gets_a_quarter_of_its_examples_and_at_least_ten(

@@ -1,20 +1,24 @@
-"""``make unit``: runs the unit tests in one pytest for each processor, each with its own files.
+"""``make unit``: runs the unit tests in several copies of one process, each with its own files.
 
-Workers of pytest-xdist would each read all tests, and report each test to another process. Each
-pytest of this program has a cache of its own, by which the next run distributes the files: each
-share takes about as long. The status is the highest of all.
+The process imports what the test files import, then forks. Each copy runs pytest with its share of
+the files. Workers of pytest-xdist would each import everything, read all tests, and report each
+test to another process. There are two copies for each processor, because some tests wait. Each copy
+has a cache of its own, by which the next run distributes the files: each share takes about as long.
+The status is the highest of all.
 """
 
 from __future__ import annotations
 
+import gc
+import importlib
 import json
 import os
 import re
-import subprocess
+import shutil
 import sys
 import tempfile
 from collections import defaultdict
-from contextlib import ExitStack
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,9 +29,6 @@ from tests.slowest import KEY
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-SHARE = "VIGIL_TEST_SHARE"
-"""The variable with the file that names the test files of one pytest."""
-
 DIVISOR = "VIGIL_TEST_EXAMPLES"
 """The variable with the number by which the examples of each property are divided."""
 
@@ -37,12 +38,17 @@ _CACHE = ".pytest_cache/unit-{}"
 _BYTES_A_SECOND = 20_000
 """How long a file takes that was never run; the mean of all is about this."""
 
+_COPIES = 2
+"""How many copies each processor has."""
+
 _TEST_SECONDS = 0.002
 """What pytest takes for a test besides the test itself."""
 
 _OTHER_TIER = re.compile(
     r"^pytestmark = .*\bmark\.(apiserver|server|daemon|slow|alone)\b", re.MULTILINE
 )
+
+_IMPORT = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
 
 
 def unit_files() -> list[str]:
@@ -79,47 +85,77 @@ def shares(paths: Iterable[str], seconds: Mapping[str, float], count: int) -> li
 
 
 class Share:
-    """Leaves out the test files of other shares, which is quicker than files as arguments."""
+    """Leaves out the test files of other shares and folders without a file of this one.
 
-    def __init__(self, listed: Path) -> None:
-        self._paths = {str(ROOT / line) for line in listed.read_text("utf-8").splitlines()}
+    That is quicker than files as arguments: pytest looks up each argument in all folders.
+    """
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._paths = {str(ROOT / path) for path in paths}
+        self._folders = {str(folder) for path in self._paths for folder in Path(path).parents}
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        """Return ``True`` for a test file of another share; ``None`` leaves it to others."""
-        is_test = collection_path.match("test_*.py")
-        return True if is_test and str(collection_path) not in self._paths else None
+        """Return ``True`` for a file or folder of other shares; ``None`` leaves it to others."""
+        path = str(collection_path)
+        if collection_path.suffix == ".py":
+            is_other = collection_path.name.startswith("test_") and path not in self._paths
+        else:
+            is_other = path not in self._folders
+        return True if is_other else None
+
+
+def imported(paths: Iterable[str]) -> set[str]:
+    """Return the modules that test files import at their top level, in no order."""
+    texts = ((ROOT / path).read_text("utf-8") for path in paths)
+    return {module for text in texts for module in _IMPORT.findall(text)}
+
+
+def _run(share: list[str], number: int, output: Path | None) -> int:
+    """Run the tests of a share in this process; return the status of pytest."""
+    import pytest
+
+    if output is not None:
+        with output.open("wb") as file:
+            os.dup2(file.fileno(), sys.stdout.fileno())
+    options = ("-q", "-m", "unit", "-p", "no:xdist", "-o", f"cache_dir={_CACHE.format(number)}")
+    # The modules of plug-ins were imported before pytest began to look for their asserts.
+    ignored = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
+    return pytest.main([*options, *ignored], plugins=[Share(share)])
 
 
 def main() -> int:
     """Run all shares beside each other; print what the others wrote when all have ended."""
-    processors = len(os.sched_getaffinity(0))
-    with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="vigil-unit-"))
-        outputs, running = [], []
-        for number, share in enumerate(shares(unit_files(), recorded_seconds(), processors)):
-            listed, written = (Path(folder) / f"{name}-{number}" for name in ("share", "output"))
-            listed.write_text("\n".join(share), "utf-8")
-            command = [str(Path(sys.executable).with_name("pytest")), "-q", "-p", "no:xdist"]
-            process = subprocess.Popen(
-                [*command, "-o", f"cache_dir={_CACHE.format(number)}", "-m", "unit"],
-                cwd=ROOT,
-                env={
-                    **os.environ,
-                    DIVISOR: str(UNIT_DIVISOR),
-                    RUN_FOLDER: folder,
-                    SHARE: str(listed),
-                },
-                stdout=stack.enter_context(written.open("wb")) if number else None,
-            )
-            outputs += [written] if number else []
-            running.append(stack.enter_context(process))
-        try:
-            statuses = [process.wait() for process in running]
-        except KeyboardInterrupt:  # the terminal interrupts them, too; they end what they started
-            statuses = [process.wait() for process in running]
-        for path in outputs:
-            sys.stdout.write(path.read_text("utf-8", errors="replace"))
-        return max(map(abs, statuses))
+    folder = Path(tempfile.mkdtemp(prefix="vigil-unit-"))
+    # The same as in ``conftest.py``, which is imported after gRPC here.
+    os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+    os.environ.update({DIVISOR: str(UNIT_DIVISOR), RUN_FOLDER: str(folder)})
+    paths = unit_files()
+    for module in imported(paths):
+        with suppress(Exception):  # pytest imports it again and reports why it fails
+            importlib.import_module(module)
+    # The garbage collector would write into each page, and so copy it.
+    gc.collect()
+    gc.freeze()
+    copies = _COPIES * len(os.sched_getaffinity(0))
+    outputs = [folder / f"output-{number}" for number in range(1, copies)]
+    running = []
+    for number, share in enumerate(shares(paths, recorded_seconds(), copies)):
+        if (copy := os.fork()) == 0:
+            return _run(share, number, outputs[number - 1] if number else None)
+        running.append(copy)
+    statuses: list[int] = []
+    while len(statuses) < copies:
+        # The terminal interrupts them, too; they end what they started.
+        with suppress(KeyboardInterrupt):
+            statuses.append(os.waitpid(running[len(statuses)], 0)[1])
+    for path in outputs:
+        sys.stdout.write(path.read_text("utf-8", errors="replace"))
+    shutil.rmtree(folder)
+    return max(map(_status, statuses))
+
+
+def _status(status: int) -> int:
+    return abs(os.waitstatus_to_exitcode(status))
 
 
 if __name__ == "__main__":

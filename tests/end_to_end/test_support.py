@@ -127,6 +127,13 @@ class _Made:
         return status, read(self.path), output.decode(), errors
 
 
+@pytest.fixture(autouse=True)
+def _nothing_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the verb read no configuration of a package that is installed on this machine."""
+    for name in ("_AGENT_FILE", "_AGGREGATOR_FILE"):
+        monkeypatch.setattr(f"vigil.support.place.{name}", tmp_path / "not-installed.toml")
+
+
 @pytest.fixture
 def made(folder_node: Node, tmp_path: Path) -> _Made:
     """Return a node whose agent runs, with one fault."""

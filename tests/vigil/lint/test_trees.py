@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -234,16 +234,18 @@ def test_every_finding_names_an_object(tmp_path: Path) -> None:
     assert (one.rule.code, one.place.object) == ("DUPLICATE_KEY", "Job c")
 
 
+def _right_and_wrong() -> tuple[dict[str, Any], dict[str, Any]]:
+    return yaml.safe_load(RIGHT), yaml.safe_load(WRONG.partition("\n")[2])
+
+
 def _dump(count: int, *, wrong: int) -> str:
     """Return a List as ``kubectl get -o yaml`` writes it, of which one item is wrong."""
-    right = yaml.safe_load(RIGHT)
-    texts = [
-        yaml.safe_dump([content]) for content in (right, yaml.safe_load(WRONG.partition("\n")[2]))
-    ]
+    texts = [yaml.safe_dump([item]) for item in _right_and_wrong()]
     items = "".join(texts[number == wrong] for number in range(count))
     return f"apiVersion: v1\nitems:\n{items}kind: List\nmetadata:\n  resourceVersion: ''\n"
 
 
+@pytest.mark.slow
 def test_large_dump_is_read_item_by_item(monkeypatch: pytest.MonkeyPatch) -> None:
     text = _dump(40, wrong=30)
     whole = lint([File("x.yaml", text)]).findings
@@ -262,13 +264,13 @@ def test_large_dump_is_read_item_by_item(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_large_list_of_json_is_read_item_by_item(
     indent: int | None, kind: str, is_sorted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    content = yaml.safe_load(_dump(40, wrong=30))
+    both, version = _right_and_wrong(), "v1"
     if kind != "List":
-        for item in content["items"]:
+        for item in both:
             del item["kind"], item["apiVersion"]
-        content["apiVersion"] = "mindxdl.gitee.com/v1"
-    content = {"kind": kind, "apiVersion": content["apiVersion"], "metadata": {}} | content
-    content["kind"] = kind
+        version = "mindxdl.gitee.com/v1"
+    items = [both[number == 15] for number in range(20)]
+    content = {"kind": kind, "apiVersion": version, "metadata": {}, "items": items}
     text = json.dumps(content, indent=indent, sort_keys=is_sorted)
     whole = lint([File("x.json", text)]).findings
     assert [one.rule.code for one in whole] == ["RETRIES_NOT_NUMBER"]
