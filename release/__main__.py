@@ -113,8 +113,8 @@ def _exported(folder: Path) -> Source:
     tree.mkdir()
     subprocess.run(["tar", "-xf", archive, "-C", tree], check=True)
     project = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))
-    commit, epoch, maintainer = _git("log", "-1", "--format=%H %ct %an <%ae>").split(maxsplit=2)
-    return Source(tree, project["project"]["version"], commit, int(epoch), maintainer)
+    commit, epoch = _git("log", "-1", "--format=%H %ct").split()
+    return Source(tree, project["project"]["version"], commit, int(epoch))
 
 
 def _check_version(source: Source, version: str) -> None:

@@ -31,15 +31,13 @@ _BUILD = "from release import backend; backend.build_sdist({0!r}); backend.build
 class Source(NamedTuple):
     """A source tree of its own, which the build writes to.
 
-    ``commit`` names its content, ``epoch`` is the time of the commit in seconds since 1970, and
-    ``maintainer`` is its author, as ``NAME <ADDRESS>``.
+    ``commit`` names its content, ``epoch`` is the time of the commit in seconds since 1970.
     """
 
     tree: Path
     version: str
     commit: str
     epoch: int
-    maintainer: str
 
 
 class Target(NamedTuple):
@@ -117,8 +115,8 @@ def build_release(
             wheels = _fetched(source, target, folder)
             inputs |= {path.name: sha256(path) for path in wheels}
             _write_bundle(source, target, (wheel, *wheels), output, key)
-            given = (source.version, source.maintainer, source.epoch)
-            write_packages(PackageSource(source.tree, (wheel, *wheels), *given, *target), output)
+            given = (source.tree, (wheel, *wheels), source.version, source.epoch)
+            write_packages(PackageSource(*given, *target), output)
     finish(source, inputs, output, key)
 
 

@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import tomllib
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from pathlib import Path
@@ -49,6 +50,8 @@ _OF_DEBIAN = frozenset(
 _FOLDERS = ("daemonset", "monitoring", "systemd")
 _GO_PROCESSORS = {"aarch64": "arm64", "x86_64": "amd64"}
 """The names of processors for Go, which Debian has too, for what ``uname -m`` prints."""
+_ADDRESS = "maintainers@npu-vigil.invalid"
+"""Both formats demand an address. The domain ``invalid`` belongs to nobody (RFC 2606)."""
 _DESCRIPTION = """Faults of Huawei Ascend NPUs for schedulers
 The agent reports faults of NPUs, links, switches and the host in the formats
 of MindCluster. The aggregator merges the reports of all nodes. The Python
@@ -76,7 +79,6 @@ class PackageSource(NamedTuple):
     tree: Path
     wheels: tuple[Path, ...]
     version: str
-    maintainer: str
     epoch: int
     architecture: str
     python: str
@@ -169,7 +171,7 @@ def packager() -> Path:
 
 def package_names(version: str, architecture: str, python: str) -> tuple[str, ...]:
     """Return the file names of the packages."""
-    revision = PackageSource(Path(), (), version, "", 0, architecture, python).revision
+    revision = PackageSource(Path(), (), version, 0, architecture, python).revision
     return tuple(
         each.file_name.format(
             version=version, revision=revision, processor=each.processors[architecture]
@@ -208,6 +210,13 @@ def write_packages(source: PackageSource, output: Path) -> None:
             shutil.move(folder / name, output / name)
 
 
+def _maintainer(tree: Path) -> str:
+    """Return the maintainer of ``pyproject.toml`` in ``tree`` as packages name one."""
+    project = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))
+    (maintainer,) = project["project"]["maintainers"]
+    return f"{maintainer['name']} <{_ADDRESS}>"
+
+
 def _information(source: PackageSource, form: _Format) -> dict[str, Any]:
     """Return everything about a package but its files, as nfpm reads it."""
     folder = source.tree / "release" / "scripts"
@@ -219,7 +228,11 @@ def _information(source: PackageSource, form: _Format) -> dict[str, Any]:
     own: dict[str, Any] = {"scripts": {**scripts, "postinstall": after}}
     if form.name == "rpm":
         # %post runs while the files of the release before are still there, %posttrans does not.
-        rpm = {"scripts": {"posttrans": after}, "buildhost": PRODUCT, "packager": source.maintainer}
+        rpm = {
+            "scripts": {"posttrans": after},
+            "buildhost": PRODUCT,
+            "packager": _maintainer(source.tree),
+        }
         own = {"scripts": scripts, "rpm": rpm}
     return {
         "name": PRODUCT,
@@ -230,7 +243,7 @@ def _information(source: PackageSource, form: _Format) -> dict[str, Any]:
         "release": source.revision,
         "section": "admin",
         "priority": "optional",
-        "maintainer": source.maintainer,
+        "maintainer": _maintainer(source.tree),
         "license": "Apache-2.0",
         "description": _DESCRIPTION,
         "mtime": source.day.isoformat(),
@@ -317,7 +330,7 @@ def _members(source: PackageSource) -> Iterator[ArchiveMember]:
     entry = (
         f"{PRODUCT} ({source.version}-{source.revision}) unstable; urgency=medium\n\n"
         f"  * Release {source.version}; changelog.gz lists what changed.\n\n"
-        f" -- {source.maintainer}  {format_datetime(source.day)}\n"
+        f" -- {_maintainer(source.tree)}  {format_datetime(source.day)}\n"
     )
     yield ArchiveMember(f"{_DOCUMENTS}/changelog.Debian.gz", _gzip(entry.encode()))
     yield ArchiveMember(f"{_DOCUMENTS}/copyright", _COPYRIGHT.format(year=source.day.year).encode())

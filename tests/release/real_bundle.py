@@ -26,7 +26,7 @@ from tests.outside.situations import BEFORE
 from tests.parts.tree import ROOT
 from tests.release.keys import new_key
 from tests.release.machine import run_on_machine
-from tests.release.trees import COMMIT, EPOCH, MAINTAINER, VERSION, copy_tree
+from tests.release.trees import COMMIT, EPOCH, VERSION, copy_tree
 from vigil.main import _VERBS
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
         tree = copy_tree(folder / f"tree-{version}")
         project = tree / "pyproject.toml"
         project.write_text(project.read_text().replace(f'"{VERSION}"', f'"{version}"', 1))
-        source = Source(tree, version, COMMIT, EPOCH, MAINTAINER)
+        source = Source(tree, version, COMMIT, EPOCH)
         output = folder / f"dist-{version}"
         output.mkdir()
         build_bundle(source, _TARGET, build_python(source, output), output, key)

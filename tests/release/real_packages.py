@@ -31,7 +31,7 @@ from tests.parts.deadlines import patience
 from tests.parts.processes import cache_folders
 from tests.parts.tree import ROOT
 from tests.release.machine import run_on_machine
-from tests.release.trees import COMMIT, EPOCH, MAINTAINER, VERSION, copy_tree
+from tests.release.trees import COMMIT, EPOCH, VERSION, copy_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ _SYSTEM = {
     "arch": "all",
     "version": "1",
     "description": "What the root has",
-    "maintainer": MAINTAINER,
+    "maintainer": "Tests <tests@npu-vigil.invalid>",
     "provides": [
         *("/bin/sh", "/usr/bin/find", f"/usr/bin/python{_PYTHON}", "/usr/sbin/useradd"),
         *("libc.so.6(GLIBC_2.17)(64bit)", "libgcc_s.so.1(GCC_4.2.0)(64bit)"),
@@ -106,8 +106,8 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Packages:
         wheels.mkdir()
         fetched = fetch_wheels(lock, architecture, _PYTHON, wheels)
         check_wheels(fetched, lock.read_text(encoding="utf-8"), architecture, _PYTHON)
-        own = build_python(Source(tree, version, COMMIT, EPOCH, MAINTAINER), wheels)
-        given_to = (version, MAINTAINER, EPOCH, architecture, _PYTHON)
+        own = build_python(Source(tree, version, COMMIT, EPOCH), wheels)
+        given_to = (version, EPOCH, architecture, _PYTHON)
         sources.append(PackageSource(tree, (own, *fetched), *given_to))
         write_packages(sources[-1], given)
     system = folder / "system.json"

@@ -24,7 +24,7 @@ from release.packages import (
     write_packages,
 )
 from tests.parts.tree import ROOT
-from tests.release.trees import EPOCH, MAINTAINER, VERSION
+from tests.release.trees import EPOCH, VERSION
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,7 @@ def source(tmp_path: Path) -> PackageSource:
             archive.writestr(name, name)
             lines.append(f"{name},sha256={digest.decode()},{len(name)}")
         archive.writestr(record, "\n".join(lines))
-    return PackageSource(ROOT, (wheel,), VERSION, MAINTAINER, EPOCH, "aarch64", "3.12")
+    return PackageSource(ROOT, (wheel,), VERSION, EPOCH, "aarch64", "3.12")
 
 
 def _use_nfpm(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Path:
@@ -83,7 +83,9 @@ def test_packages_have_their_scripts_requirements_modes_and_configuration(
     names = package_names(VERSION, "aarch64", "3.12")
     assert sorted(path.name for path in output.iterdir()) == sorted(names)
     deb, rpm = (json.loads((output / name).read_text()) for name in names)
-    assert (deb["arch"], deb["release"], deb["maintainer"]) == ("arm64", "1.cp312", MAINTAINER)
+    maintainer = "NPU Vigil maintainers <maintainers@npu-vigil.invalid>"
+    assert (deb["arch"], deb["release"], deb["maintainer"]) == ("arm64", "1.cp312", maintainer)
+    assert rpm["rpm"]["packager"] == maintainer
     assert "python3.12" in deb["depends"]
     assert "python(abi) = 3.12" in rpm["depends"]
     # %posttrans of the .rpm runs when the files of the release before are gone.

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 VERSION = "0.1.0"
 COMMIT = "c0ffee" + "0" * 34
 EPOCH = 1_790_000_000
-MAINTAINER = "Maintainers <maintainers@npu-vigil.example>"
 _LATER = """
 import time
 _time = time.time
@@ -25,7 +24,7 @@ time.time = lambda: _time() + {seconds}
 _BUILD = """
 from pathlib import Path
 from release.build import Source, build_chart, build_python
-source = Source(Path({tree!r}), {version!r}, {commit!r}, {epoch}, {maintainer!r})
+source = Source(Path({tree!r}), {version!r}, {commit!r}, {epoch})
 build_python(source, Path({output!r}))
 build_chart(source, Path({output!r}))
 """
@@ -54,7 +53,6 @@ def build(tree: Path, output: Path, *, umask: int = 0o022, later_seconds: int = 
         version=VERSION,
         commit=COMMIT,
         epoch=EPOCH,
-        maintainer=MAINTAINER,
         output=str(output),
     )
     subprocess.run(
