@@ -59,7 +59,7 @@ help:
 	@echo "make test-intruder what each intruder tries, each row without its protection; 2 minutes"
 	@echo "make site          the documents as pages in build/site, with a search that needs no network"
 	@echo "make test-site     builds the site and reads it in a browser; 5 minutes"
-	@echo "make chaos         faults and troubles: kept plans, and 20 new ones of each world (SEED=… repeats them); an hour"
+	@echo "make chaos         faults and troubles: kept plans, and 20 new ones of each world (SEED=… repeats them); half an hour"
 	@echo "make bench         latency on a real kube-apiserver; others: python -m benchmarks.NAME, such as scale or signals"
 	@echo "make fuzz          2,000 wrong inputs for each parser, of another seed each day; five minutes"
 	@echo "make lock          pins the packages of pyproject.toml anew, with their hashes"
@@ -223,7 +223,7 @@ chaos: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks.chaos --replay tests/chaos/*.json
 	status=0; for world in simulated directory kubernetes mqtt; do \
 		echo "$$world, seed $(SEED):"; \
-		$(BIN)/python -m benchmarks.chaos --world $$world --episodes 20 --seed $(SEED) --keep dist/chaos || status=1; \
+		$(BIN)/python -m benchmarks.chaos --world $$world --episodes 20 --seed $(SEED) --workers $$(nproc) --keep dist/chaos || status=1; \
 	done; exit $$status
 
 bench: $(VENV)/installed-dev

@@ -58,6 +58,7 @@ TABLE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tests/vectors/*", ("tests/agent", "tests/replay", "tests/contract", "tests/collectors")),
     ("tests/vigil/lint/cases/*", ("tests/vigil/lint",)),
     ("tests/chaos/*.json", ("tests/benchmarks/chaos",)),
+    ("benchmarks/chaos/*.c", ("tests/benchmarks/chaos",)),
     ("tests/kustomize/*", ("tests/packaging",)),
     ("tests/helm/*", ("tests/packaging",)),
     ("tests/operator/*", ("tests/alerts",)),

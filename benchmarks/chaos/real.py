@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 from msgspec.structs import replace
 
 from benchmarks.chaos.outcome import Outcome, outcome_of, proved
@@ -87,20 +88,24 @@ def _played(plans: list[Plan], kept: Kept) -> Iterator[Outcome]:
                 outcome = outcome_of(plan, *site.play(plan), site.errors)
                 has_wrong |= bool(outcome.wrong)
                 is_over = bool(site.errors or (kept.mutant is not None and outcome.wrong))
-                if outcome.wrong and not site.errors:
-                    kept.add(plan, functools.partial(_fails, site))
-                if is_over or number == len(plans):
-                    break
+                is_last = is_over or number == len(plans)
+                if is_last:
+                    # The journals of the nodes are those of all episodes.
+                    outcome = proved(outcome, (node.state_dir for node in site.nodes.values()))
+                    used = _processor_seconds() - before
+                    outcome = replace(outcome, processor_seconds=used)
+                # What is wrong is printed before its plan is made smaller.
                 yield outcome
-        # The journals of the nodes are those of all episodes.
-        outcome = proved(outcome, (node.state_dir for node in site.nodes.values()))
-        if not outcome.is_proved or site.errors:
-            # The gap may be of any episode, and stays in the journal: none can be smaller.
-            for played in plans[:number]:
-                kept.add(played, lambda _: False)
-        if has_wrong or not outcome.is_proved:
-            kept.add_files(outcome.plan, (directory / name for name in site.programs))
-        yield replace(outcome, processor_seconds=_processor_seconds() - before)
+                if is_last and (site.errors or not outcome.is_proved):
+                    # The gap may be of any episode, and stays in the journal: none can be smaller.
+                    for played in plans[:number]:
+                        kept.add(played, lambda _: False)
+                elif outcome.wrong:
+                    kept.add(plan, functools.partial(_fails, site))
+                if is_last:
+                    if has_wrong or not outcome.is_proved:
+                        kept.add_files(plan, (directory / name for name in site.programs))
+                    break
 
 
 def _fails(site: Site, plan: Plan) -> bool:
@@ -108,6 +113,11 @@ def _fails(site: Site, plan: Plan) -> bool:
 
 
 def _processor_seconds() -> float:
-    """Return what this process and all of its processes that have ended took."""
+    """Return what this process and those that it started took, as far as they were waited for."""
     usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    seconds = sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            seconds += times.user + times.system + times.children_user + times.children_system
+    return seconds

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 from typing_extensions import override
 
 from benchmarks.chaos.excuses import PastTrouble, excuses_of
+from benchmarks.chaos.host import HostDaemon, HostNode, build_library
 from benchmarks.chaos.plan import AGGREGATORS, NODES
 from benchmarks.chaos.stage import Stage, StorePlatform, timeline
 from benchmarks.chaos.troubles import CLUSTER_INFO
 from contract.names import LEADER_LEASE
 from stores.directory.files import LEADER_LOCK_NAME
-from tests.aggregator.daemon import Daemon
-from tests.end_to_end.node import Node
 from tests.parts.controlplane import LEASES, ControlPlane
 from tests.parts.deadlines import TooLate, wait_until
 from tests.parts.places import Cluster, Folder
@@ -145,11 +144,14 @@ class Site(Stage):
         super().__init__()
         self.store: RealPlatform = store
         self._directory = directory
-        self.nodes = {name: Node(directory / name, built, self.place, name) for name in NODES}
+        library = build_library(directory)
+        self.nodes = {
+            name: HostNode(directory / name, built, self.place, name, library) for name in NODES
+        }
         for node in self.nodes.values():
             node.environment |= _SHORT_PERIODS | _OFF
         self.aggregators = {
-            name: Daemon(directory / name, *self.place.options) for name in aggregators
+            name: HostDaemon(directory / name, library, *self.place.options) for name in aggregators
         }
         for aggregator in self.aggregators.values():
             aggregator.program = program
@@ -178,6 +180,10 @@ class Site(Stage):
         # Its name ends with what is in its state directory. After a release any may be the next.
         mark = (self._directory / aggregator / "identity").read_text().strip()
         return not holder or holder.endswith(mark)
+
+    @override
+    def crash_driver(self, node: str) -> None:
+        self.nodes[node].crash_driver()
 
     def start(self) -> None:
         """Start everything; return when both nodes are in cluster-info."""

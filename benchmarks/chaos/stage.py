@@ -111,6 +111,10 @@ class Stage:
         """Return how long a bound of ``seconds`` is here; it is longer on a busy machine."""
         return patience(seconds)
 
+    def crash_driver(self, node: str) -> None:
+        """End what has loaded the driver, as an error in it does."""
+        self.nodes[node].emulator.crash()
+
     def leads(self, aggregator: str) -> bool:
         """Return whether an aggregator may lead now; one that does not is not visible."""
         return aggregator in self.aggregators

@@ -219,7 +219,7 @@ def _join(site: Stage, subject: str) -> None:
 
 
 def _crash_driver(site: Stage, subject: str) -> None:
-    site.nodes[subject].emulator.crash()
+    site.crash_driver(subject)
 
 
 def _garble_driver(site: Stage, subject: str) -> None:
@@ -313,7 +313,7 @@ _TABLE = (
     # The last second of history is gone (decision 2), and with it when a fault began.
     Trouble(
         *("power-lost", _ON_NODES, _keep_synced, _lose_power, BOTH),
-        _bounds(virtual=3.0),
+        _bounds(real=8.0, virtual=3.0),
         Effect.STOPS | Effect.LOSES | Effect.RETIMES | Effect.ENDS_VISIBLY,
     ),
     Trouble(
@@ -379,7 +379,7 @@ _TABLE = (
     ),
     Trouble(
         *("driver-crashes", _ON_NODES, _crash_driver, _nothing, _NONE),
-        *(_bounds(virtual=0.0), Effect.AT_ONCE),
+        *(_bounds(real=0.0, virtual=0.0), Effect.AT_ONCE),
     ),
     Trouble(
         *("driver-garbled", _ON_NODES, _garble_driver, _nothing, _NONE),
@@ -387,11 +387,12 @@ _TABLE = (
     ),
     Trouble(
         *("library-replaced", _ON_NODES, _replace_library, _nothing, _NONE),
-        *(_bounds(virtual=0.0), Effect.AT_ONCE),
+        *(_bounds(real=0.0, virtual=0.0), Effect.AT_ONCE),
     ),
+    # A store that is a directory would be full, too.
     Trouble(
         *("disk-full", _ON_NODES, _fill_disk, _empty_disk, _NONE),
-        _bounds(virtual=0.0),
+        dict.fromkeys(("kubernetes", "mqtt", "simulated"), 0.0),
     ),
     Trouble(
         *("foreign-write", _ON_NODES, _write_foreign, _nothing, BOTH),
@@ -432,6 +433,15 @@ _TABLE = (
     Trouble(
         *("clock-behind", (*NODES, *AGGREGATORS), _set_clock(-_HOUR_MS), _set_clock(0), _NONE),
         *(_bounds(virtual=17.0), Effect.RETIMES),
+    ),
+    # The events of the emulator have the time of this program, so a real node has the same clock.
+    Trouble(
+        *("aggregator-clock-ahead", _ON_AGGREGATORS, _set_clock(_HOUR_MS), _set_clock(0), _NONE),
+        _bounds(real=0.0),
+    ),
+    Trouble(
+        *("aggregator-clock-behind", _ON_AGGREGATORS, _set_clock(-_HOUR_MS), _set_clock(0), _NONE),
+        _bounds(real=0.0),
     ),
 )
 TROUBLES = {trouble.name: trouble for trouble in _TABLE}

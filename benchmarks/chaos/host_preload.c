@@ -1,0 +1,254 @@
+/*
+ * Preloaded into a program, this library gives it a host of its own that can lose power and whose
+ * clock can be set.
+ *
+ * While the directory $HOST_SYNCED is there, it gets what is synced of the files in the directory
+ * $HOST_STATE: the content of NAME at its last fsync or fdatasync is NAME. A rename counts once its
+ * directory is synced. Until then the synced content is .pending.NAME, and NAME is as it was
+ * before, or .absent.NAME where there was none. A removed file is .absent.NAME at once: a sync of
+ * any other file writes that, too. What is not there was not changed.
+ *
+ * The clock of the day is ahead by the milliseconds in the file $HOST_AHEAD_MS, an int64_t. Other
+ * clocks stay as they are.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PENDING ".pending."
+#define ABSENT ".absent."
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
+
+static const char *synced_directory(void)
+{
+    const char *directory = getenv("HOST_SYNCED");
+
+    return directory && access(directory, F_OK) == 0 ? directory : NULL;
+}
+
+/* The name of a file in $HOST_STATE itself, or NULL. */
+static const char *name_in_state(const char *path)
+{
+    const char *state = getenv("HOST_STATE");
+    size_t length = state ? strlen(state) : 0;
+
+    if (!length || strncmp(path, state, length) || path[length] != '/')
+        return NULL;
+    return strchr(path + length + 1, '/') ? NULL : path + length + 1;
+}
+
+static void place(char *to, const char *directory, const char *mark, const char *name)
+{
+    snprintf(to, PATH_MAX, "%s/%s%s", directory, mark, name);
+}
+
+static void copy(int from, const char *to)
+{
+    char draft[PATH_MAX + 8], buffer[65536];
+    off_t at = 0;
+    ssize_t bytes;
+    int descriptor;
+
+    snprintf(draft, sizeof draft, "%s.draft", to);
+    descriptor = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (descriptor < 0)
+        abort();
+    while ((bytes = pread(from, buffer, sizeof buffer, at)) > 0) {
+        if (write(descriptor, buffer, (size_t)bytes) != bytes)
+            abort();
+        at += bytes;
+    }
+    close(descriptor);
+    if (bytes < 0 || REAL(rename)(draft, to))
+        abort();
+}
+
+static void complete_renames(const char *directory)
+{
+    DIR *listing = opendir(directory);
+    struct dirent *entry;
+    char pending[PATH_MAX], other[PATH_MAX];
+
+    if (!listing)
+        abort();
+    while ((entry = readdir(listing))) {
+        const char *name = entry->d_name + strlen(PENDING);
+
+        if (strncmp(entry->d_name, PENDING, strlen(PENDING)))
+            continue;
+        place(pending, directory, PENDING, name);
+        place(other, directory, "", name);
+        if (REAL(rename)(pending, other))
+            abort();
+        place(other, directory, ABSENT, name);
+        REAL(unlink)(other);
+    }
+    closedir(listing);
+}
+
+static void keep(int descriptor)
+{
+    const char *directory = synced_directory(), *state = getenv("HOST_STATE"), *name;
+    char link[64], path[PATH_MAX], to[PATH_MAX];
+    struct stat status;
+    ssize_t length;
+    int readable;
+
+    if (!directory || !state || fstat(descriptor, &status) || !status.st_nlink)
+        return;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+    length = readlink(link, path, sizeof path - 1);
+    if (length < 0)
+        abort();
+    path[length] = '\0';
+    if (S_ISDIR(status.st_mode)) {
+        if (!strcmp(path, state))
+            complete_renames(directory);
+        return;
+    }
+    name = name_in_state(path);
+    if (!name || !S_ISREG(status.st_mode))
+        return;
+    place(to, directory, ABSENT, name);
+    REAL(unlink)(to);
+    place(to, directory, "", name);
+    if ((fcntl(descriptor, F_GETFL) & O_ACCMODE) != O_WRONLY) {
+        /* Closing another descriptor of a database would release the locks of this process. */
+        copy(descriptor, to);
+        return;
+    }
+    readable = open(link, O_RDONLY | O_CLOEXEC);
+    if (readable < 0)
+        abort();
+    copy(readable, to);
+    close(readable);
+}
+
+static int kept(int result, int descriptor)
+{
+    if (result == 0) {
+        pthread_mutex_lock(&keeping);
+        keep(descriptor);
+        pthread_mutex_unlock(&keeping);
+    }
+    return result;
+}
+
+int fsync(int descriptor)
+{
+    return kept(REAL(fsync)(descriptor), descriptor);
+}
+
+int fdatasync(int descriptor)
+{
+    return kept(REAL(fdatasync)(descriptor), descriptor);
+}
+
+/* Keep what is at a name before the first rename to it. */
+static void keep_before(const char *directory, const char *path, const char *name)
+{
+    char to[PATH_MAX], absent[PATH_MAX];
+    int descriptor;
+
+    place(to, directory, "", name);
+    place(absent, directory, ABSENT, name);
+    if (access(to, F_OK) == 0 || access(absent, F_OK) == 0)
+        return;
+    descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor >= 0) {
+        copy(descriptor, to);
+        close(descriptor);
+        return;
+    }
+    descriptor = open(absent, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (descriptor < 0)
+        abort();
+    close(descriptor);
+}
+
+int rename(const char *old, const char *new)
+{
+    const char *directory = synced_directory();
+    const char *from = name_in_state(old), *to = name_in_state(new);
+    char synced[PATH_MAX], pending[PATH_MAX];
+    int result;
+
+    if (!directory || !from || !to)
+        return REAL(rename)(old, new);
+    pthread_mutex_lock(&keeping);
+    keep_before(directory, new, to);
+    result = REAL(rename)(old, new);
+    if (result == 0) {
+        place(synced, directory, "", from);
+        place(pending, directory, PENDING, to);
+        if (REAL(rename)(synced, pending) && errno != ENOENT)
+            abort();
+    }
+    pthread_mutex_unlock(&keeping);
+    return result;
+}
+
+int unlink(const char *path)
+{
+    const char *directory = synced_directory(), *name = name_in_state(path);
+    char other[PATH_MAX];
+    int result, descriptor;
+
+    if (!directory || !name)
+        return REAL(unlink)(path);
+    pthread_mutex_lock(&keeping);
+    result = REAL(unlink)(path);
+    if (result == 0) {
+        place(other, directory, "", name);
+        REAL(unlink)(other);
+        place(other, directory, ABSENT, name);
+        descriptor = open(other, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        if (descriptor < 0)
+            abort();
+        close(descriptor);
+    }
+    pthread_mutex_unlock(&keeping);
+    return result;
+}
+
+static const int64_t *ahead_ms;
+
+__attribute__((constructor)) static void map_clock(void)
+{
+    const char *path = getenv("HOST_AHEAD_MS");
+    int descriptor = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+
+    if (descriptor < 0)
+        return;
+    ahead_ms = mmap(NULL, sizeof *ahead_ms, PROT_READ, MAP_SHARED, descriptor, 0);
+    close(descriptor);
+    if (ahead_ms == MAP_FAILED)
+        abort();
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    static int (*real)(clockid_t, struct timespec *);
+    int result;
+
+    if (!real)
+        real = REAL(clock_gettime);
+    result = real(clock, now);
+    if (!result && clock == CLOCK_REALTIME && ahead_ms)
+        now->tv_sec += *ahead_ms / 1000;
+    return result;
+}

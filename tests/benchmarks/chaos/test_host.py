@@ -1,0 +1,175 @@
+"""A host of a real program loses what was not synced, and its clock is set, by a real library."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.chaos.host import Host, build_library
+from benchmarks.chaos.troubles import troubles_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_library(tmp_path_factory.mktemp("library"))
+
+
+@pytest.fixture
+def host(tmp_path: Path, library: Path) -> Host:
+    state = tmp_path / "state"
+    state.mkdir()
+    return Host(tmp_path, state, library)
+
+
+def run(host: Host, script: str) -> str:
+    """Run a script in the state directory of the host; return what it printed."""
+    return subprocess.run(
+        [sys.executable, "-I", "-S", "-c", script],
+        env=dict(host.environment),
+        cwd=host.state_dir,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+
+def files(host: Host) -> dict[str, str]:
+    return {file.name: file.read_text() for file in host.state_dir.iterdir()}
+
+
+def test_of_a_file_that_was_synced_its_content_at_that_time_is_left(host: Host) -> None:
+    (host.state_dir / "untouched").write_text("as before")
+    host.begin_losing_power()
+    run(
+        host,
+        "import os\n"
+        "for name, sync in ('both', os.fsync), ('data', os.fdatasync):\n"
+        "    file = open(name, 'w')\n"
+        "    file.write('synced'); file.flush(); sync(file.fileno())\n"
+        "    file.write(' and lost'); file.flush()\n",
+    )
+    assert files(host)["both"] == "synced and lost"
+    host.lose_power()
+    assert files(host) == {"untouched": "as before", "both": "synced", "data": "synced"}
+    run(host, "import os; file = open('later', 'w'); os.fsync(file.fileno())")
+    assert not host.state_dir.with_name("synced").exists(), "power is not about to be lost"
+
+
+REPLACE = """
+import os
+for name in 'old', 'new':
+    draft = open(f'draft-{name}', 'w')
+    draft.write('replaced')
+    draft.flush()
+    if SYNCED:
+        os.fsync(draft.fileno())
+    os.replace(f'{os.getcwd()}/draft-{name}', f'{os.getcwd()}/{name}')
+if COMPLETED:
+    os.fsync(os.open('.', os.O_RDONLY))
+"""
+
+
+@pytest.mark.parametrize(
+    ("is_synced", "is_completed", "left"),
+    [
+        (True, True, {"old": "replaced", "new": "replaced"}),
+        (True, False, {"old": "content"}),
+        (False, True, {"old": "content"}),
+    ],
+)
+def test_a_rename_counts_once_content_and_directory_are_synced(
+    host: Host, is_synced: bool, is_completed: bool, left: dict[str, str]
+) -> None:
+    (host.state_dir / "old").write_text("content")
+    host.begin_losing_power()
+    script = REPLACE.replace("SYNCED", str(is_synced)).replace("COMPLETED", str(is_completed))
+    run(host, script)
+    host.lose_power()
+    assert files(host) == left
+
+
+REMOVE = """
+import os
+for name in 'before', 'again':
+    file = open(name, 'w')
+    os.fsync(file.fileno())
+    os.unlink(f'{os.getcwd()}/{name}')
+file = open('again', 'w')
+file.write('made anew')
+file.flush()
+os.fsync(file.fileno())
+"""
+
+
+def test_a_file_that_was_removed_is_not_there_unless_it_was_made_and_synced_anew(
+    host: Host,
+) -> None:
+    (host.state_dir / "before").write_text("content")
+    host.begin_losing_power()
+    run(host, REMOVE)
+    host.lose_power()
+    assert files(host) == {"again": "made anew"}
+
+
+JOURNAL = """
+import sqlite3
+def connected(mode):
+    connection = sqlite3.connect('journal.sqlite', isolation_level=None)
+    connection.execute('PRAGMA journal_mode=WAL')
+    connection.execute(f'PRAGMA synchronous={mode}')
+    return connection
+writer = connected('OFF')
+writer.execute('CREATE TABLE rows (number)')
+for number in range(900):
+    writer.execute('INSERT INTO rows VALUES (?)', (number,))
+    if number == 499:
+        syncing = connected('FULL')
+        syncing.execute('PRAGMA wal_checkpoint(PASSIVE)').fetchone()
+        syncing.close()
+import os
+os._exit(0)
+"""
+READ = """
+import sqlite3
+connection = sqlite3.connect('journal.sqlite')
+print(connection.execute('PRAGMA integrity_check').fetchone()[0])
+print(connection.execute('SELECT count(*), max(number) FROM rows').fetchone())
+"""
+
+
+@pytest.mark.parametrize(("loses_power", "rows"), [(False, "(900, 899)"), (True, "(500, 499)")])
+def test_a_journal_has_the_rows_up_to_its_last_sync_and_is_whole(
+    host: Host, loses_power: bool, rows: str
+) -> None:
+    host.begin_losing_power()
+    run(host, JOURNAL)
+    if loses_power:
+        host.lose_power()
+    assert run(host, READ).splitlines() == ["ok", rows]
+
+
+CLOCK = """
+import time
+print(time.time(), time.monotonic())
+"""
+
+
+@pytest.mark.parametrize("ahead_ms", [0, 3_600_000, -3_600_000])
+def test_the_clock_of_the_day_is_set_and_no_other(host: Host, ahead_ms: int) -> None:
+    host.ahead_ms = ahead_ms
+    assert host.ahead_ms == ahead_ms
+    wall, steady = map(float, run(host, CLOCK).split())
+    assert wall - time.time() == pytest.approx(ahead_ms / 1000, abs=60)
+    assert steady == pytest.approx(time.monotonic(), abs=60)
+
+
+def test_real_parts_have_eighteen_troubles_and_more() -> None:
+    for platform in ("directory", "kubernetes", "mqtt"):
+        assert len(troubles_of(platform)) >= 18
