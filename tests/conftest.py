@@ -19,6 +19,7 @@ from looptime._internal import plugin as looptime_plugin
 
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import install
+from pacing.waiting import SHARED_WAKE_UPS
 from tests.parts.broker import Broker
 from tests.parts.controlplane import ControlPlane
 from tests.parts.deadlines import patience
@@ -189,6 +190,12 @@ def _nothing_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     yield
     left = leftovers(tmp_path_factory.getbasetemp(), seconds=5.0)
     assert not left, "the tests left these behind:\n" + "\n".join(left)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _shared_wake_ups_of_virtual_time() -> None:
+    """Let shared wake-ups begin with virtual time, so that periods are exact from the start."""
+    SHARED_WAKE_UPS.phase_seconds = 0.0
 
 
 @pytest.fixture(scope="session", autouse=True)
