@@ -16,6 +16,7 @@ from agent.policy.state import CHIP_SOURCE, ChipState, Forgotten
 from contract.codes.chip_codes import CARD_DROP
 from contract.documents.separation import chip_of
 from contract.observation import chip_subject
+from pacing.waiting import shared_pause
 from service.files.private import private_directory, private_file
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.forgetting")
 
-POLL_SECONDS = 2.0
+_POLL_SECONDS = 2.5
 BECAUSE = "an operator removed it from this node (vigil forget)"
 _FOLDER = "forget"
 
@@ -66,14 +67,14 @@ class ChipRemoval:
         self._on_forgotten = on_forgotten
 
     async def run(self) -> NoReturn:
-        """Read and decide requests every ``POLL_SECONDS`` until cancelled."""
+        """Read and decide requests every ``_POLL_SECONDS`` until cancelled."""
         while True:
             # Before the first list, each chip looks as if it had been taken out.
             if self._document.inventory is not None:
                 for name in await asyncio.to_thread(self._requests):
                     self._decide(name)
                     await asyncio.to_thread(self._remove, name)
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(shared_pause(_POLL_SECONDS))
 
     def _requests(self) -> list[str]:
         with contextlib.suppress(OSError):

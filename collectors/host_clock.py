@@ -34,6 +34,7 @@ from contract.observation import (
     host_subject,
 )
 from contract.settings import Section
+from pacing.waiting import shared_pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -158,7 +159,7 @@ class HostClockCollector(Collector[ClockSection]):
         while True:
             self.context.progress()
             self._check()
-            await asyncio.sleep(self.period_seconds)
+            await asyncio.sleep(shared_pause(self.period_seconds))
 
     def _check(self) -> None:
         """Compare both clocks, and report what changed."""

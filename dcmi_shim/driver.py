@@ -20,7 +20,7 @@ from dcmi_shim.library.survey import chip_names, node_facts, survey, virtual_chi
 from dcmi_shim.worker.calls import Calls
 from dcmi_shim.worker.event_queue import EventQueue
 from dcmi_shim.worker.supervisor import DriverSettings, Supervisor
-from pacing.waiting import wait_for_event
+from pacing.waiting import shared_pause, wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -277,7 +277,7 @@ class Driver:
     async def _virtual(self) -> NoReturn:
         """Update the inventory when chips are divided into virtual devices or made whole again."""
         while True:
-            await asyncio.sleep(_VIRTUAL_SECONDS)
+            await asyncio.sleep(shared_pause(_VIRTUAL_SECONDS))
             before = await self.inventory()
             with contextlib.suppress(DriverGone):
                 virtual = await virtual_chips(self._calls.make, before.chips, before.virtual)

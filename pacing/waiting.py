@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -12,6 +14,42 @@ T = TypeVar("T")
 
 TICK_SECONDS = 0.001
 """Timers may fire early by the resolution of their clock; without this pause a loop would spin."""
+
+SHARED_PERIOD_SECONDS = 2.5
+_EARLY_SECONDS = 0.05
+"""How far a timer may be off and still belong to its shared wake-up."""
+
+
+class SharedWakeUps:
+    """Times at which a process wakes up for all timers that can wait.
+
+    They are ``SHARED_PERIOD_SECONDS`` apart. ``phase_seconds`` is the part of this period at which
+    they are, by a monotonic clock; it differs between processes.
+    """
+
+    def __init__(self, phase_seconds: float) -> None:
+        self.phase_seconds = phase_seconds
+
+    def pause(self, now: float, seconds: float) -> float:
+        """Return the seconds from ``now`` to the last shared wake-up within ``seconds``.
+
+        So a timer is early the first time, and exact from then on. One whose period is not a
+        multiple of ``SHARED_PERIOD_SECONDS`` keeps it.
+        """
+        if seconds <= 0 or seconds % SHARED_PERIOD_SECONDS:
+            return seconds
+        until = now + seconds + _EARLY_SECONDS - self.phase_seconds
+        at = math.floor(until / SHARED_PERIOD_SECONDS) * SHARED_PERIOD_SECONDS
+        return at + self.phase_seconds - now
+
+
+SHARED_WAKE_UPS = SharedWakeUps(random.uniform(0, SHARED_PERIOD_SECONDS))
+"""Those of this process."""
+
+
+def shared_pause(seconds: float) -> float:
+    """Return ``SharedWakeUps.pause`` of this process and the running event loop."""
+    return SHARED_WAKE_UPS.pause(now_seconds(), seconds)
 
 
 def now_seconds() -> float:

@@ -14,7 +14,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from pacing.waiting import await_with_ticks
+from pacing.waiting import await_with_ticks, shared_pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -24,7 +24,7 @@ T = TypeVar("T")
 log = logging.getLogger("service.stalls")
 
 BUSY_SECONDS = 60.0
-_POLL_SECONDS = 2.0
+_POLL_SECONDS = 2.5
 _MARK_SECONDS = 10.0
 STANDSTILL_SECONDS = 5.0
 """A loop that is later than this ran nothing at all: less is a busy machine."""
@@ -93,7 +93,7 @@ class Watchdog:
         while True:
             began = self._since_boot_seconds()
             self._looked_at = self._steady_seconds()
-            await asyncio.sleep(_POLL_SECONDS)
+            await asyncio.sleep(shared_pause(_POLL_SECONDS))
             self._leave_out_standstill(self._steady_seconds())
             seconds = self._since_boot_seconds() - began
             if seconds > STANDSTILL_SECONDS:

@@ -21,6 +21,7 @@ from looptime._internal import plugin as looptime_plugin
 
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import install
+from pacing.waiting import SHARED_WAKE_UPS
 from tests.parts.broker import Broker
 from tests.parts.controlplane import ControlPlane
 from tests.parts.deadlines import patience
@@ -217,9 +218,11 @@ def _run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Check that the run leaves no process and no mount behind; prepare what its tests share.
 
     The emulator's sources are compiled once for all workers of a run, and commands of the product
-    start from a process that has loaded it. pytest looks up each such fixture before each test,
-    so there is one.
+    start from a process that has loaded it. Shared wake-ups begin with virtual time, so that
+    periods are exact from the start. pytest looks up each such fixture before each test, so there
+    is one.
     """
+    SHARED_WAKE_UPS.phase_seconds = 0.0
     base = tmp_path_factory.getbasetemp()
     with pytest.MonkeyPatch.context() as patch, _TEMPLATES:
         compile_once(patch, base)

@@ -23,7 +23,7 @@ from contract.names import (
     node_info_name,
 )
 from pacing.backoff import Backoff
-from pacing.waiting import TICK_SECONDS, now_seconds, wait_for_event
+from pacing.waiting import TICK_SECONDS, now_seconds, shared_pause, wait_for_event
 from stores.base import READ_SECONDS
 from stores.deadline import answered_within
 
@@ -170,7 +170,7 @@ class Ownership:
         """Return when the other program counts as gone, or when woken."""
         while not self._woken.is_set() and (self.other is None or self._left_seconds() > 0):
             self._progress()
-            seconds = _PROGRESS_SECONDS
+            seconds = shared_pause(_PROGRESS_SECONDS)
             if self.other is not None:
                 seconds = max(TICK_SECONDS, min(seconds, self._left_seconds()))
             await wait_for_event(self._woken, seconds)

@@ -37,7 +37,7 @@ from contract.codes.host_codes import (
 from contract.observation import Assertion, Gap, Observation
 from contract.settings import Section, ValueRule, check_at_most
 from pacing.abandonable_thread import AbandonableThread
-from pacing.waiting import wait_for_event
+from pacing.waiting import shared_pause, wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -214,7 +214,7 @@ class FileSystemsCollector(Collector[FileSystemsSection]):
 
     async def _wait(self) -> None:
         """Wait until the next check is due."""
-        await wait_for_event(self._check_now, self.period_seconds)
+        await wait_for_event(self._check_now, shared_pause(self.period_seconds))
 
     async def _check(self) -> None:
         """Check all file systems that answer."""

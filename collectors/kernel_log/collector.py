@@ -48,7 +48,7 @@ from contract.codes.host_codes import (
 from contract.observation import NODE, Assertion, Gap, Observation, host_subject
 from contract.plural import plural
 from contract.settings import Section, ValueRule
-from pacing.waiting import wait_for_event
+from pacing.waiting import shared_pause, wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -189,7 +189,7 @@ class KernelLogCollector(Collector[KernelLogSection]):
         end = self._tracker.next_end()
         if end is not None:
             pause = min(pause, max(0.0, end - self._loop.time()))
-        await wait_for_event(readable, pause)
+        await wait_for_event(readable, shared_pause(pause))
         self.context.progress()
 
     def _judge_silence(self) -> None:

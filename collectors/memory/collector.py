@@ -28,7 +28,7 @@ from collectors.saved_state import read_saved
 from contract.codes.host_codes import HOST_MEMORY, KERNEL_LOG, MEMORY, MEMORY_PRESSURE, OOM_KILL
 from contract.observation import Assertion, Gap, Observation, host_subject
 from contract.settings import Section, check_at_most
-from pacing.waiting import wait_for_event
+from pacing.waiting import shared_pause, wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,7 +121,7 @@ class MemoryCollector(Collector[MemorySection]):
         pause = self.period_seconds
         if self._kills.is_suspicious:
             pause = min(pause, _SOON_SECONDS)
-        await wait_for_event(self._check_now, pause)
+        await wait_for_event(self._check_now, shared_pause(pause))
 
     def _check(self) -> None:
         """Read the kernel's counters, and report what changed."""

@@ -25,6 +25,7 @@ from collectors.storage.tracker import SavedFlag, StorageTracker
 from contract.file_kinds import kind_of
 from contract.observation import Assertion, Observation, SourceAnswered, storage_subject
 from contract.settings import ListenAddress, Section
+from pacing.waiting import shared_pause
 
 if TYPE_CHECKING:
     from collectors.base import CollectorContext
@@ -98,7 +99,7 @@ class StorageCollector(Collector[StorageSection]):
                 flags = {watch.client.name: watch.kept() for watch in watches if watch.was_there}
                 context.saved_state.write(msgspec.json.encode(StoredFlags(boot_id(), flags)))
             context.progress()
-            await asyncio.sleep(self.period_seconds)
+            await asyncio.sleep(shared_pause(self.period_seconds))
 
     def _leave_out(self) -> set[str]:
         """End all faults of clients without a path; return the names of these clients."""

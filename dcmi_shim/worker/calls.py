@@ -78,6 +78,7 @@ class Calls:
         self._turn = asyncio.Lock()
         self._deadlines = AdaptiveDeadline(settings.call_seconds, settings.longest_call_seconds)
         self._left_out: dict[Call, _LeftOut] = {}
+        self._has_left_out = asyncio.Event()
         self._crashes: Counter[Call] = Counter()
 
     def left_out(self) -> tuple[StuckCall, ...]:
@@ -241,11 +242,16 @@ class Calls:
         pauses = Backoff(_FIRST_PROBE * period, period, jitter=0.0)
         due = asyncio.get_running_loop().time() + pauses.next_seconds()
         self._left_out[call] = _LeftOut(chip, where, self._wall_clock(), child, pauses, due)
+        self._has_left_out.set()
 
     async def run(self) -> NoReturn:
         """Probe calls that are left out, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
+            # An agent at rest does not wake up for it.
+            self._has_left_out.clear()
+            if not self._left_out:
+                await self._has_left_out.wait()
             await asyncio.sleep(_FIRST_PROBE * self._settings.probe_seconds)
             due = [
                 call

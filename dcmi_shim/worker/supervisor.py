@@ -21,7 +21,7 @@ from dcmi_shim.worker.event_queue import EventQueue, Overlap
 from dcmi_shim.worker.process import ChildProcess, Message
 from pacing.backoff import Backoff
 from pacing.token_bucket import TokenBucket
-from pacing.waiting import wait_for_event
+from pacing.waiting import shared_pause, wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +62,7 @@ class DriverSettings:
     probe_seconds: float = 10.0
     retry_first_seconds: float = 0.25
     retry_last_seconds: float = 10.0
-    look_seconds: float = 4.0
+    look_seconds: float = 5.0
 
 
 async def open_child(
@@ -223,7 +223,7 @@ class Supervisor:
     async def watch(self) -> NoReturn:
         """Request a new child when the library is replaced on disk, whatever its processes do."""
         while True:
-            await asyncio.sleep(self._settings.look_seconds)
+            await asyncio.sleep(shared_pause(self._settings.look_seconds))
             # Without a serving child each start searches the library again anyway.
             if await self._installed.is_replaced() and self._serving is not None:
                 self._start_requested.set()

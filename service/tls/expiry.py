@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from pacing.abandonable_thread import AbandonableThread
+from pacing.waiting import shared_pause
 from service.metric_families import gauge
 from stores.certificates import end_of_pem, last_end_of_pem
 
@@ -58,7 +59,7 @@ class CertificateFiles:
         """Look at the files for ever."""
         while True:
             await self._look()
-            await asyncio.sleep(_PERIOD_SECONDS)
+            await asyncio.sleep(shared_pause(_PERIOD_SECONDS))
 
     async def _look(self) -> None:
         # A disk that hangs keeps one thread, and what was known.

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import random
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pacing.waiting import await_with_ticks, gather_results, wait_for_event
+from pacing.waiting import (
+    SHARED_PERIOD_SECONDS,
+    SharedWakeUps,
+    await_with_ticks,
+    gather_results,
+    wait_for_event,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -119,3 +128,42 @@ async def test_a_cancellation_ends_who_tries_again_after_an_error(turns: int) ->
 async def _failing(work: Awaitable[object]) -> None:
     await work
     raise KeyError
+
+
+def _wake_ups(phase: float, started: float, seconds: float) -> set[float]:
+    """Return when an agent wakes up for timers of these periods, each started at its own time."""
+    shared, times = SharedWakeUps(phase), set[float]()
+    for place, period in enumerate((2.5, 5.0, 5.0, 10.0, 10.0, 30.0)):
+        # Each wakes up a little late, and the clock of a timer may be early by a millisecond.
+        now = started + 0.3 * place
+        while (now := now + shared.pause(now, period) - 0.001) < started + seconds:
+            times.add(round(now, 1))
+    return times
+
+
+def test_timers_that_can_wait_share_their_wake_ups() -> None:
+    times = sorted(_wake_ups(1.2, 100.0, 60.0))
+    assert len(times) == 60 / SHARED_PERIOD_SECONDS
+    assert {round(after - before, 1) for before, after in itertools.pairwise(times)} == {
+        SHARED_PERIOD_SECONDS
+    }
+
+
+def test_a_shared_pause_is_early_once_and_never_late() -> None:
+    shared = SharedWakeUps(1.2)
+    pause = shared.pause(100.0, 10.0)
+    assert 10.0 - SHARED_PERIOD_SECONDS < pause <= 10.0
+    assert shared.pause(100.0 + pause + 0.02, 10.0) == pytest.approx(9.98)
+    assert shared.pause(100.0, 4.0) == 4.0, "no multiple of the shared period"
+    assert shared.pause(100.0, 0.0) == 0.0
+
+
+def test_a_thousand_agents_do_not_wake_up_in_one_second() -> None:
+    draw = random.Random(0)
+    seconds = Counter[int]()
+    for _ in range(1000):
+        # All are started in one second, as by a change of their DaemonSet.
+        phase = draw.uniform(0, SHARED_PERIOD_SECONDS)
+        seconds.update(map(int, _wake_ups(phase, 100.0 + draw.random(), 61.0)))
+    whole = [seconds[second] for second in range(102, 160)]
+    assert max(whole) < 2 * sum(whole) / len(whole)

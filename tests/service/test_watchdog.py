@@ -62,14 +62,14 @@ async def test_while_the_whole_process_stands_still_no_task_stalls(first: str) -
     stood_still = 70.0
     if first == "a task":
         assert stalls.stalled() == {}
-    await asyncio.sleep(2)
+    await asyncio.sleep(2.5)
     assert len(resumed) == 1
     assert stalls.stalled() == {}
     goes_on()
     # The time before and after it counts.
     await asyncio.sleep(9)
     assert set(stalls.stalled()) == {"stands still"}
-    await asyncio.sleep(2)
+    await asyncio.sleep(2.5)
     assert set(stalls.stalled()) == {"goes on", "stands still"}
     assert len(resumed) == 1
     watch.cancel()
