@@ -9,6 +9,7 @@ import math
 import os
 import signal
 import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,7 +36,6 @@ from tests.tiers import Guard, mark_tiers, needs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 _CONTROL_PLANE = pytest.StashKey[ControlPlane]()
 _LAST_USER = pytest.StashKey[Path]()
