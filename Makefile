@@ -54,7 +54,7 @@ help:
 	@echo "make test-node     taints with the real scheduler, manifests and chart on a real node (kubelet, containerd); needs root, 25 minutes"
 	@echo "make test-volcano  elastic training and labels with real controllers; 25 minutes, once 20 more"
 	@echo "make test-anywhere TESTS=… of the last commit, as nobody and as root: path with a space, read-only home, 256 descriptors, no IPv6; needs root"
-	@echo "make test-brokers  RabbitMQ, HiveMQ CE and the brokers of make test; 5 minutes, Java 11 or newer"
+	@echo "make test-brokers  RabbitMQ, HiveMQ CE, the brokers of make test, oldest and newest aiomqtt; 7 minutes, Java 11 or newer"
 	@echo "make test-alerts   causes alerts on a real Prometheus and Alertmanager; writes their times to docs/alerts.md; 15 minutes"
 	@echo "make test-intruder what each intruder tries, each row without its protection; 2 minutes"
 	@echo "make site          the documents as pages in build/site, with a search that needs no network"

@@ -4,6 +4,7 @@ aiomqtt offers no way to read reason codes, to take messages without a queue, or
 connects, so its callbacks for paho are overridden. Any release may change them:
 ``VERSIONS`` are those that have been read, ``pyproject.toml`` allows no others, and
 ``tests/stores/mqtt/test_extended_client.py`` fails with the name of each part that has gone.
+``make test-brokers`` runs it and the tests of the store with the oldest and the newest of them.
 """
 
 from __future__ import annotations
