@@ -28,7 +28,8 @@ class DemoStep:
     that must be reported blind from here on, ``sighted`` the one that must no longer be.
     ``policy`` is what every agent must report of the operator's. ``holds_seconds`` is for how long
     of real time, since the step before began, what was expected then must stay; ``takes_seconds``
-    how long what is expected now may take by itself.
+    how long what is expected now may take by itself. ``starts_daemons``: a process starts, which
+    takes a machine that does other work long.
     """
 
     title: str
@@ -48,6 +49,7 @@ class DemoStep:
     policy: Literal["in force", "refused"] | None = None
     holds_seconds: float = 0.0
     takes_seconds: float = 0.0
+    starts_daemons: bool = False
     unchanged: bool = False
     """The documents must stay as they are: there is no time of arrival to show."""
 
@@ -64,6 +66,7 @@ _START = DemoStep(
     "the nodes start",
     "every chip is healthy and offered to the scheduler",
     pause_seconds=0.0,
+    starts_daemons=True,
 )
 _LINK_DOWN = DemoStep(
     "the network link of chip 2 of node 2 goes down",
@@ -124,6 +127,7 @@ _BACK = DemoStep(
     actions=(actions.start_agent(2),),
     expect={(2, 4): {"8C204E00": "RestartBusiness"}},
     back=2,
+    starts_daemons=True,
 )
 
 SHORT_SCENARIO: tuple[DemoStep, ...] = (
@@ -309,6 +313,7 @@ FULL_SCENARIO: tuple[DemoStep, ...] = (
                 "A4028801": "NotHandleFault",
             }
         },
+        starts_daemons=True,
     ),
     DemoStep(
         "the operator's policy is overwritten with half a text",
@@ -434,6 +439,7 @@ def steps_of_profile(profile: str) -> tuple[DemoStep, ...]:
                 actions.start_agent(0),
             ),
             expect={(0, 1): {}},
+            starts_daemons=True,
         ),
         DemoStep(
             "the minor error recovers",

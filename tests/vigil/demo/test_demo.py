@@ -162,6 +162,26 @@ async def test_demo_notices_what_goes_too_early(
     assert "after 0." in steps[2]["problems"][0]
 
 
+@pytest.mark.timeout(120)
+async def test_an_agent_that_starts_slowly_is_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each start is slower than this, as each is on a machine that does much other work.
+    monkeypatch.setattr("vigil.demo.run._PATIENCE_SECONDS", 0.001)
+    started_again = DemoStep(
+        "a fault comes while no agent runs",
+        "it is shown after the start",
+        0.0,
+        (actions.kill_agent(0), actions.occur(0, 3, "80E01801"), actions.start_agent(0)),
+        {(0, 3): FAULT},
+        starts_daemons=True,
+    )
+    options = DemoOptions(
+        directory=tmp_path, nodes=1, speed=4.0, json=True, keep=False, store=None, kubeconfig=None
+    )
+    assert await play(options, (SHORT_SCENARIO[0], started_again)), capsys.readouterr().out
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_demo_that_is_stopped_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
     url = f"directory:{tmp_path / 'store'}"
