@@ -21,6 +21,7 @@ def test_each_file_that_is_no_module_has_a_row() -> None:
     assert [path for path in files() if not path.endswith(".py") and rows_of(path) is None] == []
 
 
+@pytest.mark.slow
 def test_each_row_fits_a_file_and_names_what_exists() -> None:
     fitting = {rows_of(path) for path in files()}
     for pattern, rows in TABLE:

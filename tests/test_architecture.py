@@ -134,6 +134,7 @@ def _small_modules(importing: Mapping[str, Set[str]], lines: Mapping[str, int]) 
     return small
 
 
+@pytest.mark.slow
 def test_a_small_module_with_one_importer_has_a_reason() -> None:
     lines = {
         name: len((ROOT / name).read_text(encoding="utf-8").splitlines())

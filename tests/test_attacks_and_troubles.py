@@ -33,6 +33,7 @@ def rows(document: Path) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip()[1:-1].split("|")] for line in lines[1:]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("document", HEADS, ids=lambda path: str(path.name))
 def test_every_row_names_tests_that_exist(document: Path) -> None:
     found = rows(document)

@@ -52,6 +52,7 @@ def test_docstrings_and_comments() -> None:
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_documents() -> None:
     wrong = [
         line
@@ -63,6 +64,7 @@ def test_documents() -> None:
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_other_files() -> None:
     wrong = [
         line
@@ -87,6 +89,7 @@ def test_sources_of_findings() -> None:
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_ids_that_the_product_shows() -> None:
     """Rows and rules of a decision, and defects that explain a difference."""
     alone = re.compile(r"(?:(?:D|R|K)\d{1,2})(?:(?:, | or )(?:D|R|K)\d{1,2})*")

@@ -75,6 +75,7 @@ async def test_waiting_in_a_coroutine_takes_both_kinds_of_conditions() -> None:
         await until(lambda: None, "never")
 
 
+@pytest.mark.slow
 def test_every_deadline_is_scaled() -> None:
     found = [place for path in _files() for place in _unscaled(path)]
     assert not found, "deadlines without patience() of tests/parts/deadlines.py:\n" + "\n".join(

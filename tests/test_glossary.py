@@ -6,6 +6,8 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 from tests.parts.plain_english import PACKAGES
 from tests.parts.tree import ROOT, files
 
@@ -64,6 +66,7 @@ def _nouns() -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_nouns_of_several_public_classes_are_there() -> None:
     known = {
         form

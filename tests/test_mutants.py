@@ -94,6 +94,7 @@ def test_a_seed_draws_the_same_places_when_a_file_is_moved() -> None:
     assert len(drawn[0]) == 6
 
 
+@pytest.mark.slow
 def test_each_defect_is_one_place_of_the_product() -> None:
     for defect in DEFECTS:
         place = locate(defect)
@@ -111,6 +112,7 @@ def test_invariants_and_decisions_have_a_defect() -> None:
     assert len(DEFECTS) == 30
 
 
+@pytest.mark.slow
 def test_a_defect_without_a_place_is_named() -> None:
     with pytest.raises(DefectMisplaced, match="decision 0: 'gone' of Journal is in no file"):
         locate(Defect("decision 0", "Journal", "gone", "pass"))

@@ -46,18 +46,21 @@ def test_sentences_of_messages_are_short() -> None:
     assert _long(found) == []
 
 
+@pytest.mark.slow
 def test_sentences_of_help_are_short() -> None:
     found = command_help()
     assert len(found) > 200
     assert _long(found) == []
 
 
+@pytest.mark.slow
 def test_sentences_of_documents_are_short() -> None:
     found = documents()
     assert len(found) > 5000
     assert _long(found) == []
 
 
+@pytest.mark.slow
 def test_no_document_has_a_retired_word() -> None:
     words = read_words((ROOT / WORDS).read_text(encoding="utf-8"))
     retired = {form for form, word in words.items() if not word.only_in_names}

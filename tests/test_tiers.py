@@ -31,6 +31,7 @@ def test_no_unit_test_has_a_fixture_that_starts_a_server(request: pytest.Fixture
     ]
 
 
+@pytest.mark.slow
 def test_the_document_lists_each_file_that_skips_tests_of_other_users() -> None:
     skips = re.compile(r"@only_root\(|= only_root\(|fuse import .*\bmounts\b|skip\(.only root")
     paths = {path for path in files("*.py") if skips.search((ROOT / path).read_text("utf-8"))}

@@ -49,10 +49,10 @@ def test_modules_are_imported_before_the_fork_and_those_for_types_are_not() -> N
     assert "stores.base" not in imported(["tests/stores/conftest.py"])  # below TYPE_CHECKING
 
 
-def test_a_property_gets_a_quarter_of_its_examples_and_at_least_ten(
+def test_a_property_gets_an_eighth_of_its_examples_and_at_least_ten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv(DIVISOR, raising=False)
     assert [examples(count).max_examples for count in (400, 20, 6)] == [400, 20, 6]
     monkeypatch.setenv(DIVISOR, str(UNIT_DIVISOR))
-    assert [examples(count).max_examples for count in (400, 20, 6)] == [100, 10, 6]
+    assert [examples(count).max_examples for count in (400, 20, 6)] == [50, 10, 6]

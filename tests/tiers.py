@@ -2,8 +2,9 @@
 
 ``server``  needs a program that ``tests/setup.sh`` provides
 ``daemon``  runs a daemon or a command of the product as a process
-``slow``    waits in real time, or computes, for more than about half a second, or checks with one
-            more recording, seed or process what a unit test of its family checks
+``slow``    waits in real time for more than about half a second, or takes a processor for more
+            than a tenth of a second, or checks with one more recording, seed or process what a
+            unit test of its family checks
 ``alone``   judges how quick something is; the file itself has the marker, by which the Makefile
             finds it
 ``unit``    everything else: Python, its packages and a C compiler are enough

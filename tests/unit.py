@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 DIVISOR = "VIGIL_TEST_EXAMPLES"
 """The variable with the number by which the examples of each property are divided."""
 
-UNIT_DIVISOR = 4
+UNIT_DIVISOR = 8
 
 _CACHE = ".pytest_cache/unit-{}"
 _BYTES_A_SECOND = 20_000

@@ -235,6 +235,7 @@ def test_limits_of_deletions_are_kept_the_same(limit: int) -> None:
         scene.now += 1
 
 
+@pytest.mark.slow
 def test_a_job_that_waits_is_forced_and_expires_in_time() -> None:
     scene, advisor = Scene(is_first=False), Advisor()
     scene.add("a", ["n1", "n2"], {"fault-scheduling": "grace"})

@@ -97,6 +97,7 @@ def test_a_pod_that_stays_unbound_is_refused_or_its_gang_is_short(name: str) -> 
         before = now
 
 
+@pytest.mark.slow
 def test_reasons_are_those_of_recorded_messages() -> None:
     compared = 0
     for name in RECORDINGS:

@@ -111,6 +111,7 @@ async def test_a_restart_remembers_alarms_but_not_that_the_bmc_answered(tmp_path
     assert again.of(fan) == life.fault_state.state.of(fan)
 
 
+@pytest.mark.slow
 async def test_many_inputs_are_journaled_with_snapshots(tmp_path: Path) -> None:
     clock = Clock()
     life = FaultStateLife(tmp_path, clock)

@@ -424,6 +424,7 @@ async def test_a_start_ends_once_with_everything_read(store: Store, tmp_path: Pa
     assert "n1" in begun[0]
 
 
+@pytest.mark.slow
 def test_the_garbage_collector_does_little_at_the_start_and_passes_over_what_was_read() -> None:
     before = gc.get_threshold()
     end = _collecting_seldom()

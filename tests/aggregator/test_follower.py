@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from stores.base import Changed
 from tests.aggregator.nodes import T0, faulty, healthy, instant, published, report, unhealthy
 from tests.aggregator.pipelines import DEVICES, LeaderAndFollower, gone, listed
@@ -96,6 +98,7 @@ def test_a_follower_forgets_a_node_that_is_gone_by_itself() -> None:
     assert set(both.follower.pipeline.device.entries) == {"n2"}
 
 
+@pytest.mark.slow
 def test_nodes_keep_the_document_that_the_leader_gave_them() -> None:
     """They arrived in another order for the follower."""
     both = LeaderAndFollower()

@@ -55,6 +55,7 @@ async def test_a_document_that_stays_away_was_deleted(tmp_path: Path) -> None:
         assert site.unhealthy("n1") == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [DEVICE, SWITCH, CLUSTER_NODE_NAME])
 async def test_a_cluster_document_that_another_program_made_immutable_is_written_again(
     name: str, tmp_path: Path

@@ -28,6 +28,7 @@ KEYS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KEYS)
 async def test_an_entry_of_another_release_keeps_no_other_from_being_published(
     name: str, tmp_path: Path

@@ -58,6 +58,7 @@ async def test_a_write_that_a_paused_leader_had_on_its_way_is_refused(tmp_path: 
         assert nothing_older_came(site)
 
 
+@pytest.mark.slow
 async def test_a_leader_that_is_paused_for_a_minute_writes_nothing_when_it_goes_on(
     tmp_path: Path,
 ) -> None:

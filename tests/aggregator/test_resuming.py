@@ -76,6 +76,7 @@ def pushed(site: Cluster) -> list[str]:
     return [one.message["signalType"] for one in site.played.sent if one.method == method]
 
 
+@pytest.mark.slow
 async def test_normal_comes_when_the_replacement_has_its_chips(tmp_path: Path) -> None:
     async with cluster(tmp_path) as site:
         await faulty_job(site)
@@ -97,6 +98,7 @@ async def test_normal_comes_when_the_job_is_deleted_after_its_pods(tmp_path: Pat
         assert pushed(site) == ["fault", "normal"]
 
 
+@pytest.mark.slow
 async def test_normal_comes_when_the_place_recovers(tmp_path: Path) -> None:
     async with cluster(tmp_path) as site:
         await faulty_job(site)

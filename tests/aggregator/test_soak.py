@@ -10,6 +10,8 @@ from collections import deque
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
+
 from aggregator.config import AggregatorConfiguration, PaceSection
 from aggregator.daemon import Aggregator
 from aggregator.inputs.node_context import JobState, NodeState, PodState
@@ -217,6 +219,7 @@ def members(value: object) -> Iterator[tuple[str, object]]:
                 yield f".{name}", getattr(value, name)
 
 
+@pytest.mark.slow
 async def test_of_nodes_that_are_gone_nothing_is_left() -> None:
     soak = Soak()
     soak.cycle(0)

@@ -75,6 +75,7 @@ async def test_documents_that_must_not_be_read_keep_nothing_else_back(
         assert site.unhealthy("n1") == f"{CHIP},Ascend910-4"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", mostly_slow([400, 403], 2))
 async def test_public_faults_need_no_nodes(status: int, tmp_path: Path) -> None:
     async with cluster(tmp_path) as site:
@@ -98,6 +99,7 @@ def by_number(serial_number: str) -> dict[str, Any]:
     return message
 
 
+@pytest.mark.slow
 async def test_a_node_that_goes_and_comes_back_has_its_public_fault_again(tmp_path: Path) -> None:
     async with cluster(tmp_path) as site:
         site.start()

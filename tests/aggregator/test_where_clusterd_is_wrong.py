@@ -69,6 +69,7 @@ async def test_the_first_good_node_info_and_switch_info_after_bad_ones_count(
         assert '"NodeStatus":"UnHealthy"' in site.outputs[SWITCH][SWITCH]
 
 
+@pytest.mark.slow
 async def test_public_faults_written_while_no_aggregator_reads_are_read(tmp_path: Path) -> None:
     async with cluster(tmp_path) as site:
         await site.node("n1", serial_number="SN-1")
@@ -84,6 +85,7 @@ async def test_public_faults_written_while_no_aggregator_reads_are_read(tmp_path
         assert site.unhealthy("n1") == "Ascend910-0,Ascend910-1"
 
 
+@pytest.mark.slow
 async def test_a_recovery_that_overtakes_does_not_kill_a_later_occurrence(tmp_path: Path) -> None:
     async with cluster(tmp_path) as site:
         site.start()
@@ -110,6 +112,7 @@ async def test_a_public_fault_of_no_node_lands_nowhere(
         assert site.unhealthy("n1") == "Ascend910-1"
 
 
+@pytest.mark.slow
 async def test_a_switch_fault_does_not_outlive_its_key(tmp_path: Path) -> None:
     async with cluster(tmp_path) as site:
         site.start()
@@ -128,6 +131,7 @@ async def test_a_switch_fault_does_not_outlive_its_key(tmp_path: Path) -> None:
         assert len(switch_of(site)["FaultCode"]) == 1
 
 
+@pytest.mark.slow
 async def test_a_switch_key_that_went_between_two_readings(tmp_path: Path) -> None:
     async with cluster(tmp_path) as site:
         site.start()
@@ -146,6 +150,7 @@ def switch_of(site: Cluster) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 async def test_a_switch_fault_does_not_outlive_its_document(tmp_path: Path) -> None:
     async with cluster(tmp_path) as site:
         site.start()
@@ -159,6 +164,7 @@ async def test_a_switch_fault_does_not_outlive_its_document(tmp_path: Path) -> N
         assert site.outputs[SWITCH][SWITCH] == ""
 
 
+@pytest.mark.slow
 async def test_after_a_restart_without_inputs_nothing_stale_stays(tmp_path: Path) -> None:
     async with cluster(tmp_path) as site:
         site.start()
@@ -204,6 +210,7 @@ async def many(site: Cluster, first: int, end: int) -> None:
         await site.device(f"node-{number:04}", text)
 
 
+@pytest.mark.slow
 async def test_a_node_deleted_and_created_at_once_is_never_missing(tmp_path: Path) -> None:
     async with cluster(tmp_path) as site:
         site.start()
@@ -226,6 +233,7 @@ async def test_of_many_updates_the_newest_is_shown_at_once(tmp_path: Path) -> No
         assert site.unhealthy("n1") == "Ascend910-5"
 
 
+@pytest.mark.slow
 async def test_faults_that_flap_are_gone_when_they_are_gone(tmp_path: Path) -> None:
     async with cluster(tmp_path) as site:
         site.start()
@@ -289,6 +297,7 @@ async def test_a_chip_hidden_by_a_filter_is_in_a_list(tmp_path: Path) -> None:
         assert site.unhealthy("n1") == "Ascend910-0,Ascend910-5"
 
 
+@pytest.mark.slow
 async def test_the_update_time_never_goes_back(tmp_path: Path) -> None:
     async with cluster(tmp_path) as site:
         site.start()
@@ -315,6 +324,7 @@ async def test_a_healthy_switch_is_no_fault_of_the_cluster(tmp_path: Path) -> No
         assert answer["faultSignal"]["nodeFaultInfo"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", [None, {CLUSTER_NODE_NAME: "{}", "more": "x"}])
 async def test_steady_changes_of_one_kind_do_not_keep_another_from_repair(
     data: dict[str, str] | None, tmp_path: Path
@@ -348,6 +358,7 @@ async def test_a_change_rewrites_its_own_shard_only(tmp_path: Path) -> None:
         assert site.outputs == after
 
 
+@pytest.mark.slow
 async def test_the_order_of_unhealthy_never_flips(tmp_path: Path) -> None:
     pre = [fault(chip, "PreSeparateNPU", "80E21007") for chip in (6, 1, 4, 3, 0)]
     async with cluster(tmp_path) as site:

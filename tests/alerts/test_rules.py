@@ -38,6 +38,7 @@ def test_all_files_are_made_of_the_table() -> None:
         assert file.read_text(encoding="utf-8") == made, "run python -m tests.alerts.files"
 
 
+@pytest.mark.slow
 def test_both_forms_have_the_same_rules_and_are_small() -> None:
     text = prometheus_rule()
     assert yaml.safe_load(text)["spec"] == yaml.safe_load(rules())

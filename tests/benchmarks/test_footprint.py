@@ -7,6 +7,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from benchmarks.footprint import (
     Figures,
     Usage,
@@ -31,6 +33,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.slow
 def test_a_tool_that_ended_is_counted_apart() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", _TOOL], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -51,6 +54,7 @@ def test_a_tool_that_ended_is_counted_apart() -> None:
     assert pss_mib([process.pid]) == 0
 
 
+@pytest.mark.slow
 def test_files_that_both_map_count_once() -> None:
     assert pss_mib([os.getpid()] * 2) < 2 * pss_mib([os.getpid()]) - 1
 

@@ -269,6 +269,7 @@ async def test_tracked_chips_are_blind_until_the_driver_answers(tmp_path: Path) 
         assert recorded.words() == [f"{NODE} blind: the driver has not answered since the start"]
 
 
+@pytest.mark.slow
 async def test_events_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "lib64" / "driver"
     place.mkdir(parents=True)

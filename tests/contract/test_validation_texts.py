@@ -124,6 +124,7 @@ def test_any_other_error_has_its_own_text() -> None:
     assert decode_problem(ValueError("its interval is 0")) == Problem("$", "its interval is 0")
 
 
+@pytest.mark.slow
 def test_no_module_passes_on_the_text_of_a_library() -> None:
     handlers = [
         (name, handler)
@@ -212,6 +213,7 @@ def _texts(model: type[BaseModel], content: object) -> list[str]:
     return []
 
 
+@pytest.mark.slow
 def test_no_wrong_step_is_shown_in_the_words_of_a_library() -> None:
     found = set(_texts_of_scenarios())
     assert {"must be a whole number", "must be less than 16", "'do' is missing"} <= found

@@ -32,6 +32,7 @@ _MAX_BYTES = 64_000
 """Of a dashboard; ``kubectl apply`` takes four times as much."""
 
 
+@pytest.mark.slow
 def test_the_files_are_made_of_the_source() -> None:
     made = {**files(), CONFIG_MAPS: config_maps(), DOCUMENT: document()}
     for file, text in made.items():
@@ -65,6 +66,7 @@ def test_panels_fill_the_grid_without_overlap() -> None:
         assert len({*cells}) == len(cells) == 24 * (1 + max(y for _, y in cells))
 
 
+@pytest.mark.slow
 def test_config_maps_have_the_label_of_the_sidecar_and_the_same_files() -> None:
     maps = list(yaml.safe_load_all(CONFIG_MAPS.read_text(encoding="utf-8")))
     for item, (file, text) in zip(maps, files().items(), strict=True):

@@ -101,6 +101,7 @@ async def test_a_cancelled_run_is_killed(tmp_path: Path) -> None:
     await until_dead(int((tmp_path / "pid").read_text()))
 
 
+@pytest.mark.slow
 async def test_endless_output_is_cut_short(tmp_path: Path) -> None:
     with pytest.raises(
         ToolInvalidOutput, match=f"more than {MAX_OUTPUT_BYTES} bytes; printed: y y"

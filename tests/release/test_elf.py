@@ -61,6 +61,7 @@ def test_a_newer_glibc_is_refused(tmp_path: Path) -> None:
     assert text == "it needs glibc 2.34; 2.17 is the oldest that is supported"
 
 
+@pytest.mark.slow
 def test_a_library_that_packages_do_not_require_is_named(tmp_path: Path) -> None:
     other = tmp_path / "libother.so.1"
     other.write_bytes(_compiled(tmp_path, 65536))
@@ -70,6 +71,7 @@ def test_a_library_that_packages_do_not_require_is_named(tmp_path: Path) -> None
     assert foreign_libraries(_compiled(tmp_path, 65536)) == set()
 
 
+@pytest.mark.slow
 def test_libraries_that_a_wheel_brings_itself_are_not_foreign(tmp_path: Path) -> None:
     own = tmp_path / "libown.so.1"
     own.write_bytes(_compiled(tmp_path, 65536))

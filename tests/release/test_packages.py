@@ -75,6 +75,7 @@ def test_names_of_packages_have_the_processor_as_each_distribution_names_it() ->
     )
 
 
+@pytest.mark.slow
 def test_packages_have_their_scripts_requirements_modes_and_configuration(
     source: PackageSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +108,7 @@ def test_packages_have_their_scripts_requirements_modes_and_configuration(
     assert entries.keys().isdisjoint({"/usr", "/usr/bin", "/etc", "/etc/npu-vigil/pki"})
 
 
+@pytest.mark.slow
 def test_an_error_of_nfpm_is_reported_and_leaves_no_file(
     source: PackageSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

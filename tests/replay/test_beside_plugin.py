@@ -240,6 +240,7 @@ async def test_own_key_is_never_lost_when_the_document_changes_hands(tmp_path: P
         assert NODE_INFO_PLACE not in node.cluster.documents
 
 
+@pytest.mark.slow
 @pytest.mark.looptime(resolution=2**-20)
 async def test_own_key_is_in_device_info_alone_without_another_program(tmp_path: Path) -> None:
     async with with_node_info(tmp_path) as node:
@@ -314,6 +315,7 @@ async def test_plugin_in_a_conflict_is_given_the_document(tmp_path: Path) -> Non
         assert node.status().publications[0].left_to_writer == "device-plugin"
 
 
+@pytest.mark.slow
 @pytest.mark.looptime(resolution=2**-20)
 async def test_isolation_in_the_document_of_the_plugin_is_adopted(tmp_path: Path) -> None:
     """What it isolates stays isolated, what an operator released in it is released."""

@@ -145,6 +145,7 @@ async def test_c3_the_same_twice_is_written_once(tmp_path: Path) -> None:
     assert len(player.shown) == 1
 
 
+@pytest.mark.slow
 async def test_c4_a_fault_during_an_outage_is_written_when_it_is_over(tmp_path: Path) -> None:
     """D-05: upstream waits 30 minutes, or for another alarm."""
     steps = [

@@ -89,6 +89,7 @@ async def test_no_restart_takes_a_standing_fault_away(
         assert all(codes(seen.document) == {SYSTEM[0]} for seen in player.shown)
 
 
+@pytest.mark.slow
 async def test_a_rolling_update_with_a_blind_bmc_keeps_the_document(tmp_path: Path) -> None:
     async with running(tmp_path, SYSTEM) as player:
         before = player.document
@@ -102,6 +103,7 @@ async def test_a_rolling_update_with_a_blind_bmc_keeps_the_document(tmp_path: Pa
         assert len(player.shown) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -131,6 +133,7 @@ PADDED = {"reply-length-not-multiple-of-15": 243_212}
 """When a reply has zeros behind whole alarms, which is no bad one."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -178,6 +181,7 @@ async def test_a_list_that_changes_between_two_pages_is_read_again(tmp_path: Pat
             assert len(ids) == len(alarms), "never one too few"
 
 
+@pytest.mark.slow
 async def test_there_is_no_limit_of_alarms(tmp_path: Path) -> None:
     alarms = [["06000025", kind, index, 2] for kind in (4, 5) for index in range(250)]
     async with running(tmp_path, *alarms) as player:
@@ -219,6 +223,7 @@ async def test_a_bmc_that_hangs_later_is_reported_blind(tmp_path: Path) -> None:
         assert len(player.shown) == 2, "its age is that of the BMC's word again"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["configmap-deleted-by-hand", "configmap-edited-by-hand"])
 async def test_manual_change_of_a_document_is_repaired_at_once(name: str, tmp_path: Path) -> None:
     """Also where only the label was removed, without which no reader sees the document."""
@@ -252,6 +257,7 @@ async def test_sigterm_ends_at_once(tmp_path: Path) -> None:
         assert codes(player.document) == {FAN[0]}
 
 
+@pytest.mark.slow
 async def test_state_at_sigterm_is_published_before_the_end(tmp_path: Path) -> None:
     async with running(tmp_path, FAN) as player:
         player.bmc.do({"do": "bmc", "alarms": [FAN, SYSTEM]})

@@ -45,6 +45,7 @@ async def test_without_an_api_server_the_agent_runs_and_publishes_when_it_is_bac
     assert played.lives == 1, "it never ended"
 
 
+@pytest.mark.slow
 async def test_document_is_right_after_an_outage() -> None:
     recording = recorded("api-server-stopped-for-30-s")
     played = await play(recording)
@@ -112,6 +113,7 @@ async def test_recoveries_without_an_event_are_found() -> None:
     assert not any(one.reasons for one in all_seen(played)), "the link was not down for 20 s"
 
 
+@pytest.mark.slow
 async def test_a_one_off_event_is_shown_for_five_seconds() -> None:
     recording = recorded("one-off-events")
     played = await play(recording)
@@ -129,6 +131,7 @@ async def test_fault_of_less_than_a_second_is_seen() -> None:
         assert at(played, step["at_ms"] + SOON_MS).levels == {}
 
 
+@pytest.mark.slow
 async def test_an_isolation_outlives_an_outage() -> None:
     recording = recorded("api-server-stopped-while-isolated")
     played = await play(recording)
@@ -137,6 +140,7 @@ async def test_an_isolation_outlives_an_outage() -> None:
     assert all_seen(played)[-1].unhealthy == {2}
 
 
+@pytest.mark.slow
 async def test_a_fault_during_an_outage_is_reported_afterwards() -> None:
     recording = recorded("api-server-stopped-for-30-s")
     played = await play(recording)
@@ -152,6 +156,7 @@ async def test_a_fault_during_an_outage_is_reported_afterwards() -> None:
         assert all(event.first_ms > first_ms for event in about), "with their own times"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "posted"), [("many-faults-and-the-event-limiter", 32), ("same-fault-on-all-chips", 16)]
 )

@@ -73,6 +73,7 @@ def test_addresses_are_kept_as_given(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not (tmp_path / "here").exists()
 
 
+@pytest.mark.slow
 def test_clients_of_other_stores_are_not_loaded_for_a_directory(tmp_path: Path) -> None:
     program = (
         "import sys; from stores.address import open_store; "

@@ -224,6 +224,7 @@ async def test_a_watch_may_begin_before_there_is_anything(store: Store) -> None:
         await seen.until(lambda seen: ("made-later", "one") in seen.documents)
 
 
+@pytest.mark.slow
 async def test_two_writers_who_expect_versions_lose_no_write(store: Store) -> None:
     await store.put(a_document(text="0"))
 

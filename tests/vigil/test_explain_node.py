@@ -94,6 +94,7 @@ def test_one_chip_is_explained_by_its_name_or_number(aggregator: Stand, chip: st
     assert "job team/train: UnHealthy" in lines
 
 
+@pytest.mark.slow
 def test_a_chip_without_faults_is_well(aggregator: Stand) -> None:
     well = {"chip": "Ascend910-4", "reported": "available", "published": "available"}
     chips = [*NODE["chips"], well | {"because": ["the node reports: available"]}]
@@ -185,6 +186,7 @@ def test_an_unknown_name_is_wrong_use(agent: Stand, what: str, message: str) -> 
     assert message in errors
 
 
+@pytest.mark.slow
 def test_a_part_that_is_no_chip_must_be_listed(aggregator: Stand) -> None:
     status, lines, errors = explained(aggregator, "node-1/fan")
     assert (status, lines) == (2, [])

@@ -51,12 +51,14 @@ def _scan(folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_package_earlier_on_the_path_is_named(other: Path) -> None:
     done = _scan(other)
     assert done.returncode == 2
     assert f"advisor: it comes from {other / 'advisor'}; install NPU Vigil" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_distribution_whose_files_mix_with_ours_is_named(other: Path) -> None:
     # As in a shared environment, where the files that were installed last are there.
     shutil.rmtree(other / "advisor")

@@ -38,11 +38,13 @@ def _commands() -> list[tuple[str, ...]]:
     return sorted(collected)
 
 
+@pytest.mark.slow
 def test_the_catalogue_has_the_texts_of_the_verbs_and_no_other() -> None:
     kept = CATALOGUE.read_text(encoding="utf-8")
     assert kept == catalogue.catalogue(catalogue.current()), "run python -m tests.vigil.catalogue"
 
 
+@pytest.mark.slow
 def test_the_catalogue_is_translated() -> None:
     texts, translations = catalogue.texts(), catalogue.current()
     assert len(translations) >= _TRANSLATED * len(texts)
@@ -64,6 +66,7 @@ def test_an_f_string_cannot_be_translated() -> None:
         list(catalogue.marked('translated(f"{count} more")'))
 
 
+@pytest.mark.slow
 def test_help_of_each_command_is_chinese() -> None:
     english = catalogue.current()
     untranslated = []
@@ -127,6 +130,7 @@ def test_a_daemon_starts_with_an_unknown_language_and_a_wrong_option_is_refused(
     assert "--lang" in errors
 
 
+@pytest.mark.slow
 def test_one_call_does_not_choose_for_the_next() -> None:
     assert choose(("--lang", "zh"), {}) is Language.CHINESE
     assert b"Usage:" in run_verb("--help")[1]

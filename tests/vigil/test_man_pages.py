@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import tomllib
 
+import pytest
+
 from tests.parts.tree import ROOT
 from tests.vigil.man_pages import FOLDER, pages
 
 _REQUESTS = {".TH", ".SH", ".PP", ".TP", ".B", ".BR"}
 
 
+@pytest.mark.slow
 def test_the_pages_are_those_of_the_commands() -> None:
     there = {file.name: file.read_text(encoding="utf-8") for file in FOLDER.glob("*")}
     assert there == pages(), "run python -m tests.vigil.man_pages"
@@ -21,6 +24,7 @@ def test_the_pages_are_installed_where_man_looks() -> None:
     assert files == {"share/man/man1": ["vigil/man/*.1"]}
 
 
+@pytest.mark.slow
 def test_no_text_is_taken_for_a_request_of_roff() -> None:
     for name, text in pages().items():
         for line in text.splitlines():

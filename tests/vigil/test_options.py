@@ -26,11 +26,13 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_version_is_that_of_the_package() -> None:
     done = run("-m", "vigil", "--version")
     assert (done.returncode, done.stdout) == (0, f"vigil {version('npu-vigil')}\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [("--version", "--json"), ("--json", "--version")])
 def test_the_version_as_json_names_python_and_libraries(order: tuple[str, ...]) -> None:
     done = run("-m", "vigil", *order)
@@ -43,12 +45,14 @@ def test_the_version_as_json_names_python_and_libraries(order: tuple[str, ...]) 
     assert answer["commit"] is None
 
 
+@pytest.mark.slow
 def test_json_without_version_is_refused() -> None:
     done = run("-m", "vigil", "--json", "status")
     assert done.returncode == 2
     assert "belongs to --version" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_completes_verbs(shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # The shell is that of the caller, and the one of make has no completion.
@@ -67,6 +71,7 @@ def test_the_daemons_load_nothing_of_the_verbs_for_people() -> None:
     assert run("-c", code).stdout.split() == []
 
 
+@pytest.mark.slow
 def test_an_agent_loads_nothing_that_only_verbs_for_people_need() -> None:
     code = "import vigil.main, agent.daemon, agent.pages.routes, sys; print(*sys.modules)"
     loaded = run("-c", code).stdout.split()
@@ -108,6 +113,7 @@ _HEAVY = {
 """Third-party packages that a verb imports when it runs, and not for its help."""
 
 
+@pytest.mark.slow
 def test_no_verb_loads_a_heavy_package_before_it_runs() -> None:
     done = run("-c", _LOADED)
     loaded = {verb: set(names) for verb, names in json.loads(done.stdout).items()}

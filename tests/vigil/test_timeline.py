@@ -96,6 +96,7 @@ def test_an_agent_of_an_earlier_release_has_no_history(stand: Stand) -> None:
     assert f"the agent at {stand.url} shows no history" in errors
 
 
+@pytest.mark.slow
 def test_an_agent_shows_the_history_of_its_node(stand: Stand) -> None:
     page = {"events": ENTRIES[1:2], "next": 2, "more": False}
     stand.answers = {

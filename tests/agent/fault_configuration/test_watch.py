@@ -228,17 +228,14 @@ async def test_the_first_start_waits_for_both_config_maps(tmp_path: Path) -> Non
     follower = Follower(tmp_path, OneSilent(tmp_path / "store"))
     await follower.put(codes=table("SeparateNPU"))
     async with follower.running():
-        await stays(
-            0.1, because="the store is watched from the start, and a change is applied at once"
-        )
-        assert follower.levels[-1] == "SeparateNPU"
+        await follower.until("SeparateNPU")
         assert read_stored(follower.state_dir) is None, "the other one is not known yet"
         waiting = asyncio.create_task(follower.followed.known())
         await stays(0.1, because="the ConfigMap that has come is judged at once")
         assert not waiting.done()
         assert isinstance(follower.store, OneSilent)
         follower.store.speaks.set()
-        await asyncio.wait_for(waiting, 0.5)
+        await asyncio.wait_for(waiting, patience(5))
         assert follower.followed.trouble == "forbidden"
         await follower.put(codes=table("RestartNPU"))
         await follower.until("RestartNPU")

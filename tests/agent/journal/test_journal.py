@@ -123,6 +123,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after_lines", [1, 40, 333])
 def test_kill_9_loses_nothing_that_was_committed(tmp_path: Path, after_lines: int) -> None:
     with subprocess.Popen(
@@ -472,6 +473,7 @@ def test_a_journal_can_be_read_where_nothing_can_be_written(tmp_path: Path) -> N
         (tmp_path / f"{FILE_NAME}-shm").rmdir()
 
 
+@pytest.mark.slow
 def test_start_after_kill_leaves_the_checkpoint_to_the_sync(tmp_path: Path) -> None:
     # A checkpoint that does not wait for the disk may break the file in a power cut.
     first, second = tmp_path / "first" / FILE_NAME, tmp_path / "second" / FILE_NAME

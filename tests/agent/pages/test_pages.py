@@ -290,6 +290,7 @@ async def test_a_watch_that_fails_for_30_s_is_not_ready(tmp_path: Path) -> None:
         assert msgspec.json.decode(text)["reasons"] == [why]
 
 
+@pytest.mark.slow
 async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path) -> None:
     pages = Pages()
     async with serving(pages.application, "127.0.0.1:0", tmp_path):

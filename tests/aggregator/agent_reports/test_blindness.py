@@ -138,6 +138,7 @@ def test_the_key_alone_merges_nothing_anew() -> None:
     assert bench.put(healthy()) == frozenset()
 
 
+@pytest.mark.slow
 def test_a_deleted_document_takes_its_key_along_and_a_missing_store_does_not() -> None:
     bench = Bench()
     watch = bench.pipeline.sources[0].devices

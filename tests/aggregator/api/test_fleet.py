@@ -177,6 +177,7 @@ async def test_rows_for_the_stream_name_the_nodes_that_are_gone(fleet: GivenQuer
     assert (rows.page.epoch, fleet.made) == ("run", 0)
 
 
+@pytest.mark.slow
 async def test_ten_thousand_nodes_are_small_enough() -> None:
     fleet = a_fleet(NODES)
     pages = web.Application()

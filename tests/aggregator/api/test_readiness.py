@@ -72,6 +72,7 @@ async def test_the_start_is_over_with_the_first_publication_or_10_s_after_all_wa
         assert readiness.is_past_start()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", mostly_slow([429, 503, 403], 3))
 async def test_a_leader_that_is_refused_everything(tmp_path: Path, status: int) -> None:
     async with leader(tmp_path) as (site, one):
@@ -88,6 +89,7 @@ async def test_a_leader_that_is_refused_everything(tmp_path: Path, status: int) 
         assert one.leads
 
 
+@pytest.mark.slow
 async def test_a_leader_whose_writes_are_refused(tmp_path: Path) -> None:
     async with leader(tmp_path) as (site, one):
         site.api.refuses_with = 403

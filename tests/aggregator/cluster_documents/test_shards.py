@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -119,6 +120,7 @@ def test_a_node_that_moves_back_while_it_moves_stays() -> None:
     check(shards, {"b", "c"})
 
 
+@pytest.mark.slow
 def test_shards_of_another_size_keep_their_nodes() -> None:
     # As upstream fills them, and as an operator may have made them: no node moves, new ones go on.
     nodes = [f"node-{number:04}" for number in range(2100)]

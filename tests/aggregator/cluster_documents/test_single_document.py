@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from aggregator.cluster_documents.single_document import SingleDocument
 from contract.documents.cluster_info import VALUE_LIMIT, missed, verify_node_value
 from contract.documents.node_info import FaultDevice, NodeRecord, render_node_entry
@@ -41,6 +43,7 @@ def test_all_nodes_as_long_as_they_fit() -> None:
     verify_node_value(value.text, CLUSTER_NODE_NAME, value.nodes)
 
 
+@pytest.mark.slow
 def test_b7_healthy_nodes_without_faults_are_left_out_first() -> None:
     value = document_of(
         *many("good", 10_000, "Healthy"),
@@ -52,6 +55,7 @@ def test_b7_healthy_nodes_without_faults_are_left_out_first() -> None:
     verify_node_value(value.text, CLUSTER_NODE_NAME, value.nodes)
 
 
+@pytest.mark.slow
 def test_b7_then_healthy_nodes_with_faults() -> None:
     value = document_of(
         *many("good", 10, "Healthy"),
@@ -61,6 +65,7 @@ def test_b7_then_healthy_nodes_with_faults() -> None:
     assert (value.nodes, value.left_out) == (10, 9010)
 
 
+@pytest.mark.slow
 def test_b7_in_the_end_as_many_as_fit() -> None:
     # Without that no word about any node would reach anybody.
     made = document_of(*many("bad", 10_000, "UnHealthy", FAN), *many("good", 100, "Healthy"))
@@ -74,6 +79,7 @@ def test_b7_in_the_end_as_many_as_fit() -> None:
     assert "bad-00000" not in nodes_in(made.value(0))
 
 
+@pytest.mark.slow
 def test_the_size_is_counted_as_nodes_come_change_and_go() -> None:
     made = document_of(*many("good", 6000, "Healthy"), ("bad", NodeRecord((FAN,), "UnHealthy", 0)))
     for node, _ in many("good", 6000, "Healthy"):

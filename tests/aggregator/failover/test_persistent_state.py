@@ -93,6 +93,7 @@ async def test_state_is_kept_and_found_again_before_anything_is_observed(
     assert "restore" in again.order
 
 
+@pytest.mark.slow
 async def test_last_changes_are_stored_when_the_aggregator_ends(
     root: Path, store: DirectoryStore
 ) -> None:

@@ -349,6 +349,7 @@ async def test_a_label_that_the_leader_could_not_set_is_set_by_the_next_one(tmp_
         assert labels(site) == ["Separate"]
 
 
+@pytest.mark.slow
 async def test_the_lease_is_let_go_at_once_however_slow_the_disk_and_the_store_are(
     tmp_path: Path,
 ) -> None:
@@ -385,6 +386,7 @@ async def test_the_lease_is_let_go_at_once_however_slow_the_disk_and_the_store_a
             assert chips == [f"Ascend910-{chip}" for chip in range(8)]
 
 
+@pytest.mark.slow
 async def test_state_read_for_a_takeover_is_discarded_once_another_replica_has_led(
     tmp_path: Path,
 ) -> None:
@@ -450,6 +452,7 @@ def published(place: Path, name: str) -> list[tuple[str, str | None, str | None]
     return [(one["code"], one.get("was"), one.get("level")) for one in bodies]
 
 
+@pytest.mark.slow
 @EITHER_END
 async def test_nothing_is_reported_as_new_that_the_leader_before_had_published(
     tmp_path: Path, *, killed: bool
@@ -482,6 +485,7 @@ async def test_nothing_is_reported_as_new_that_the_leader_before_had_published(
         assert published(tmp_path, "one") == over
 
 
+@pytest.mark.slow
 async def test_change_without_a_leader_is_reported_when_it_is_published(
     tmp_path: Path,
 ) -> None:

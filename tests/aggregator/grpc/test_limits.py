@@ -99,6 +99,7 @@ def test_an_old_stream_that_ends_does_not_end_the_new_one() -> None:
     assert new.closed is SubscriptionEnd.REPLACED
 
 
+@pytest.mark.slow
 def test_ten_thousand_jobs_and_no_more_until_some_are_forgotten() -> None:
     register = Subscriptions()
     for number in range(MAX_JOBS):
@@ -216,6 +217,7 @@ async def test_a_message_that_is_too_long() -> None:
         assert (code, text.endswith("xxx")) == (grpc.StatusCode.UNKNOWN, True)
 
 
+@pytest.mark.slow
 async def test_more_streams_on_one_connection_wait() -> None:
     bench = Bench()
     async with bench.serving() as target, Client(target) as client, Client(target) as other:

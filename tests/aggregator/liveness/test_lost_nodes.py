@@ -334,6 +334,7 @@ def test_brake_releases_beating_nodes_and_a_small_rest_is_lost_a_threshold_later
     assert set(fleet.lost_at) == set(fleet.names[:12])
 
 
+@pytest.mark.slow
 def test_after_ten_minutes_a_third_is_lost_and_more_than_half_never() -> None:
     for silent, lost in ((30, True), (50, True), (51, False), (100, False)):
         fleet = Fleet(100)

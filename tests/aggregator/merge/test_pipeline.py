@@ -287,6 +287,7 @@ def test_what_another_leader_published_stays_until_documents_are_read() -> None:
     assert unhealthy(bench.shown()["n1"]) == ""
 
 
+@pytest.mark.slow
 def test_names_of_lost_nodes_fit_into_an_annotation() -> None:
     bench = PendingPipeline()
     nodes = frozenset(f"node-{number:04}.{'x' * 90}" for number in range(3000))

@@ -137,6 +137,7 @@ async def test_while_watches_work_nothing_is_read(tmp_path: Path) -> None:
         assert reads(site) == 0
 
 
+@pytest.mark.slow
 async def test_a_write_that_the_store_has_not_is_looked_for_once(tmp_path: Path) -> None:
     async with beating(tmp_path, 3) as (site, beats):
         for number in (5, 6):
@@ -150,6 +151,7 @@ async def test_a_write_that_the_store_has_not_is_looked_for_once(tmp_path: Path)
         assert reads(site) == 2
 
 
+@pytest.mark.slow
 async def test_a_document_that_is_missing_briefly_is_not_taken_for_deleted(
     tmp_path: Path,
 ) -> None:
@@ -166,6 +168,7 @@ async def test_a_document_that_is_missing_briefly_is_not_taken_for_deleted(
         assert reads(site) == 1
 
 
+@pytest.mark.slow
 async def test_a_read_that_fails_is_made_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -184,6 +187,7 @@ async def test_a_read_that_fails_is_made_again(
         assert caplog.text.count("can be read by name again") == 1
 
 
+@pytest.mark.slow
 async def test_a_document_that_is_to_be_absent(tmp_path: Path) -> None:
     async with beating(tmp_path, 2) as (site, beats):
         ill = node_report("n1", [], "UnHealthy").data
@@ -198,6 +202,7 @@ async def test_a_document_that_is_to_be_absent(tmp_path: Path) -> None:
         assert site.unhealthy("n1") == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -224,6 +229,7 @@ async def test_a_key_that_cannot_be_read_is_named_once_and_proves_nothing(
         assert "lost" not in caplog.text
 
 
+@pytest.mark.slow
 async def test_agents_of_the_release_before_prove_nothing(tmp_path: Path) -> None:
     async with beating(tmp_path, 3) as (site, beats):
         beats.writes.clear()
@@ -234,6 +240,7 @@ async def test_agents_of_the_release_before_prove_nothing(tmp_path: Path) -> Non
         assert reads(site) == 0
 
 
+@pytest.mark.slow
 async def test_public_faults_of_storage_that_no_watch_shows(tmp_path: Path) -> None:
     async with beating(tmp_path, 2) as (site, beats):
         fall_silent(site)

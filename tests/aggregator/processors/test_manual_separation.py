@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from aggregator.inputs.node_context import NodeContext
 from aggregator.processors.frequent_fault_separation import (
     KEPT_MS,
@@ -142,6 +144,7 @@ def test_a_clock_that_was_set_back_does_not_hold_a_fault_for_ever() -> None:
     assert windows.next_due_ms() == T - HOUR + WINDOW_MS
 
 
+@pytest.mark.slow
 def test_too_many_are_not_kept() -> None:
     windows = FaultWindows()
     windows.add(at(number, job=str(number)) for number in range(MAX_WAITING + 3))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
+import pytest
 from msgspec.structs import replace
 
 from aggregator.public_faults.plugin import MESSAGES
@@ -23,10 +23,6 @@ from tests.aggregator.public_faults.messages import (
     read,
     standing,
 )
-
-if TYPE_CHECKING:
-    import pytest
-
 
 SEPARATED = {"0": ("220001001", "SeparateNPU")}
 
@@ -57,6 +53,7 @@ def test_invalid_messages_take_no_tokens_from_valid_ones() -> None:
     assert faults.send(fault_message(one()), at(0)).code == 0
 
 
+@pytest.mark.slow
 def test_a_resource_may_report_a_thousand_faults_a_second() -> None:
     names = [f"node-{number}" for number in range(1500)]
     faults = begun(places(*names))

@@ -193,6 +193,7 @@ def test_many_nodes_are_judged_some_at_a_time() -> None:
     assert sorted(judged) == names
 
 
+@pytest.mark.slow
 def test_a_store_full_of_documents_is_read_some_at_a_time() -> None:
     faults = begun()
     documents = [

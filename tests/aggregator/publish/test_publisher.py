@@ -147,6 +147,7 @@ async def test_first_write_of_a_document_does_not_wait_for_its_turn() -> None:
         assert {name for _, name, _ in cluster.store.puts} == set(cluster.names)
 
 
+@pytest.mark.slow
 async def test_a_fault_does_not_wait_behind_touches() -> None:
     cluster = Cluster(200, there=True)
     async with cluster.running():

@@ -337,6 +337,7 @@ async def test_a_silent_card_is_lost_after_five_minutes() -> None:
         assert recorded.words(307.0) == ["chip 1 answered", f"chip 1 absent {CARD_DROP}"]
 
 
+@pytest.mark.slow
 async def test_a_missing_driver_loses_no_card() -> None:
     driver = ScriptedDriver()
     async with collecting(driver) as recorded:
@@ -346,6 +347,7 @@ async def test_a_missing_driver_loses_no_card() -> None:
         assert recorded.words(1.0) == [f"chip 1 blind: {GONE}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trouble", mostly_slow([STUCK, REFUSED, DROPPED], 3))
 async def test_while_the_driver_is_replaced_no_card_is_lost(trouble: DriverError) -> None:
     driver = ScriptedDriver()

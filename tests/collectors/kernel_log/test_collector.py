@@ -153,6 +153,7 @@ async def test_code_ends_when_its_message_is_not_repeated(log: KernelLogPipe) ->
         await until(lambda: recorded.words()[1:] == [LOCKED, f"host 0 Kernel absent {SOFT_LOCKUP}"])
 
 
+@pytest.mark.slow
 async def test_ten_thousand_lines_do_not_starve_others(log: KernelLogPipe) -> None:
     async with running(log.path, Memory()) as recorded:
         await until(lambda: recorded.words() == [ANSWERED])

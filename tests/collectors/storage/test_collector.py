@@ -136,6 +136,7 @@ async def test_errors_of_dtfs_are_reported_at_once(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 async def test_a_memory_error_counts_after_ten_minutes_either_way(tmp_path: Path) -> None:
     """noded#P3."""
     host = Host(dpc=dpc("0 0"))

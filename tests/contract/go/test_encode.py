@@ -6,6 +6,7 @@ import json
 import sys
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +26,7 @@ def _expected(text: str) -> str:
     return text
 
 
+@pytest.mark.slow
 def test_each_character_is_written_as_the_library_writes_it() -> None:
     characters = "".join(chr(n) for n in range(sys.maxunicode + 1) if n not in _SURROGATES)
     assert encode({characters: characters}) == _expected(_LIBRARY({characters: characters}))

@@ -258,6 +258,7 @@ EX_29 = {
 }
 
 
+@pytest.mark.slow
 def test_ex_29() -> None:
     found: dict[str, object] = {}
     for text in EX_29:

@@ -70,6 +70,7 @@ def test_a_code_that_the_operator_left_out_has_no_rule() -> None:
     assert found("80E18402", faultCode=LEVELS, faultCustomization=RULES) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CodeKind)
 def test_each_shipped_code_is_found_under_its_own_level(kind: CodeKind) -> None:
     tables = shipped()

@@ -145,6 +145,7 @@ def test_a_killed_subscriber_frees_its_place(a2: Server, watchers: Watchers) -> 
     assert {watcher.event()["code"] for watcher in rest} == {"80E18402"}
 
 
+@pytest.mark.slow
 def test_events_that_a_slow_handler_makes_the_queue_lose_are_counted(
     a2: Server, watchers: Watchers
 ) -> None:
@@ -211,6 +212,7 @@ def test_reading_excludes_subscribing(tmp_path: Path) -> None:
     emulator.close()
 
 
+@pytest.mark.slow
 def test_subscribing_excludes_reading(tmp_path: Path) -> None:
     install(tmp_path, tmp_path / "state")
     emulator = Emulator(tmp_path / "state")

@@ -54,6 +54,7 @@ def cores(library: ctypes.CDLL) -> int:
     return int.from_bytes(info.raw[96:100], "little")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("profile", "hbm", "memory", "ai_cores", "by_card"),
     [
@@ -96,6 +97,7 @@ def test_a_duo_is_cards_of_two_dies(tmp_path: Path) -> None:
     assert library.dcmi_get_device_num_in_card(4, byref(dies)) == -8001
 
 
+@pytest.mark.slow
 def test_an_a5_answers_by_the_second_interface_alone(tmp_path: Path) -> None:
     install(tmp_path / "driver", tmp_path / "emulator", "a5")
     library = Driver(tmp_path / "driver" / LIBRARY).library

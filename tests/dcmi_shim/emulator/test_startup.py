@@ -103,6 +103,7 @@ def _answers(text: str) -> dict[str, int]:
     return {name: int(code) for name, code in re.findall(r"'(\w+)': (-?\d+)", text)}
 
 
+@pytest.mark.slow
 def test_a_driver_without_some_functions(tmp_path: Path) -> None:
     missing = {"dcmi_get_device_chip_info_v2", "dcmi_get_device_multi_utilization_rate_period"}
     install(tmp_path, tmp_path / "state", without=missing)

@@ -232,6 +232,7 @@ def test_no_emulator_in_the_directory(tmp_path: Path) -> None:
         Emulator(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_closed_emulator(tmp_path: Path) -> None:
     install(tmp_path, tmp_path / "state")
     emulator = Emulator(tmp_path / "state")

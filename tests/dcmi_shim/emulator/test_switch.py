@@ -137,6 +137,7 @@ def watch(program: Path, a3: Server) -> Iterator[Callable[..., Watcher]]:
         watcher.close()
 
 
+@pytest.mark.slow
 def test_only_the_a3_has_the_library(built_a2: Server, built_a3: Server) -> None:
     assert not built_a2.library.with_name(SWITCH_LIBRARY.name).exists()
     library = built_a3.library.with_name(SWITCH_LIBRARY.name)
@@ -155,6 +156,7 @@ def test_a_driver_that_becomes_an_a2_loses_the_library(tmp_path: Path) -> None:
     assert not library.exists()
 
 
+@pytest.mark.slow
 def test_initialisation(switches: Switches) -> None:
     assert (switches.before, switches.init) == (-8009, 0)
     assert switches.library.lq_dcmi_init() == -8017
@@ -163,6 +165,7 @@ def test_initialisation(switches: Switches) -> None:
     assert versions[0].value == versions[1].value != 0
 
 
+@pytest.mark.slow
 def test_no_switches_behind_the_library(tmp_path: Path) -> None:
     install(tmp_path, tmp_path / "emulator", "a3")
     with closing(Emulator(tmp_path / "emulator")) as emulator:
@@ -298,6 +301,7 @@ def test_subscriptions_of_one_process(a3: Server, switches: Switches) -> None:
         received.get(timeout=0.1)
 
 
+@pytest.mark.slow
 def test_no_more_than_fifteen_processes(
     a3: Server, switches: Switches, watch: Callable[..., Watcher]
 ) -> None:

@@ -194,6 +194,7 @@ def _copy(server: Server, place: Path) -> list[object]:
     return [place / "hccn_tool", "-i", "0", "-link", "-g"]
 
 
+@pytest.mark.slow
 def test_where_it_finds_its_hardware(a2: Server, tmp_path: Path) -> None:
     command = _copy(a2, tmp_path)
     a2.emulator.link(0, up=False)

@@ -102,6 +102,7 @@ def reader(emulated_server: tuple[Path, Emulator], tmp_path: Path) -> Iterator[R
     assert started.close() < 3
 
 
+@pytest.mark.slow
 def test_alarms(hardware: Emulator, reader: Reader) -> None:
     assert reader.read()[0] == []
     hardware.bmc.occur(BmcAlarm("28000009", "Fan", 3, Severity.MINOR, 1_700_000_000))
@@ -115,6 +116,7 @@ def test_alarms(hardware: Emulator, reader: Reader) -> None:
     assert reader.descriptors == 0
 
 
+@pytest.mark.slow
 def test_pages(hardware: Emulator, reader: Reader) -> None:
     hardware.bmc.alarms(BmcAlarm("28000009", "Fan", index) for index in range(120))
     for size in (10, 1, 60):

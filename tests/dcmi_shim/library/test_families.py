@@ -63,6 +63,7 @@ async def test_chips_that_become_others_while_they_are_served(
         await state.until(lambda: state.driver.trouble is None)
 
 
+@pytest.mark.slow
 async def test_ids_with_gaps(small_driver: Callable[[str], SmallDriver]) -> None:
     library = small_driver("gaps")
     async with running(library.library) as state:
@@ -120,6 +121,7 @@ async def test_a_library_of_the_second_generation_without_what_may_be_missing(
         assert state.driver.trouble is None
 
 
+@pytest.mark.slow
 async def test_a_library_of_the_second_generation_without_its_lists(tmp_path: Path) -> None:
     missing = "dcmiv2_get_device_error_code_list", "dcmiv2_get_device_health"
     async with running(a5_without(tmp_path, *missing)) as state:

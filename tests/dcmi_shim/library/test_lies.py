@@ -39,6 +39,7 @@ async def test_a_chip_with_an_impossible_identity_is_left_out(
         assert [chip.card_id for chip in inventory.chips] == [0, 1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lie", ["lie-65-cards", "lie-no-cards", "lie-strange-name"])
 async def test_no_inventory_is_made_of_lies(
     small_driver: Callable[[str], SmallDriver], lie: str, caplog: pytest.LogCaptureFixture
@@ -132,6 +133,7 @@ async def test_health_words(small_driver: Callable[[str], SmallDriver]) -> None:
         assert await state.driver.health(chip) is None
 
 
+@pytest.mark.slow
 async def test_odd_events(small_driver: Callable[[str], SmallDriver]) -> None:
     liar = small_driver("liar")
     async with running(liar.library) as state:

@@ -133,6 +133,7 @@ async def test_a_hanging_list_costs_no_event_and_ends(
         assert set(state.serials) == set(range(1, max(state.serials) + 1))
 
 
+@pytest.mark.slow
 async def test_a_crash_costs_a_gap(small_driver: Callable[[str], SmallDriver]) -> None:
     switch = small_driver("switch")
     async with running(found(switch)) as state:
@@ -162,6 +163,7 @@ async def test_a_list_of_more_than_it_can_hold_is_an_error(
         assert await state.driver.faults() == ()
 
 
+@pytest.mark.slow
 async def test_a_list_written_beyond_its_end_does_no_harm(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:
@@ -197,6 +199,7 @@ async def test_noise_becomes_values(small_driver: Callable[[str], SmallDriver]) 
         )
 
 
+@pytest.mark.slow
 async def test_odd_events(small_driver: Callable[[str], SmallDriver]) -> None:
     switch = small_driver("switch")
     async with running(found(switch)) as state:
@@ -242,6 +245,7 @@ async def test_without_events_the_list_goes_on(small_driver: Callable[[str], Sma
         assert len(switch.noted("opened")) == 1
 
 
+@pytest.mark.slow
 async def test_no_switch_library_at_all(small_driver: Callable[[str], SmallDriver]) -> None:
     other = small_driver("no_dcmi")
     async with running(found(other)) as state:

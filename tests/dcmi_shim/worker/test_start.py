@@ -40,6 +40,7 @@ async def test_a_driver_without_optional_functions(
         assert state.driver.polling_reason is None
 
 
+@pytest.mark.slow
 async def test_chatter_does_not_disturb(small_driver: Callable[[str], SmallDriver]) -> None:
     async with running(small_driver("chatty").library) as state:
         assert len((await state.driver.inventory()).chips) == 2
@@ -60,6 +61,7 @@ async def test_chatter_that_is_not_read_does_not_disturb(
         pipe.close()
 
 
+@pytest.mark.slow
 async def test_events_arrive_in_order_and_whole(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:
@@ -84,6 +86,7 @@ async def test_a_library_that_can_never_work(
             await asyncio.wait_for(state.run, patience(5))
 
 
+@pytest.mark.slow
 async def test_missing_dependency_of_the_library_is_named(
     tmp_path: Path,
 ) -> None:
@@ -99,6 +102,7 @@ async def test_missing_dependency_of_the_library_is_named(
             await asyncio.wait_for(state.run, patience(5))
 
 
+@pytest.mark.slow
 async def test_half_a_library(small_driver: Callable[[str], SmallDriver], tmp_path: Path) -> None:
     whole = small_driver("plain").library.path.read_bytes()
     path = tmp_path / "libdcmi.so"

@@ -288,6 +288,7 @@ async def test_a_crash_costs_a_gap_and_a_restart(
         assert await state.driver.health(bad) == 0
 
 
+@pytest.mark.slow
 async def test_a_killed_child_is_replaced(small_driver: Callable[[str], SmallDriver]) -> None:
     plain = small_driver("plain")
     async with running(plain.library, PATIENT) as state:
@@ -361,6 +362,7 @@ async def test_nothing_is_left_after_kill_9(small_driver: Callable[[str], SmallD
     await _gone(plain)
 
 
+@pytest.mark.slow
 async def test_the_end_does_not_wait_for_a_hanging_call(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:

@@ -99,6 +99,7 @@ async def test_a_client_that_returns_waits_no_longer_than_a_new_one() -> None:
     assert again.began_at - new.began_at < 0.1
 
 
+@pytest.mark.slow
 async def test_a_new_address_waits_beside_more_busy_addresses_than_there_are_places() -> None:
     turns = Turns(RateLimits(per_second=10, burst=1, at_once=1), max_waiting=8)
 

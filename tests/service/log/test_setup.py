@@ -62,6 +62,7 @@ def written(kind: str, *, names_it: bool, program: tuple[str, ...] = ("-c", PROG
     return output.splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["socket", "pipe"])
 def test_in_the_journal_each_line_has_its_priority_and_no_time(kind: str) -> None:
     lines = written(kind, names_it=True)
@@ -128,6 +129,7 @@ def test_control_characters_of_other_programs_are_question_marks(names_it: bool)
     assert text.endswith("kernel-log: a?[31m???b?c d?]0;e\\nf")
 
 
+@pytest.mark.slow
 def test_why_a_program_ends_is_an_error_in_the_journal() -> None:
     program = ("-m", "vigil", "agent", "--node-name", "A_B", "--listen", "nowhere")
     lines = written("socket", names_it=True, program=program)
@@ -177,6 +179,7 @@ def test_an_end_whose_output_is_not_read_waits_for_a_second(
     assert time.monotonic() - begin < patience(10)
 
 
+@pytest.mark.slow
 def test_oldest_unread_lines_are_kept_and_the_rest_is_counted(
     pipe: UnreadPipe,
 ) -> None:
@@ -206,6 +209,7 @@ log.info("line %d", number + 1)
     assert f" {10_001 - len(numbers)} lines of the log dropped" in notice
 
 
+@pytest.mark.slow
 def test_a_reader_that_is_gone_disturbs_no_other() -> None:
     reader, writer = os.pipe()
     os.close(reader)

@@ -150,6 +150,7 @@ async def test_a_password_is_right_or_wrong_or_impossible(tmp_path: Path) -> Non
     checks.checks.close()
 
 
+@pytest.mark.slow
 async def test_an_unknown_user_costs_as_much_as_a_wrong_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

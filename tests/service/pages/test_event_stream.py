@@ -148,6 +148,7 @@ async def test_head_request_takes_no_place(
     assert stream.clients == 0
 
 
+@pytest.mark.slow
 async def test_silent_clients_keep_no_other_out_of_a_quiet_stream(stream: Stream) -> None:
     pages = web.Application()
     pages.router.add_get(PATH, stream.serve)
@@ -190,6 +191,7 @@ async def test_client_that_leaves_frees_its_place(
     await until(is_free, "its place is free")
 
 
+@pytest.mark.slow
 async def test_rows_of_changes_are_made_once_for_all_clients_that_ask_for_them(
     client: TestClient[web.Request, web.Application], stream: Stream
 ) -> None:

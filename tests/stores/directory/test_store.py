@@ -230,6 +230,7 @@ async def test_writers_in_several_processes_lose_no_write(directory: Store) -> N
     assert numbers == sorted(numbers)
 
 
+@pytest.mark.slow
 async def test_a_full_disk_keeps_what_was_there(tmp_path: Path) -> None:
     program = """
 import asyncio, resource, signal, sys

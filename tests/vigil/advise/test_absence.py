@@ -161,6 +161,7 @@ def test_a_pod_without_a_podgroup_is_restarted_by_the_kubelet(tmp_path: Path) ->
     assert "nothing happens" not in result.stdout
 
 
+@pytest.mark.slow
 def test_yaml_is_read_as_json_is(tmp_path: Path) -> None:
     items = two_pods_on_two_of_three_nodes()
     file = tmp_path / "dump.yaml"
@@ -207,6 +208,7 @@ def test_anything_else_gets_one_line_with_the_command(tmp_path: Path, text: str)
     assert KUBECTL in str(error)
 
 
+@pytest.mark.slow
 def test_yaml_that_is_too_long_gets_the_command(tmp_path: Path) -> None:
     file = tmp_path / "large.yaml"
     with file.open("wb") as large:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from vigil.main import app
@@ -48,6 +49,7 @@ for options in ([], ["--json"]):
 """
 
 
+@pytest.mark.slow
 def test_text_and_json_are_the_same_bytes_for_any_hash_seed() -> None:
     printed = []
     for seed in ("0", "1", "4711"):

@@ -117,6 +117,7 @@ def ill_cluster() -> list[dict[str, Any]]:
     return items
 
 
+@pytest.mark.slow
 def test_state_goes_from_line_to_line_and_from_run_to_run(tmp_path: Path) -> None:
     """A job that was acted on is not acted on again; without the state it would be."""
     items = ill_cluster()

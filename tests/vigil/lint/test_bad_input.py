@@ -84,6 +84,7 @@ def test_aliases_do_not_multiply_the_work(text: str, codes: list[str]) -> None:
     assert time.process_time() - begin < 3
 
 
+@pytest.mark.slow
 def test_containers_by_aliases_are_refused() -> None:
     many = ", ".join(["*c"] * 400)
     text = (

@@ -44,6 +44,7 @@ async def test_the_recorded_verdicts_are_checked(tmp_path: Path) -> None:
     assert "chip 3 80E3A201 began: nothing -> RestartNPU" in result.stdout
 
 
+@pytest.mark.slow
 async def test_differences_are_reported_to_people_and_machines(tmp_path: Path) -> None:
     await a_history(tmp_path)
     (tmp_path / "faultCode.json").write_text(CODES)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.parts.verbs import run_verb
 from tests.vigil.answers import page
 from tests.vigil.verbs import aggregator
@@ -12,8 +14,6 @@ from vigil.sources import api_server
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from tests.vigil.stand import Stand
 
@@ -69,6 +69,7 @@ def test_an_api_server_that_hangs_is_left(
     assert "through the API server gives no answer: timed out; asking the next source" in errors
 
 
+@pytest.mark.slow
 def test_a_proxy_that_cannot_be_used_is_named(stand: Stand, tmp_path: Path) -> None:
     where = kubeconfig(tmp_path, "https://10.0.0.1:6443", **{"proxy-url": "https://proxy:3128"})
     _, _, errors = run_verb("faults", *where)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.aggregator.nodes import faulty, report
 from tests.parts.verbs import run_verb
 from tests.vigil.sources.recorded_documents import contents
@@ -26,6 +28,7 @@ def test_the_agent_is_asked_before_the_aggregator(tmp_path: Path) -> None:
             assert b"answered by: aggregator, which leads" in output
 
 
+@pytest.mark.slow
 def test_an_agent_of_another_node_leaves_the_answer_to_the_next(tmp_path: Path) -> None:
     contents(tmp_path / "store", report("n1", faulty()))
     where = ("--state-dir", str(tmp_path))

@@ -119,6 +119,7 @@ def test_without_a_terminal_a_state_comes_behind_its_time(stand: Stand, tmp_path
     assert not any("\x1b" in line for line in watching.lines())
 
 
+@pytest.mark.slow
 def test_a_first_question_without_an_answer_ends_it(stand: Stand, tmp_path: Path) -> None:
     stand.status = 500
     watching = Watching(stand, tmp_path / "none", "status")

@@ -159,6 +159,7 @@ def test_a_short_value_is_not_removed_everywhere() -> None:
     assert SecretRemover(["a", "", "abc"]).text("abc a cab") == "abc a cab"
 
 
+@pytest.mark.slow
 def test_a_hostile_text_does_not_take_long() -> None:
     remover = SecretRemover(["known-secret"])
     count = 200_000
@@ -168,6 +169,7 @@ def test_a_hostile_text_does_not_take_long() -> None:
         assert time.monotonic() - begun < 10, piece
 
 
+@pytest.mark.slow
 def test_arbitrary_texts_lose_every_planted_secret() -> None:
     chance = random.Random(64)
     pieces = ["://", "@", '"', "\\", "\n", "password", ":", "=", " ", "{", "-----BEGIN", "é", "eyJ"]

@@ -8,6 +8,7 @@ from benchmarks.chaos.simulated.crash_points import SCRIPTS, run
 from benchmarks.chaos.simulated.processes import mapped
 
 
+@pytest.mark.slow
 def test_an_agent_that_ends_while_it_publishes_loses_nothing() -> None:
     script = SCRIPTS[0]
     steps, verdicts = run(script, None)

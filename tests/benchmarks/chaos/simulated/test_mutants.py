@@ -37,6 +37,7 @@ def mutant_of(script: Path) -> str:
     return next((name for name in MUTANTS if name.replace(" ", "-") == script.stem), "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", mostly_slow(SCRIPTS, 6), ids=lambda script: script.stem)
 def test_the_right_product_plays_a_kept_script_right(tmp_path: Path, script: Path) -> None:
     assert plays_right(tmp_path, script, "")

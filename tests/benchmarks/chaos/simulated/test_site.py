@@ -80,6 +80,7 @@ def test_a_plan_does_the_same_twice_and_is_right(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_rows_that_were_not_synced_are_gone_after_a_loss_of_power(tmp_path: Path) -> None:
     plan = Plan(
         *("simulated", 7, 20.0),

@@ -268,6 +268,7 @@ def test_a_name_that_no_server_has(tmp_path: Path, name: str) -> None:
     assert "tls-server-name: is not a name" in refused(path)
 
 
+@pytest.mark.slow
 def test_user_and_password_of_a_server(tmp_path: Path) -> None:
     cluster = {"server": f"https://user:{SECRET}%20@10.0.0.1:6443/k8s/"}
     alone = read(written(tmp_path, {}, cluster))
@@ -322,6 +323,7 @@ def test_a_kubeconfig_that_is_no_text(tmp_path: Path) -> None:
     assert "longer than 1048576 bytes" in refused(path)
 
 
+@pytest.mark.slow
 def test_kubeconfigs_are_merged(tmp_path: Path) -> None:
     """Of one name the first counts, each path is relative to its file, and absent ones may come."""
     for name in ("one", "two"):
@@ -408,6 +410,7 @@ def test_a_proxy(
     assert read(written(tmp_path, {}, cluster), environment).endpoint.proxy == proxy
 
 
+@pytest.mark.slow
 def test_a_proxy_with_a_password_and_one_that_cannot_be_used(tmp_path: Path) -> None:
     found = read(written(tmp_path), {"HTTPS_PROXY": f"http://user:{SECRET}@proxy:3128"})
     assert found.endpoint.proxy == "http://proxy:3128"
