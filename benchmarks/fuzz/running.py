@@ -82,7 +82,8 @@ def fuzz(target: Target, count: int, seed: int) -> Outcome:
     rng = Random(f"{seed} {target.name}")
     known: set[str] = set()
     begun = time.monotonic()
-    for text in target.seeds:
+    # Some are there several times, so that more inputs are made of them.
+    for text in dict.fromkeys(target.seeds):
         what, refused, _ = _fed(target, text)
         if refused:
             what = "a good input is refused"
