@@ -18,13 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
+def objects_folder(base: Path) -> Path:
+    """Return the folder of the objects; ``base`` is that for temporary files of this process."""
+    return run_folder(base) / "emulator-objects"
+
+
 def compile_once(patch: pytest.MonkeyPatch, base: Path) -> None:
     """Let ``install`` of this process link objects that are compiled once, without any warning.
 
     ``base`` is the folder for temporary files of this process; with several workers it lies in
     that of the run. Where a test chooses another compiler (``CC``), it compiles as in production.
     """
-    folder = run_folder(base) / "emulator-objects"
+    folder = objects_folder(base)
     folder.mkdir(exist_ok=True)
     compiler = os.environ.get("CC")
     compiled = install.compiled
