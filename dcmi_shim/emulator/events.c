@@ -52,7 +52,11 @@ static bool next_event(struct state *state, int chip, const struct dcmi_event_fi
         if (!passes(queued, chip, filter))
             continue;
         memset(event, 0, sizeof *event);
-        event->event_t.dms_event = queued->event;
+        struct dcmi_dms_fault_event *copy = &event->event_t.dms_event;
+        *copy = queued->event;
+        /* A handler reads both as strings, whatever is in the file of the state. */
+        copy->event_name[sizeof copy->event_name - 1] = '\0';
+        copy->additional_info[sizeof copy->additional_info - 1] = '\0';
         return true;
     }
     return false;

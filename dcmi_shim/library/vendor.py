@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,7 +19,9 @@ from dcmi_shim.library.return_codes import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
+
+_DEVICES = Path("/dev")
+_DEVICE_FILES = ("davinci*", "devmm_svm", "hisi_hdc")
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,25 @@ def _check_dcmi(path: Path, answer: int, value: msgspec.Raw) -> None:
             raise DriverNotFound(
                 f"{path} has neither dcmi_init nor dcmiv2_init: it is not a DCMI library"
             )
-    raise DCMI.failed(DCMI.init, None, answer)
+    error = DCMI.failed(DCMI.init, None, answer)
+    if not (refused := _refused_device_files(_DEVICES)):
+        raise error
+    means = (
+        f"{error.meaning}; the agent may not open {', '.join(refused)}: run it privileged, or give "
+        "its container these device files and CAP_DAC_OVERRIDE"
+    )
+    raise DriverCallError(DCMI.init, None, answer, means)
+
+
+def _refused_device_files(devices: Path) -> list[str]:
+    """Return the driver's device files that this process may not open.
+
+    Opens none of them, because a broken driver may hang then. The kernel's answer includes the list
+    of devices of a container.
+    """
+    files = sorted(file for pattern in _DEVICE_FILES for file in devices.glob(pattern))
+    rights = os.R_OK | os.W_OK
+    return [str(file) for file in files if not os.access(file, rights, effective_ids=True)]
 
 
 def _check_lingqu(path: Path, answer: int, _value: msgspec.Raw) -> None:

@@ -76,6 +76,7 @@ COMPONENTS = {
     "node-conditions": Value("nodeConditions.enabled", True),
     "node-taints": Value("nodeTaints.enabled", True),
     "without-own-node-only": Value("ownNodeOnly.enabled", False),
+    "without-privileged": Value("agent.privileged", False),
 }
 """The value for each folder of ``daemonset/components``.
 

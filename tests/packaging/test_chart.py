@@ -68,6 +68,7 @@ ALL = (
     "node-conditions",
     "node-taints",
     "device-taints",
+    "without-privileged",
 )
 CASES = [
     *((overlay, ()) for overlay in OVERLAYS),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from configparser import RawConfigParser
@@ -10,11 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.parts.kustomize import MANIFESTS, build
+from tests.parts.kustomize import MANIFESTS, build, build_with
 from tests.tiers import only_root
 
 if TYPE_CHECKING:
     from configparser import SectionProxy
+
+    from tests.parts.controlplane import ControlPlane
+
+COMPONENT = "without-privileged"
+RIGHTS = ("syslog", "sys_ptrace", "dac_override")
+"""The capabilities of the component, as setpriv names them."""
 
 UNIT = Path(__file__).parents[2] / "systemd/npu-vigil-agent.service"
 FOLDERS = ["base", *sorted(f"overlays/{one.name}" for one in (MANIFESTS / "overlays").iterdir())]
@@ -74,3 +82,110 @@ def test_the_capabilities_of_the_unit_suffice() -> None:
     first, second, effective = done.stdout.split()
     assert (first, second) == ("True", "True")
     assert int(effective, 16).bit_count() <= len(kept)
+
+
+def agent_without_privileges(directory: Path) -> dict[str, Any]:
+    items = build_with(directory, "base", COMPONENT)
+    (agent,) = [item for item in items if item["kind"] == "DaemonSet"]
+    return agent
+
+
+@pytest.mark.server
+def test_component_leaves_three_capabilities_and_asks_for_devices(tmp_path: Path) -> None:
+    template = agent_without_privileges(tmp_path)["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    context = container["securityContext"]
+    assert context["privileged"] is False
+    assert context["allowPrivilegeEscalation"] is False
+    assert context["capabilities"]["drop"] == ["ALL"]
+    assert context["capabilities"]["add"] == [right.upper() for right in RIGHTS]
+    assert template["metadata"]["annotations"]["cdi.k8s.io/npu-vigil"] == "npu-vigil/host=all"
+
+
+@pytest.mark.apiserver
+def test_api_server_accepts_the_agent_without_privileges(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    agent = agent_without_privileges(tmp_path)
+    plane, path = control_plane, "/apis/apps/v1/namespaces/default/daemonsets"
+    agent["metadata"]["namespace"] = "default"
+    accepted = plane.request("POST", f"{path}?dryRun=All&fieldValidation=Strict", agent)
+    (container,) = accepted["spec"]["template"]["spec"]["containers"]
+    assert container["securityContext"]["privileged"] is False
+
+
+SOURCES = """
+import json, os, sys
+from pathlib import Path
+import msgspec
+from collectors.file_systems.host_mounts import HostMounts
+from collectors.hang.collector import _seconds_of
+from collectors.kernel_log.device import explained, opened
+from contract.errors import DriverError
+from dcmi_shim.library import vendor
+problems = {}
+try:
+    with opened("/dev/kmsg"):
+        pass
+except OSError as error:
+    problems["kernel log"] = explained("/dev/kmsg", error)
+if HostMounts().read()[1] != "/proc/1/root":
+    problems["file systems"] = ""
+try:
+    _seconds_of(int(sys.argv[2]))
+except OSError as error:
+    problems["hang"] = str(error)
+vendor._DEVICES = Path(sys.argv[1])
+try:
+    vendor.DCMI.check_init(Path("libdcmi.so"), -8005, msgspec.Raw(b"null"))
+except DriverError as error:
+    if "may not open" in str(error):
+        problems["driver"] = str(error)
+print(json.dumps(problems))
+"""
+"""Prints what the collectors do not see, with their texts. The driver's failed start is given."""
+
+NODE = (
+    *("unshare", "--pid", "--fork", "--mount-proc", "sh", "-c"),
+    'setpriv --reuid=65534 --regid=65534 --clear-groups sleep 60 & "$@" $!; exit $?',
+    "sh",
+)
+"""Runs a command beside a process of a user, with its id, below a first process as a host has."""
+
+HIDDEN = ("unshare", "--mount", "sh", "-c", 'mount -o remount,hidepid=2 /proc && exec "$@"', "sh")
+OWN_PROCESSES = ("unshare", "--pid", "--fork", "--mount-proc")
+
+
+@only_root("only root has the capabilities of the agent")
+@pytest.mark.parametrize(
+    ("taken", "around", "blind"),
+    [
+        pytest.param((), (), set(), id="nothing"),
+        pytest.param(("syslog",), (), {"kernel log"}, id="syslog"),
+        pytest.param(("sys_ptrace",), (), {"file systems"}, id="sys_ptrace"),
+        pytest.param(("dac_override",), (), {"driver"}, id="dac_override"),
+        pytest.param((), OWN_PROCESSES, {"hang"}, id="processes of the host"),
+        # Root has the group 0, which sees them all the same.
+        pytest.param((), HIDDEN, set(), id="processes of others"),
+    ],
+)
+def test_each_right_that_is_taken_away_blinds_its_source_alone(
+    taken: tuple[str, ...], around: tuple[str, ...], blind: set[str], tmp_path: Path
+) -> None:
+    device = tmp_path / "davinci_manager"
+    device.touch(0o600)
+    os.chown(device, 65534, 65534)
+    kept = ",".join(f"+{right}" for right in RIGHTS if right not in taken)
+    command = [*NODE, *around, "setpriv", f"--bounding-set=-all,{kept}", "--no-new-privs"]
+    command += [sys.executable, "-c", SOURCES, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    problems = json.loads(done.stdout)
+    assert problems.keys() == blind
+    for source, name, remedy in (
+        ("kernel log", "/dev/kmsg", "CAP_SYSLOG"),
+        ("driver", str(device), "CAP_DAC_OVERRIDE"),
+    ):
+        if source in problems:
+            assert name in problems[source]
+            assert remedy in problems[source]

@@ -58,6 +58,9 @@ annotations:
   {{- if dig "tls" "enabled" false .values }}
   {{- $_ := set $scrape "prometheus.io/scheme" "https" }}
   {{- end }}
+  {{- if not (dig "privileged" true .values) }}
+  {{- $_ := set $scrape "cdi.k8s.io/npu-vigil" "npu-vigil/host=all" }}
+  {{- end }}
   {{- merge (dict) .values.podAnnotations .top.Values.commonAnnotations $scrape | toYaml | nindent 2 }}
 {{- end }}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +29,9 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ask(
     server: Server, client: Path, request: str, wait_ms: int = 1000, device: str = "/dev/ipmi0"
 ) -> str:
-    environment = {"LD_PRELOAD": str(server.root / IPMI_PRELOAD)}
+    # Behind the library of the address sanitizer, where the tests run with it.
+    preloads = (os.environ.get("LD_PRELOAD", ""), str(server.root / IPMI_PRELOAD))
+    environment = {"LD_PRELOAD": " ".join(filter(None, preloads))}
     if device != "/dev/ipmi0":
         environment["VIGIL_IPMI_DEVICE"] = device
     command = [str(client), device, str(wait_ms), *request.split()]
