@@ -229,6 +229,7 @@ test-site: $(VENV)/installed-dev site
 SEED ?= $(shell date +%s)
 chaos: $(VENV)/installed-dev
 	tests/setup.sh
+	$(BIN)/pytest -q -o python_files='real_*.py' tests/benchmarks/chaos
 	$(BIN)/python -m benchmarks.chaos --replay tests/chaos/*.json
 	status=0; for world in simulated directory kubernetes mqtt; do \
 		echo "$$world, seed $(SEED):"; \

@@ -293,18 +293,19 @@ _NONE: frozenset[str] = frozenset()
 _HOUR_MS = 3_600_000
 
 _TABLE = (
-    # A real agent needs up to 4 s to start and to read the lists of all chips on a busy machine.
+    # A real agent starts and has read the lists of all chips within 2 s, and its node is not lost
+    # any more when the aggregator has read its next heartbeat.
     Trouble(
         *("agent-killed", _ON_NODES, _kill_agent, _start_agent, BOTH),
-        *(_bounds(real=8.0, virtual=2.0), Effect.STOPS | Effect.LOSES),
+        *(_bounds(real=6.0, virtual=2.0), Effect.STOPS | Effect.LOSES),
     ),
     Trouble(
         *("agent-restarted", _ON_NODES, _restart_agent, _nothing, BOTH),
-        *(_bounds(real=10.0, virtual=2.0), Effect.STOPS | Effect.LOSES | Effect.AT_ONCE),
+        *(_bounds(real=6.0, virtual=2.0), Effect.STOPS | Effect.LOSES | Effect.AT_ONCE),
     ),
     Trouble(
         *("agent-paused", _ON_NODES, _stop_agent, _continue_agent, BOTH),
-        *(_bounds(real=8.0, virtual=2.0), Effect.STOPS | Effect.LOSES),
+        *(_bounds(real=6.0, virtual=2.0), Effect.STOPS | Effect.LOSES),
     ),
     Trouble(
         *("agent-killed-at-write", _ON_NODES, _kill_at_write, _start_after_write, BOTH),
@@ -313,7 +314,7 @@ _TABLE = (
     # The last second of history is gone (decision 2), and with it when a fault began.
     Trouble(
         *("power-lost", _ON_NODES, _keep_synced, _lose_power, BOTH),
-        _bounds(real=8.0, virtual=3.0),
+        _bounds(real=6.0, virtual=3.0),
         Effect.STOPS | Effect.LOSES | Effect.RETIMES | Effect.ENDS_VISIBLY,
     ),
     Trouble(
@@ -351,7 +352,7 @@ _TABLE = (
     # Without the list events still count, but their order is confirmed late.
     Trouble(
         *("codes-hang", _ON_NODES, _hang_codes, _release_codes, BOTH),
-        _bounds(real=12.0, virtual=3.0),
+        _bounds(real=10.0, virtual=3.0),
     ),
     Trouble(
         *("codes-fail", _ON_NODES, _fail_codes, _release_codes, BOTH),
@@ -408,7 +409,7 @@ _TABLE = (
     ),
     Trouble(
         *("store-away", _ON_STORE, _take_store, _give_store, BOTH),
-        *(_bounds(real=15.0, virtual=3.0), Effect.STOPS | Effect.LOSES),
+        *(_bounds(real=12.0, virtual=3.0), Effect.STOPS | Effect.LOSES),
     ),
     Trouble(
         *("store-late", _ON_STORE, _be_late, _be_on_time, BOTH),

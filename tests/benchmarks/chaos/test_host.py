@@ -173,3 +173,5 @@ def test_the_clock_of_the_day_is_set_and_no_other(host: Host, ahead_ms: int) -> 
 def test_real_parts_have_eighteen_troubles_and_more() -> None:
     for platform in ("directory", "kubernetes", "mqtt"):
         assert len(troubles_of(platform)) >= 18
+    assert "power-lost" in troubles_of("directory")
+    assert "disk-full" not in troubles_of("directory"), "the store would be full, too"
