@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from benchmarks.chaos.excuses import PastTrouble, excuses_of
 from benchmarks.chaos.plan import AGGREGATORS, NODES
-from benchmarks.chaos.stage import Stage, timeline
+from benchmarks.chaos.stage import Stage, entries_of, timeline
 from benchmarks.chaos.troubles import CLUSTER_INFO
 from tests.aggregator.daemon import Daemon
 from tests.end_to_end.node import Node
@@ -134,9 +134,13 @@ class Site(Stage):
         for node in self.nodes.values():
             node.healthy()
         self.nodes[NODES[0]].wait(
-            lambda: len(self.entries(self.place.read("cluster-info-device-0"))) == len(NODES),
+            lambda: self._published() == len(NODES),
             "both nodes are published",
         )
+
+    def _published(self) -> int:
+        data = self.place.read("cluster-info-device-0")
+        return 0 if data is None else len(entries_of(data["cluster-info-device-0"]))
 
     def close(self) -> None:
         """End everything."""
