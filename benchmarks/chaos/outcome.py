@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from pathlib import Path
@@ -15,7 +14,9 @@ from benchmarks.chaos.judge import excused_share, one_off_seconds
 from benchmarks.chaos.plan import Plan
 from benchmarks.chaos.shrink import MAX_SECONDS, shrunk
 from benchmarks.chaos.stage import judged, settled
-from tests.parts.verbs import run_verb
+from vigil.prove.gather import Journals
+from vigil.prove.match import prove
+from vigil.prove.report import report_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -70,11 +71,12 @@ def outcome_of(
 
 def proved(outcome: Outcome, directories: Iterable[Path]) -> Outcome:
     """Return the outcome with what ``vigil prove`` makes of the journals of the nodes."""
-    options = [word for path in directories for word in ("--state-dir", str(path))]
-    status, output, _ = run_verb("prove", "--json", *options)
-    proof = json.loads(output)
+    journals = Journals()
+    journals.add_files(directories, since_ms=None)
+    proof = prove(journals.by_node.values(), None, None)
+    report = report_of(proof, journals.by_node, journals.not_known, "nothing")
     return replace(
-        outcome, proved=proof["proved"], gaps=proof["gaps_by_name"], is_proved=status == 0
+        outcome, proved=report.proved, gaps=report.gaps_by_name, is_proved=report.status == 0
     )
 
 

@@ -126,16 +126,15 @@ class Stage:
             at = self.now
             data = self._read(node.document)
             if data is not None:
-                shown = _shown_in(node.name, data.get("DeviceInfoCfg", ""), is_wrapped=True)
+                shown = _shown_by_agent(node.name, data.get("DeviceInfoCfg", ""))
                 if shown is not None:
                     levels, times = shown
                     yield Sample(*(DEVICE_INFO, at, frozenset({node.name}), levels), times=times)
         at = self.now
         data, servers = self._read("cluster-info-device-0"), self._read(CLUSTER_NODE_NAME)
         if data is not None:
-            nodes = frozenset(self.entries(data))
+            nodes, (levels, times) = _shown_by_cluster(data["cluster-info-device-0"])
             lost = None if servers is None else _lost(servers[CLUSTER_NODE_NAME])
-            levels, times = self._shown(data)
             yield Sample(CLUSTER_INFO, at, nodes, levels, lost, times)
 
     def _read(self, name: str) -> dict[str, str] | None:
@@ -145,26 +144,6 @@ class Stage:
         except (OSError, ValueError, KeyError, AssertionError, http.client.HTTPException):
             self.read_errors += 1
             return None
-
-    def entries(self, data: dict[str, str] | None) -> dict[str, str]:
-        """Return the entries of cluster-info by node."""
-        if data is None:
-            return {}
-        entries: dict[str, object] = json.loads(data["cluster-info-device-0"] or "{}")
-        return {
-            key.removeprefix("mindx-dl-deviceinfo-"): json.dumps(entry)
-            for key, entry in entries.items()
-        }
-
-    def _shown(self, data: dict[str, str] | None) -> _Shown:
-        levels: dict[_Key, str] = {}
-        times: dict[_Key, int] = {}
-        for node, entry in self.entries(data).items():
-            shown = _shown_in(node, entry, is_wrapped=False)
-            if shown is not None:
-                levels |= shown[0]
-                times |= shown[1]
-        return levels, times
 
 
 def timeline(plan: Plan) -> Iterator[tuple[float, str, int]]:
@@ -202,13 +181,41 @@ def settled(plan: Plan, faults: Sequence[Fault], samples: Iterable[Sample]) -> f
     return settled_seconds(faults, samples, _LEVELS, max(ends, default=0.0))
 
 
+def _entries_of(text: str) -> dict[str, Any]:
+    """Return the entries of cluster-info by node."""
+    return {
+        key.removeprefix("mindx-dl-deviceinfo-"): entry
+        for key, entry in json.loads(text or "{}").items()
+    }
+
+
 @functools.lru_cache(maxsize=64)
-def _shown_in(node: str, text: str, *, is_wrapped: bool) -> _Shown | None:
+def _shown_by_agent(node: str, text: str) -> _Shown | None:
+    try:
+        return _shown_in(node, json.loads(text)["DeviceInfo"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+@functools.lru_cache(maxsize=64)
+def _shown_by_cluster(text: str) -> tuple[frozenset[str], _Shown]:
+    """Return the nodes of cluster-info, and what it shows of them."""
+    entries = _entries_of(text)
+    levels: dict[_Key, str] = {}
+    times: dict[_Key, int] = {}
+    for node, entry in entries.items():
+        shown = _shown_in(node, entry)
+        if shown is not None:
+            levels |= shown[0]
+            times |= shown[1]
+    return frozenset(entries), (levels, times)
+
+
+def _shown_in(node: str, content: Any) -> _Shown | None:
     """Return the level and the begin of each code by chip; ``None`` for what is not a document."""
     try:
-        content = json.loads(text)
-        devices = (content["DeviceInfo"] if is_wrapped else content)["DeviceList"]
-    except (ValueError, KeyError, TypeError):
+        devices = content["DeviceList"]
+    except (KeyError, TypeError):
         return None
     codes = {
         (node, int(entry["npu_name"].rpartition("-")[2]), code): item
@@ -223,6 +230,7 @@ def _shown_in(node: str, text: str, *, is_wrapped: bool) -> _Shown | None:
     )
 
 
+@functools.lru_cache(maxsize=64)
 def _lost(text: str) -> frozenset[str]:
     entries = json.loads(text or "{}")
     return frozenset(

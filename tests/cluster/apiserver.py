@@ -123,8 +123,7 @@ class ApiServer:
 
     def _answer(self, method: str, path: str, body: Any, by: str) -> tuple[int, Any]:
         parts = urlsplit(path)
-        query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
-        place = place_of(parts.path)
+        query, place = _query_of(parts.query), place_of(parts.path)
         if place.resource.rpartition("/")[2] in self._without:
             return _status(404, "the server could not find the requested resource")
         content = _decoded(body)
@@ -289,7 +288,7 @@ class ApiServer:
         if client.blind(place_of(urlsplit(path).path)):
             raise StoreUnavailable("connection refused")
         parts = urlsplit(path)
-        query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+        query = _query_of(parts.query)
         watch = _Watch(place_of(parts.path), query, client, only_metadata)
         if watch.place.resource.rpartition("/")[2] in self._without:
             watch.status = 404
@@ -413,6 +412,11 @@ def place_of(path: str) -> Place:
     name = rest[1] if len(rest) > 1 else None
     assert rest[0] in _CLUSTER_WIDE or namespace or name is None or "apis" in path, path
     return Place("/".join((*group, rest[0])), namespace, name, subresource)
+
+
+@functools.lru_cache(maxsize=256)
+def _query_of(text: str) -> Mapping[str, str]:
+    return {key: values[-1] for key, values in parse_qs(text).items()}
 
 
 def _decoded(body: Any) -> Any:

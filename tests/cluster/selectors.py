@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 _COMMA = re.compile(r",(?![^(]*\))")
 _TERM = re.compile(r"(?P<key>[^=!]+?)(?P<sign>==|!=|=)(?P<value>.*)")
@@ -17,29 +17,48 @@ _SET = re.compile(r"(?P<key>\S+)\s+(?P<sign>in|notin)\s+\((?P<values>[^)]*)\)")
 def selects(query: Mapping[str, str], item: dict[str, Any]) -> bool:
     """Return whether the selectors of a request's query select the object."""
     labels = item["metadata"].get("labels") or {}
-    return all(
-        _label_holds(term, labels) for term in _terms(query.get("labelSelector", ""))
-    ) and all(_field_holds(term, item) for term in _terms(query.get("fieldSelector", "")))
+    for holds in _label_terms(query.get("labelSelector", "")):
+        if not holds(labels):
+            return False
+    return all(holds(item) for holds in _field_terms(query.get("fieldSelector", "")))
+
+
+def _terms(text: str) -> Iterator[str]:
+    return (term for term in _COMMA.split(text) if term)
 
 
 @functools.lru_cache(maxsize=256)
-def _terms(text: str) -> tuple[str, ...]:
-    return tuple(term for term in _COMMA.split(text) if term)
+def _label_terms(text: str) -> tuple[Callable[[Mapping[str, str]], bool], ...]:
+    return tuple(_label_term(term) for term in _terms(text))
 
 
-def _label_holds(term: str, labels: Mapping[str, str]) -> bool:
-    if found := _SET.fullmatch(term):
-        values = [value.strip() for value in found["values"].split(",")]
-        return (labels.get(found["key"]) in values) == (found["sign"] == "in")
-    if found := _TERM.fullmatch(term):
-        return (labels.get(found["key"]) == found["value"]) == (found["sign"] != "!=")
-    return term[1:] not in labels if term.startswith("!") else term in labels
+@functools.lru_cache(maxsize=256)
+def _field_terms(text: str) -> tuple[Callable[[dict[str, Any]], bool], ...]:
+    return tuple(_field_term(term) for term in _terms(text))
 
 
-def _field_holds(term: str, item: dict[str, Any]) -> bool:
-    found = _TERM.fullmatch(term)
-    assert found is not None, f"no field selector: {term}"
-    value: Any = item
-    for key in found["key"].split("."):
-        value = value.get(key) if isinstance(value, dict) else None
-    return ((value or "") == found["value"]) == (found["sign"] != "!=")
+def _label_term(term: str) -> Callable[[Mapping[str, str]], bool]:
+    if match := _SET.fullmatch(term):
+        key, is_in = match["key"], match["sign"] == "in"
+        values = {value.strip() for value in match["values"].split(",")}
+        return lambda labels: (labels.get(key) in values) == is_in
+    if match := _TERM.fullmatch(term):
+        key, value, is_equal = match["key"], match["value"], match["sign"] != "!="
+        return lambda labels: (labels.get(key) == value) == is_equal
+    if term.startswith("!"):
+        return lambda labels: term[1:] not in labels
+    return lambda labels: term in labels
+
+
+def _field_term(term: str) -> Callable[[dict[str, Any]], bool]:
+    match = _TERM.fullmatch(term)
+    assert match is not None, f"no field selector: {term}"
+    keys, expected, is_equal = match["key"].split("."), match["value"], match["sign"] != "!="
+
+    def holds(item: dict[str, Any]) -> bool:
+        value: Any = item
+        for key in keys:
+            value = value.get(key) if isinstance(value, dict) else None
+        return ((value or "") == expected) == is_equal
+
+    return holds

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import random
 import shutil
 import signal
 from contextvars import ContextVar
+from importlib import metadata
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 from unittest import mock
@@ -48,6 +50,7 @@ _COMMIT_SECONDS = 2**-9
 _SLOW_COMMIT_SECONDS = 2**-6
 """Less than the 20 ms for which a publication waits (decision 2)."""
 _SYNC_SECONDS = 1.0
+_MAX_LOG_BYTES = 1 << 20
 _AWAY_SECONDS = 0.5
 _RETRY_SECONDS = 0.5
 
@@ -69,6 +72,8 @@ class Disk:
             file.name: file.read_bytes() for file in files if not file.name.endswith("-shm")
         }
 
+
+_version = functools.cache(metadata.version)
 
 DISK: ContextVar[Disk] = ContextVar("disk")
 
@@ -114,9 +119,13 @@ class InlineJournal(Journal):
 
     @override
     def _sync(self) -> None:
+        disk, log = DISK.get(), self._path.with_name(f"{self._path.name}-wal")
+        # Where no power is lost, a sync only keeps the log short.
+        if disk.synced is None and log.exists() and log.stat().st_size < _MAX_LOG_BYTES:
+            return
         super()._sync()
-        if DISK.get().synced is not None:
-            DISK.get().keep_synced(self._path)
+        if disk.synced is not None:
+            disk.keep_synced(self._path)
 
     def _work_soon(self, seconds: float) -> None:
         if not self._is_due:
@@ -408,11 +417,12 @@ def replaced(platform: Platform, seed: int) -> Iterator[None]:
         "agent.wiring.this_holder": lambda _: f"host_{program().name}",
         "agent.daemon.on_stop": lambda stop: program().take_stop(stop),
         "service.tasks.on_stop": lambda stop: program().take_stop(stop),
+        "agent.collect_status.metadata.version": _version,
+        "agent.daemon.application": lambda *_: None,
+        "aggregator.process.application": lambda *_: None,
         "agent.daemon.serving": _no_pages,
         "aggregator.process.serving": _no_pages,
         "dcmi_shim.worker.process.subprocess.Popen": open_process,
-        # Nobody fetches the files of the page.
-        "service.pages.browser_page.packed": lambda content, _: content,
         "stores.address.kubeconfig_files": lambda _: None,
         "stores.kubernetes_api.store.ApiConnection": lambda _: program().connect(),
         "socket.gethostname": lambda: PROGRAM.get().rpartition(" ")[0] or "platform",
