@@ -33,8 +33,8 @@ _REAL_MUTANTS = {("mqtt", "a deletion assumed at once"): "benchmarks.chaos.hasty
 
 def play_real(plans: list[Plan], add: Callable[[Outcome], None], kept: Kept, workers: int) -> None:
     """Play the plans in so many processes, each with programs, a store and ports of its own."""
-    # Agents restart where the periods change.
-    plans = sorted(plans, key=lambda plan: plan.periods)
+    # Agents start with short periods, and restart where the periods change.
+    plans = sorted(plans, key=lambda plan: plan.periods, reverse=True)
     # A forked process would give out the same ports as this one.
     context = multiprocessing.get_context("spawn")
     readers: list[Connection] = []
