@@ -19,7 +19,7 @@ from contract.errors import BmcError, ToolError
 from contract.observation import NODE, Assertion, Observation, Subject, host_subject
 from contract.settings import Section
 from dcmi_shim.ipmi.bmc import Ipmi
-from pacing.waiting import SHARED_WAKE_UPS, await_with_ticks
+from pacing.waiting import await_with_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -80,8 +80,7 @@ class BmcCollector(Collector[BmcSection]):
                 context.report(reports)
             context.progress()
             # A slow BMC gets a pause all the same, or it would have no time for others.
-            due = began + SHARED_WAKE_UPS.pause(began, self.period_seconds)
-            remaining_seconds = due - loop.time()
+            remaining_seconds = began + self.period_seconds - loop.time()
             await asyncio.sleep(max(remaining_seconds, _MIN_PAUSE_SECONDS))
 
 

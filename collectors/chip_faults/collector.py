@@ -41,7 +41,6 @@ from contract.observation import (
 from contract.settings import Section
 from dcmi_shim.library.return_codes import ENVIRONMENT, NOT_READY, SYMBOL_MISSING, UNSUPPORTED
 from dcmi_shim.values import DriverGap
-from pacing.waiting import SHARED_WAKE_UPS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -349,7 +348,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         # Timers may fire early, and an answer asked before ``due`` would not count for the event.
         queried_at = watched.queried_at[query] = max(self._loop.time(), due)
         # Counted from the beginning of the round, so that all queries of a round stay one round.
-        watched.due[query] = began + SHARED_WAKE_UPS.pause(began, self.period_seconds)
+        watched.due[query] = began + self.period_seconds
         if query is ChipQuery.HEALTH and queried_at < self._event_at + _AFTER_EVENT_SECONDS:
             watched.due[query] = began + _AFTER_EVENT_SECONDS
 
@@ -417,8 +416,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         codes = await self._answer(ChipQuery.CODES, chip, self._driver.error_codes)
         listed = frozenset(code_of(code) for code in codes)
         if self._driver.polling_reason is None:
-            pause = SHARED_WAKE_UPS.pause(began, self.section.audit_period_seconds)
-            watched.due[ChipQuery.CODES] = began + pause
+            watched.due[ChipQuery.CODES] = began + self.section.audit_period_seconds
         else:
             watched.due[ChipQuery.CODES] = began + self.section.list_period_seconds
             if listed != watched.listed:

@@ -32,6 +32,24 @@ def virtual_ms() -> int:
     return 1_000_000 + round(asyncio.get_running_loop().time() * 1000)
 
 
+async def ask_each(
+    chips: Sequence[Chip], ask: Callable[[Chip], Awaitable[T]]
+) -> dict[Chip, T | DriverError]:
+    """Return the answer or error of those of ``chips`` that are asked within 0.1 s."""
+    answers: dict[Chip, T | DriverError] = {}
+    end = asyncio.get_running_loop().time() + 0.1
+    for chip in chips:
+        if asyncio.get_running_loop().time() > end:
+            break
+        try:
+            answers[chip] = await ask(chip)
+        except DriverGone:
+            raise
+        except DriverError as error:
+            answers[chip] = error
+    return answers
+
+
 class ScriptedDriver:
     """A ``ChipDriver`` that a test turns. Occurrences are listed 50 ms late, recoveries 300 ms."""
 
@@ -81,26 +99,10 @@ class ScriptedDriver:
         )
 
     async def code_lists(self, chips: Sequence[Chip]) -> dict[Chip, tuple[int, ...] | DriverError]:
-        return await self._ask_each(chips, self.error_codes)
+        return await ask_each(chips, self.error_codes)
 
     async def health_words(self, chips: Sequence[Chip]) -> dict[Chip, int | DriverError | None]:
-        return await self._ask_each(chips, self.health)
-
-    async def _ask_each(
-        self, chips: Sequence[Chip], ask: Callable[[Chip], Awaitable[T]]
-    ) -> dict[Chip, T | DriverError]:
-        answers: dict[Chip, T | DriverError] = {}
-        end = asyncio.get_running_loop().time() + 0.1
-        for chip in chips:
-            if asyncio.get_running_loop().time() > end:
-                break
-            try:
-                answers[chip] = await ask(chip)
-            except DriverGone:
-                raise
-            except DriverError as error:
-                answers[chip] = error
-        return answers
+        return await ask_each(chips, self.health)
 
     async def health(self, chip: Chip) -> int | None:
         await self._ask("health", chip)

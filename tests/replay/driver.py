@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from contract.codes.chip_codes import LINK_DOWN, RESET_FINISHED
@@ -20,10 +19,12 @@ from dcmi_shim.values import (
     SuperPod,
 )
 from dcmi_shim.worker.supervisor import DriverSettings
+from tests.collectors.scripted import ask_each
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
+    from contract.errors import DriverError
     from dcmi_shim.library.enums import Utilization
 
 LISTED_AFTER_SECONDS = 0.05
@@ -135,15 +136,11 @@ class RecordedDriver:
         await self._call(CODES, chip)
         return tuple(int(code, 16) for code in self._lists[chip.logic_id])
 
-    async def code_lists(self, chips: Sequence[Chip]) -> dict[Chip, tuple[int, ...]]:
-        found: dict[Chip, tuple[int, ...]] = {}
-        end = asyncio.get_running_loop().time() + 0.1
-        for chip in chips:
-            if asyncio.get_running_loop().time() > end:
-                break
-            with contextlib.suppress(DriverCallError, DriverCallStuck):
-                found[chip] = await self.error_codes(chip)
-        return found
+    async def code_lists(self, chips: Sequence[Chip]) -> dict[Chip, tuple[int, ...] | DriverError]:
+        return await ask_each(chips, self.error_codes)
+
+    async def health_words(self, chips: Sequence[Chip]) -> dict[Chip, int | DriverError | None]:
+        return await ask_each(chips, self.health)
 
     async def health(self, chip: Chip) -> int | None:
         await self._call(HEALTH, chip)
