@@ -11,8 +11,9 @@ Prints a line for each episode with something wrong, of real parts for each, and
 Exit status: 0 nothing wrong and all proved, else 1. A plan with something wrong or not proved is
 made smaller, kept in DIR, and can be played again. Gaps of real parts may be of any episode, so
 all plans are kept as they are, with the logs and journals. A mutant is a wrong product: the first
-episode that finds it is the last. Each worker of a real world has programs, a store and ports of
-its own, and plays its part of the seeds.
+episode that finds it is the last. ``--mutant all`` plays all of virtual time, one after the other,
+prints the first seed of each, and has exit status 0 where each is found. Each worker of a real
+world has programs, a store and ports of its own, and plays its part of the seeds.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from benchmarks.chaos.plan import Plan
 
 _SIMULATED = "simulated"
+_ALL = "all"
+"""Stands for each mutant of virtual time."""
 MAX_EXCUSED = 0.3
 """An episode should have no larger share of its time under excuse."""
 
@@ -55,7 +58,12 @@ class _Results:
     @property
     def are_right(self) -> bool:
         """Whether nothing is wrong, and all is proved."""
-        return all(outcome.is_right for outcome in self._outcomes)
+        return self.first_wrong is None
+
+    @property
+    def first_wrong(self) -> Outcome | None:
+        """The first episode with something wrong or not proved."""
+        return next((outcome for outcome in self._outcomes if not outcome.is_right), None)
 
     @property
     def is_empty(self) -> bool:
@@ -138,7 +146,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--replay", type=Path, nargs="+", help="kept plans of one world")
     parser.add_argument("--keep", type=Path, help="where to keep plans with something wrong")
-    parser.add_argument("--mutant", help="a wrong product, in the worlds simulated and mqtt")
+    parser.add_argument(
+        "--mutant", help="a wrong product, in the worlds simulated and mqtt, or all"
+    )
     parser.add_argument("--workers", type=int, default=1, help="processes that play episodes")
     given = parser.parse_args()
     if given.replay is not None:
@@ -151,6 +161,10 @@ def main() -> int:
     else:
         seeds = range(given.seed, given.seed + given.episodes)
         plans = [plan_of(given.platform, seed) for seed in seeds]
+    if given.mutant == _ALL:
+        if plans[0].platform != _SIMULATED:
+            parser.error(f"--mutant {_ALL} is for the world {_SIMULATED}")
+        return 0 if _all_are_found(plans, given.keep, given.workers) else 1
     results, kept = _Results(len(plans)), Kept(given.keep, given.mutant)
     if plans[0].platform == _SIMULATED:
         _play_simulated(plans, results, kept, given.workers)
@@ -177,6 +191,26 @@ def _play_simulated(plans: list[Plan], results: _Results, kept: Kept, workers: i
                 kept.add(outcome.plan, lambda plan: not play(plan).is_right)
                 if kept.mutant is not None:
                     break
+
+
+def _all_are_found(plans: list[Plan], keep: Path | None, workers: int) -> bool:
+    """Play the plans with each mutant until it is found; print the first seeds as a table."""
+    from benchmarks.chaos.simulated.mutants import MUTANTS
+
+    rows = ["| mutant | first seed that finds it | what is wrong |", "|---|---|---|"]
+    are_found = True
+    for mutant in MUTANTS:
+        results = _Results(len(plans))
+        _play_simulated(plans, results, Kept(keep, mutant), workers)
+        outcome = results.first_wrong
+        are_found &= outcome is not None
+        if outcome is None:
+            rows.append(f"| {mutant} | none | nothing |")
+        else:
+            wrong = next(iter(outcome.wrong), "an episode is not proved")
+            rows.append(f"| {mutant} | {outcome.plan.seed} | {wrong} |")
+    print(*rows, sep="\n")
+    return are_found
 
 
 def _played(plan: Plan, mutant: str | None) -> Outcome:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from benchmarks.chaos import __main__ as program
+from benchmarks.chaos.judge import Wrong
+from benchmarks.chaos.simulated import mutants
 from benchmarks.chaos.simulated.mutants import MUTANTS
 from benchmarks.chaos.simulated.site import play_in
 from benchmarks.chaos.stage import judged
@@ -71,3 +75,20 @@ def test_a_script_of_another_version_names_its_file_and_a_remedy(
     file.write_text(text.replace("%s", trouble))
     with pytest.raises(ValueError, match=f"old.json is no plan .*{problem or 'gremlins'}.*--keep"):
         read_plan(file)
+
+
+def test_all_mutants_are_played_one_after_the_other_and_the_first_seeds_are_a_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = ROOT / "tests/chaos/stale-write.json"
+    names = "stale write", "heartbeat without progress"
+    monkeypatch.setattr(mutants, "MUTANTS", {name: MUTANTS[name] for name in names})
+    monkeypatch.setattr(program, "fix_order_of_sets", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["chaos", "--replay", str(script), "--mutant", "all"])
+    assert program.main() == 1, "one of them is not found"
+    rows = capsys.readouterr().out.splitlines()[-2:]
+    seed = read_plan(script).seed
+    assert rows == [
+        f"| stale write | {seed} | {Wrong.MISSING} |",
+        "| heartbeat without progress | none | nothing |",
+    ]
