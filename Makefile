@@ -258,7 +258,7 @@ lock: $(VENV)/installed-dev
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --extra build -o requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --extra build --extra dev -o requirements-dev.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --group site -o requirements-site.lock
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --extra fuzz -c requirements.lock -o requirements-fuzz.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --extra fuzz -c requirements-dev.lock -o requirements-fuzz.lock
 
 # After a newer grpcio-tools, protobuf in pyproject.toml must be as new as what it generates demands.
 wire: $(VENV)/installed-dev

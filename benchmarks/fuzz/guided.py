@@ -44,7 +44,7 @@ _INPUT_TIMEOUT_SECONDS = 20
 _MEMORY_MB = 1536
 _SHOWN_LINES = 40
 _DIRECTORY = Path("dist/fuzz")
-_COUNTERS = re.compile(r"Loaded \d+ modules\s+\((\d+) inline")
+_COUNTERS = re.compile(r"edges: (\d+)")
 _PROGRESS = re.compile(r"^#(\d+)\s.*?cov: (\d+) ")
 
 
