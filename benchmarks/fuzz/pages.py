@@ -1,10 +1,15 @@
-"""What strangers send to the pages: the head of a request, its parameters; and the users file."""
+"""What strangers send to the pages: the head of a request, its parameters; and the files of users
+and certificates.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import atexit
+from base64 import b64encode
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
 
 from aiohttp import web
@@ -17,6 +22,7 @@ from service.http.connections import Connections, ListenerLimits, RateLimits, Re
 from service.http.counts import Counts
 from service.login.users import parsed
 from service.pages.parameters import Parameter, parameter_check
+from service.tls.files import PagesTls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +42,25 @@ _USERS = (
     f"# people\n\nops:{_STORED}\nsre:{_STORED}\r\n",
     f"\u4e2d\u6587:{_STORED.replace('$04$', '$12$')}\n",
 )
+_PKCS8_OF_ED25519 = bytes.fromhex("302e020100300506032b657004220420")
+_KEY = b64encode(_PKCS8_OF_ED25519 + bytes(range(32))).decode()
+_KEY_FILE = f"-----BEGIN PRIVATE KEY-----\n{_KEY}\n-----END PRIVATE KEY-----\n"
+_CERTIFICATE = """\
+-----BEGIN CERTIFICATE-----
+MIIBLjCB4aADAgECAhROVOM3x0PhYCqJ8j6DwJLmlVOKHzAFBgMrZXAwDDEKMAgG
+A1UEAwwBYTAgFw0yNjExMzAwNDEzMjVaGA8yMTI2MTEwNjA0MTMyNVowDDEKMAgG
+A1UEAwwBYTAqMAUGAytlcAMhAAOhB7/zzhC+HXDdGOdLwJln5NYwm6UNXx3chmQS
+VTG4o1MwUTAdBgNVHQ4EFgQU/YGm22TW+vf3AsB5cagsJcHcPJAwHwYDVR0jBBgw
+FoAU/YGm22TW+vf3AsB5cagsJcHcPJAwDwYDVR0TAQH/BAUwAwEB/zAFBgMrZXAD
+QQBkyuR3dIUVhIr4rOYCte4FwlJrxXy+Yohwor+CHvZlmkkViGH1W0+g3d+ugWe1
+nb3HFOyEXRJsMawTCF1fb7EE
+-----END CERTIFICATE-----
+"""
+"""Of the key above, as a server and as an authority."""
+_FILES = (
+    f"{_CERTIFICATE}\0{_KEY_FILE}\0{_CERTIFICATE}",
+    f"{_CERTIFICATE * 2}\0# a key\n{_KEY_FILE}\0{_CERTIFICATE * 2}",
+)
 _PARAMETERS = (
     Parameter("limit", "", is_number=True, least=1, most=1000),
     Parameter("since_ms", "", is_number=True),
@@ -45,10 +70,11 @@ _PARAMETERS = (
 
 
 @cache
-def _loop() -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
-    atexit.register(loop.close)
-    return loop
+def loop() -> asyncio.AbstractEventLoop:
+    """Return one loop for all inputs: to begin with a new one costs more than most of them."""
+    result = asyncio.new_event_loop()
+    atexit.register(result.close)
+    return result
 
 
 class _Transport(asyncio.Transport):
@@ -106,9 +132,9 @@ async def _received(*parts: bytes) -> tuple[bool, bytes]:
 def _head(text: str) -> None:
     """Check that a request is whole, or refused, wherever it is cut."""
     data = text.encode("utf-8", "replace")
-    has_request, answer = _loop().run_until_complete(_received(data))
+    has_request, answer = loop().run_until_complete(_received(data))
     for middle in (len(data) // 2, max(0, data.find(b"\r\n\r\n") + 2)):
-        again, refusal = _loop().run_until_complete(_received(data[:middle], data[middle:]))
+        again, refusal = loop().run_until_complete(_received(data[:middle], data[middle:]))
         # Its first part alone may be refused, such as one with a bare line feed.
         assert again == has_request or answer or refusal
     if has_request:
@@ -145,7 +171,7 @@ def _query(text: str) -> None:
         answer: web.StreamResponse = await check(request, match.handler)
         return answer
 
-    answer = _loop().run_until_complete(answered())
+    answer = loop().run_until_complete(answered())
     assert answer.status in (200, 400)
     if answer.status == 400:
         raise VigilError("is refused")
@@ -162,9 +188,30 @@ def _users(text: str) -> None:
         raise VigilError(problems[0][1])
 
 
+@cache
+def _directory() -> Path:
+    directory = TemporaryDirectory()
+    atexit.register(directory.cleanup)
+    path = Path(directory.name)
+    for name in ("certificate", "key", "client_ca"):
+        (path / name).touch(0o600)
+    return path
+
+
+def _tls_files(text: str) -> None:
+    """Check that an authority is in files that are taken."""
+    paths = [_directory() / name for name in ("certificate", "key", "client_ca")]
+    data = text.encode("utf-8", "replace").split(b"\0", 2)
+    for path, content in zip(paths, [*data, b"", b""], strict=False):
+        path.write_bytes(content)
+    context = PagesTls(*paths).context()
+    assert context.get_ca_certs()
+
+
 PARSERS: dict[str, tuple[tuple[str, ...], Callable[[str], None]]] = {
     "http-head": (_HEADS, _head),
     "page-parameters": (_QUERIES, _query),
     "users-file": (_USERS, _users),
+    "tls-files": (_FILES, _tls_files),
 }
 """By name: good inputs, and the function that checks."""

@@ -13,7 +13,7 @@ from benchmarks.fuzz.mutations import mutated
 from contract.errors import VigilError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 LONGEST_SECONDS = 0.050
 """For one input of a parser."""
@@ -78,10 +78,7 @@ def fuzz(target: Target, count: int, seed: int) -> Outcome:
     A good input that is refused is a failure, too. Stops behind the fifth different failure.
     """
     outcome = Outcome(target.name)
-    longest = LONGEST_SECONDS_OF_ALL.get(target.name, LONGEST_SECONDS)
     rng = Random(f"{seed} {target.name}")
-    known: set[str] = set()
-    begun = time.monotonic()
     # Some are there several times, so that more inputs are made of them.
     for text in dict.fromkeys(target.seeds):
         what, refused, _ = _fed(target, text)
@@ -89,10 +86,24 @@ def fuzz(target: Target, count: int, seed: int) -> Outcome:
             what = "a good input is refused"
         if what is not None:
             outcome.failures.append(Failure(target.name, text, what))
-    for _ in range(count):
+    _play(outcome, target, (mutated(rng, target.seeds) for _ in range(count)))
+    return outcome
+
+
+def played(target: Target, texts: Iterable[str]) -> Outcome:
+    """Feed ``texts``, such as a kept corpus. Stops behind the fifth different failure."""
+    outcome = Outcome(target.name)
+    _play(outcome, target, texts)
+    return outcome
+
+
+def _play(outcome: Outcome, target: Target, texts: Iterable[str]) -> None:
+    longest = LONGEST_SECONDS_OF_ALL.get(target.name, LONGEST_SECONDS)
+    known: set[str] = set()
+    begun = time.monotonic()
+    for text in texts:
         if len(outcome.failures) >= _SHOWN_FAILURES:
             break
-        text = mutated(rng, target.seeds)
         what, refused, seconds = _fed(target, text)
         outcome.count += 1
         outcome.refused += refused
@@ -105,7 +116,6 @@ def fuzz(target: Target, count: int, seed: int) -> Outcome:
             known.add(what)
             outcome.failures.append(Failure(target.name, _smaller(target, text, what), what))
     outcome.seconds = time.monotonic() - begun
-    return outcome
 
 
 def _fed(target: Target, text: str) -> tuple[str | None, bool, float]:

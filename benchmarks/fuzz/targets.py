@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import atexit
 import contextlib
 import json
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ from agent.shadow.comparison import ShadowComparison
 from agent.shadow.difference import Fact, differences, facts_of
 from aggregator.liveness import persisted
 from aggregator.state_buckets import decoded
-from benchmarks.fuzz import advise, configuration, lint, pages, processors, seeds, support
+from benchmarks.fuzz import advise, binary, configuration, lint, pages, processors, seeds, support
 from benchmarks.fuzz.aggregator import AggregatorInputs
 from benchmarks.fuzz.api_server import Answers, events_of
 from benchmarks.fuzz.cluster import cluster_jobs, cluster_nodes, cluster_pods
@@ -283,17 +281,9 @@ class Watched:
         """Parse ``text``; what is refused changes nothing."""
         body = text.encode("utf-8", "replace")
         answers = Answers(self.listed.encode(), body) if self.listed else Answers(body, b"")
-        events = _loop().run_until_complete(events_of(self.follow(answers.connection)))
+        events = pages.loop().run_until_complete(events_of(self.follow(answers.connection)))
         if len(events) <= bool(self.listed):
             raise VigilError("interrupted")
-
-
-@cache
-def _loop() -> asyncio.AbstractEventLoop:
-    """Return one loop for all inputs: to begin with a new one costs more than most of them."""
-    loop = asyncio.new_event_loop()
-    atexit.register(loop.close)
-    return loop
 
 
 def _follow_node(connection: ApiConnection) -> AsyncIterator[object]:
@@ -414,6 +404,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "public-fault-table": PublicFaultTables,
     "public-fault-state": LeftPublicFaults,
     "aggregator-input": AggregatorInputs,
+    **binary.TARGETS,
     "relation-book": KeptRelations,
     "rank-table": RankTables,
 }

@@ -1,0 +1,81 @@
+"""One target under atheris, in a process of its own: ``guided`` starts it.
+
+::
+
+    python -m benchmarks.fuzz.instrumented TARGET DIRECTORY [options of libFuzzer]
+
+Only functions of modules that the good inputs run are instrumented, so that their edges are those
+of the parser. Code in C (msgspec, libyaml, OpenSSL, protobuf) has no edges.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import gc
+import logging
+import sys
+import time
+from random import Random
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING
+
+import atheris
+
+from benchmarks.fuzz.binary import TARGETS as BINARY_TARGETS
+from benchmarks.fuzz.corpora import arcs_of
+from benchmarks.fuzz.mutations import mutated
+from benchmarks.fuzz.targets import TARGETS
+from contract.errors import VigilError
+
+if TYPE_CHECKING:
+    from benchmarks.fuzz.running import Target
+
+_INPUTS = 200
+_SECONDS = 2.0
+"""Good and mutated inputs that show which modules a parser needs, and how long they may take."""
+
+
+def _edges(code: CodeType) -> int:
+    """Return how many edges of a patched function and of the functions in it are counted."""
+    inner = sum(_edges(constant) for constant in code.co_consts if isinstance(constant, CodeType))
+    own = [part for part in dis.get_instructions(code) if part.argval == "_trace_branch"]
+    return inner + len(own)
+
+
+def instrument(target: Target) -> int:
+    """Count the edges of all functions of the modules that ``target`` runs; return how many."""
+    rng, end = Random(target.name), time.thread_time() + _SECONDS
+    files: set[str] = set()
+    for _ in range(_INPUTS):
+        if time.thread_time() < end:
+            for text in (rng.choice(target.seeds), mutated(rng, target.seeds)):
+                files |= {file for file, _, _ in arcs_of(target, text)}
+    patched: dict[CodeType, CodeType] = {}
+    for function in gc.get_objects():
+        if isinstance(function, FunctionType) and function.__code__.co_filename in files:
+            code = function.__code__
+            if code not in patched:
+                patched[code] = atheris.patch_code(code, trace_dataflow=True)
+            function.__code__ = patched[code]
+    return sum(map(_edges, patched.values()))
+
+
+def main() -> None:
+    """Run the command. Ends with 77 where an input fails, as libFuzzer does."""
+    logging.disable()
+    name, directory, *options = sys.argv[1:]
+    target = TARGETS[name]()
+    encoding = "latin-1" if name in BINARY_TARGETS else "utf-8"
+    print(f"edges: {instrument(target)}", flush=True)
+
+    def feed(data: bytes) -> None:
+        with contextlib.suppress(VigilError):
+            target.feed(data.decode(encoding, "replace"))
+
+    atheris.Setup([sys.argv[0], *options, directory], feed)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
