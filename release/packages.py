@@ -51,7 +51,7 @@ _FOLDERS = ("daemonset", "monitoring", "systemd")
 _GO_PROCESSORS = {"aarch64": "arm64", "x86_64": "amd64"}
 """The names of processors for Go, which Debian has too, for what ``uname -m`` prints."""
 _ADDRESS = "maintainers@npu-vigil.invalid"
-"""Both formats demand an address. The domain ``invalid`` belongs to nobody (RFC 2606)."""
+"""Both formats demand an address. No domain ends with ``invalid`` (RFC 2606)."""
 _DESCRIPTION = """Faults of Huawei Ascend NPUs for schedulers
 The agent reports faults of NPUs, links, switches and the host in the formats
 of MindCluster. The aggregator merges the reports of all nodes. The Python
