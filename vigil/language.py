@@ -57,6 +57,37 @@ def translated(text: str, /, **fields: object) -> str:
     return template.format(**fields) if fields else template
 
 
+class Sentence(str):
+    """An English text that can be shown in the chosen language, with its template and fields."""
+
+    __slots__ = ("fields", "template")
+
+    template: str
+    fields: Mapping[str, object]
+
+
+def sentence(text: str, /, **fields: object) -> Sentence:
+    """Return ``text`` in English with its ``{fields}`` filled in, to be translated by ``shown``.
+
+    Reports keep it, so their JSON is English. A field is a name, a number or a sentence, never a
+    text that a daemon made: that is English in each language.
+    """
+    made = Sentence(text.format(**fields) if fields else text)
+    made.template, made.fields = text, fields
+    return made
+
+
+def shown(text: str) -> str:
+    """Return a sentence in the chosen language, and any other text as it is."""
+    if not isinstance(text, Sentence):
+        return text
+    fields = {
+        name: shown(value) if isinstance(value, str) else value
+        for name, value in text.fields.items()
+    }
+    return translated(text.template, **fields)
+
+
 def message(text: str) -> str:
     """Return ``text``, which belongs to the catalogue and is translated where it is printed."""
     return text

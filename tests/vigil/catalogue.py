@@ -17,9 +17,10 @@ import typer.core
 import typer.main
 
 from contract.codes.reference import CodeKind, all_codes, level_texts
+from contract.pages.aggregator_status import HEARTBEATS, STATES
 from tests.parts.tree import ROOT
 from vigil.help_text import replace_texts
-from vigil.language import CATALOGUE, message, read_catalogue, translated
+from vigil.language import CATALOGUE, message, read_catalogue, sentence, translated
 from vigil.main import app
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _HEADER = (
     "Content-Type: text/plain; charset=UTF-8",
     "Content-Transfer-Encoding: 8bit",
 )
-_MARKS = {translated.__name__, message.__name__}
+_MARKS = {translated.__name__, message.__name__, sentence.__name__}
 
 
 def texts() -> dict[str, None]:
@@ -52,9 +53,10 @@ def texts() -> dict[str, None]:
     for file in sorted((ROOT / "vigil").rglob("*.py")):
         for text in marked(file.read_text(encoding="utf-8")):
             collect(text)
+    collected |= dict.fromkeys((*STATES, *HEARTBEATS))
     for kind in CodeKind:
         for level in level_texts(kind).values():
-            collected |= dict.fromkeys((level.effect, level.remedy))
+            collected |= dict.fromkeys((level.effect, level.remedy, level.short))
     for code in all_codes():
         collected |= dict.fromkeys((code.effect, code.remedy))
     return collected

@@ -145,6 +145,24 @@ def test_json_is_the_same_in_both_languages(verb: str, stand: Stand) -> None:
     assert chinese == english
 
 
+_HEADING = re.compile(r"^\s*[一-鿿]+:\s+")
+_THREE_WORDS = re.compile(r"(?:\b[a-z]{2,} ){2}[a-z]{2,}\b")
+
+
+@pytest.mark.parametrize("verb", ["faults", "jobs", "status", "timeline"])
+def test_a_report_is_chinese_and_no_sentence_is_mixed(verb: str, stand: Stand) -> None:
+    stand.answers = aggregator()
+    _, english, _ = vigil(stand, *VERBS[verb], "--lang", "en")
+    _, chinese, errors = vigil(stand, *VERBS[verb], "--lang", "zh")
+    assert errors == ""
+    assert "answered by" in english.decode()
+    assert "应答者" in chinese.decode()
+    # Behind a Chinese heading a daemon's text is English, as a whole.
+    texts = [_HEADING.sub("", line) for line in chinese.decode().splitlines()]
+    mixed = [text for text in texts if _CHINESE.search(text) and _THREE_WORDS.search(text)]
+    assert mixed == []
+
+
 def test_names_of_faults_follow_the_language_of_the_program(stand: Stand) -> None:
     stand.answers = aggregator()
     before = run_verb("--lang", "zh", "faults", "--server", stand.url)

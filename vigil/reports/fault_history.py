@@ -13,6 +13,7 @@ from contract.pages.agent_status import AgentStatus
 from contract.pages.faults import subject_name
 from contract.pages.history import HistoryPage
 from vigil.daemon_client import UnknownNode
+from vigil.language import sentence
 from vigil.reports.explanation import is_meant
 from vigil.reports.job_report import leader_of
 from vigil.reports.status_report import STATUS, agent_source, names_of, other_node
@@ -114,7 +115,7 @@ class DaemonHistory:
             raise StoreUnavailable(f"the agent at {self._client.server} shows no history")
         if answer.chips:
             self._chip_type = answer.chips[0].device.rpartition("-")[0]
-        not_known = ("what the cluster published about this node",)
+        not_known = (sentence("what the cluster published about this node"),)
         return Timeline(agent_source(answer), self._client.server, not_known, ())
 
 

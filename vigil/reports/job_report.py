@@ -9,6 +9,7 @@ import msgspec
 from contract.errors import ConfigurationError, Problem
 from contract.pages.aggregator_status import ClusterStatePage, JobsPage, LeaderPage
 from contract.pages.faults import FaultsPage
+from vigil.language import sentence, shown, translated
 from vigil.reports.show import source_lines
 from vigil.reports.status_report import in_language, names_of, source_of
 from vigil.reports.times import since
@@ -76,13 +77,17 @@ def job_report(client: DaemonClient) -> JobReport:
     types = _chip_types(client) if any(job.nodes for job in result.jobs) else {}
     objects = client.get("/api/v1/cluster-state", ClusterStatePage).cluster_state.objects
     pods = [item for item in objects if item.kind == "pods" and item.followed]
-    not_known = [
-        f"pods of {pod.store} ({pod.interrupted or 'they are not read yet'})"
+    not_known: list[str] = [
+        # A store made the reason, so the sentence is English in each language.
+        f"pods of {pod.store} ({pod.interrupted})"
+        if pod.interrupted
+        else sentence("pods of {store} (they are not read yet)", store=pod.store)
         for pod in pods
         if pod.interrupted or not pod.known
     ]
     if not pods:
-        not_known.append("which pods use chips: no store of this aggregator has pods")
+        text = sentence("which pods use chips: no store of this aggregator has pods")
+        not_known.append(text)
     return JobReport(
         source=source,
         server=client.server,
@@ -107,16 +112,22 @@ def job_lines(report: JobReport, *, language: str, utc: bool, columns: int) -> I
     """Return the source that answered, and a paragraph for each job."""
     yield from source_lines(report.source, report.server, report.not_known, columns)
     if not report.jobs:
-        yield "no job is known to be hit"
+        yield translated("no job is known to be hit")
     for job in report.jobs:
         yield ""
-        began = ""
+        first = f"{job.job}: {job.health}"
         if job.since_ms is not None:
-            began = f", since {since(job.since_ms, report.at_ms, utc=utc)}"
-        yield from wrapped(f"{job.job}: {job.health}{began}", columns)
+            first = translated(
+                "{job}, since {since}",
+                job=first,
+                since=shown(since(job.since_ms, report.at_ms, utc=utc)),
+            )
+        yield from wrapped(first, columns)
         for fault in job.faults:
             name = in_language(language, fault.name_en, fault.name_zh)
-            began = "" if fault.since_ms is None else since(fault.since_ms, report.at_ms, utc=utc)
+            began = ""
+            if fault.since_ms is not None:
+                began = shown(since(fault.since_ms, report.at_ms, utc=utc))
             words = (fault.node, fault.part, fault.code, fault.level, began, name)
             yield from wrapped("  ".join(filter(None, words)), columns, "  ")
 

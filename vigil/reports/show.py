@@ -12,8 +12,9 @@ import msgspec
 
 from contract.errors import printable
 from vigil.exit_status import ExitStatus
+from vigil.language import Sentence, message, sentence, shown, translated
 from vigil.reports.times import since
-from vigil.reports.wrapping import wrapped
+from vigil.reports.wrapping import columns_of, padded, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,8 +26,13 @@ _WIDTH_OF_A_FILE = 160
 _NARROWEST = 20
 _GAP = "  "
 _MAX_FAULTS = 10
-_FAULT_COLUMNS = ("node", "part", "code", "severity", "level", "since", "jobs", "name")
+_FAULT_COLUMNS = (
+    *(message("NODE"), message("PART"), message("CODE"), message("SEVERITY")),
+    *(message("LEVEL"), message("SINCE"), message("JOBS"), message("NAME")),
+)
 _NARROWEST_NAME = 30
+_WELL = message("{about} is well")
+_PARTLY_KNOWN = message("no fault of {about} is known, but not all is known")
 
 
 def width() -> int:
@@ -44,8 +50,8 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print ``value`` as one line of JSON."""
-    print(msgspec.json.encode(value).decode(), flush=True)
+    """Print ``value`` as one line of JSON, whose texts are English."""
+    print(msgspec.json.encode(value, enc_hook=str).decode(), flush=True)
 
 
 @contextmanager
@@ -72,19 +78,24 @@ def status_lines(report: StatusReport, *, language: str, utc: bool, columns: int
     yield from head_lines(report.about, report.reasons, columns, well=report.well)
     yield from source_lines(report.source, report.server, report.not_known, columns)
     for heading, counts in report.counts.items():
-        counted = "; ".join(f"{number} {word}" for word, number in counts.items()) or "none"
-        yield from field(heading, counted, columns)
+        counted = "; ".join(f"{number} {_states(words)}" for words, number in counts.items())
+        yield from field(translated(heading), counted or translated("none"), columns)
     for heading, texts in report.facts.items():
         for text in texts:
-            yield from field(heading, text, columns)
+            yield from field(translated(heading), text, columns)
     for row in report.blind:
-        yield from field("no answer", blind_text(row, report.at_ms, utc=utc), columns)
+        yield from field(translated("no answer"), blind_text(row, report.at_ms, utc=utc), columns)
     if report.faults:
         yield ""
-        shown = worst_first(report.faults)[:_MAX_FAULTS]
-        yield from fault_lines(shown, report.at_ms, language=language, utc=utc, columns=columns)
-        if len(report.faults) > len(shown):
-            yield f"{len(report.faults) - len(shown)} more: vigil faults"
+        rows = worst_first(report.faults)[:_MAX_FAULTS]
+        yield from fault_lines(rows, report.at_ms, language=language, utc=utc, columns=columns)
+        if len(report.faults) > len(rows):
+            yield translated("{count} more: vigil faults", count=len(report.faults) - len(rows))
+
+
+def _states(words: str) -> str:
+    """Return the states of a node, or the level of a chip, in the chosen language."""
+    return ", ".join(translated(word) for word in words.split(", "))
 
 
 def head_lines(about: str, reasons: Sequence[str], columns: int, *, well: bool) -> Iterator[str]:
@@ -92,23 +103,25 @@ def head_lines(about: str, reasons: Sequence[str], columns: int, *, well: bool) 
 
     What is not well without a reason is only partly known.
     """
-    if reasons:
-        first = f"{about} is not well: {reasons[0]}"
+    if not reasons:
+        first = sentence(_WELL if well else _PARTLY_KNOWN, about=about)
+        yield from wrapped(shown(first), columns)
+    elif isinstance(reasons[0], Sentence):
+        first = sentence("{about} is not well: {reason}", about=about, reason=reasons[0])
+        yield from wrapped(shown(first), columns)
     else:
-        first = (
-            f"{about} is well" if well else f"no fault of {about} is known, but not all is known"
-        )
-    yield from wrapped(first, columns)
+        # A daemon made the reason, so the sentence is English in each language.
+        yield from wrapped(f"{about} is not well: {reasons[0]}", columns)
     for reason in reasons[1:]:
-        yield from wrapped(reason, columns, "  ")
+        yield from wrapped(shown(reason), columns, "  ")
     yield ""
 
 
 def source_lines(source: str, server: str, not_known: Iterable[str], columns: int) -> Iterator[str]:
     """Yield the source that answered, and what is then not known."""
-    yield from field("answered by", f"{source} ({server})", columns)
+    yield from field(translated("answered by"), f"{shown(source)} ({server})", columns)
     for text in not_known:
-        yield from field("not known", text, columns)
+        yield from field(translated("not known"), text, columns)
 
 
 def report_lines(
@@ -120,7 +133,10 @@ def report_lines(
     """
     yield from source_lines(report.source, report.server, report.not_known, columns)
     if not report.faults:
-        yield "no fault holds" if is_all else "no fault that holds is as asked for"
+        if is_all:
+            yield translated("no fault holds")
+        else:
+            yield translated("no fault that holds is as asked for")
         return
     yield from fault_lines(report.faults, report.at_ms, language=language, utc=utc, columns=columns)
 
@@ -139,21 +155,21 @@ def fault_lines(
             row.part,
             row.code,
             row.severity,
-            row.level + (" (withheld)" if row.withheld else ""),
-            "" if row.since_ms is None else since(row.since_ms, now_ms, utc=utc),
-            row.jobs,
+            translated("{level} (withheld)", level=row.level) if row.withheld else row.level,
+            "" if row.since_ms is None else shown(since(row.since_ms, now_ms, utc=utc)),
+            translated(row.jobs),
             row.name(language),
         )
         for row in rows
     ]
-    table = [tuple(heading.upper() for heading in _FAULT_COLUMNS), *cells]
+    table = [tuple(map(translated, _FAULT_COLUMNS)), *cells]
     starts = _aligned([line[:-1] for line in table])
-    if len(starts[0]) + _NARROWEST_NAME <= columns:
+    if columns_of(starts[0]) + _NARROWEST_NAME <= columns:
         for start, line in zip(starts, table, strict=True):
-            yield from wrapped(line[-1], columns, start, " " * len(start))
+            yield from wrapped(line[-1], columns, start, " " * columns_of(start))
         return
     firsts = _aligned([(node, part, level, at) for node, part, _, _, level, at, _, _ in table])
-    if len(firsts[0].rstrip()) <= columns:
+    if columns_of(firsts[0].rstrip()) <= columns:
         yield firsts[0].rstrip()
     else:
         firsts = [
@@ -165,14 +181,14 @@ def fault_lines(
         about = f"{code} ({severity})" if severity else code
         yield from wrapped(" ".join(filter(None, (about, name))), columns, "  ")
         if jobs:
-            yield from wrapped(f"jobs: {jobs}", columns, "  ")
+            yield from wrapped(translated("jobs: {effect}", effect=jobs), columns, "  ")
 
 
 def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
     """Return each line with its cells in columns of one width."""
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    widths = [max(map(columns_of, column)) for column in zip(*table, strict=True)]
     return [
-        "".join(f"{cell:{size}}{_GAP}" for cell, size in zip(line, widths, strict=True))
+        "".join(padded(cell, size) + _GAP for cell, size in zip(line, widths, strict=True))
         for line in table
     ]
 
@@ -198,7 +214,7 @@ def blind_text(row: BlindRow, now_ms: int, *, utc: bool) -> str:
 
 def field(heading: str, text: str, columns: int) -> list[str]:
     """Return ``text`` behind ``heading``, in lines of at most ``columns``."""
-    return wrapped(f"{heading + ':':<13}{text}", columns, following=" " * 13)
+    return wrapped(padded(f"{heading}:", 13) + shown(text), columns, following=" " * 13)
 
 
 def explanation_lines(
@@ -213,18 +229,20 @@ def explanation_lines(
     )
     yield from source_lines(explanation.source, explanation.server, explanation.not_known, columns)
     for text in explanation.because:
-        yield from field("because", text, columns)
+        yield from field(translated("because"), text, columns)
     for text in explanation.documents:
-        yield from field("documents", text, columns)
+        yield from field(translated("documents"), text, columns)
     for row in explanation.blind:
-        yield from field("no answer", blind_text(row, explanation.at_ms, utc=utc), columns)
+        yield from field(
+            translated("no answer"), blind_text(row, explanation.at_ms, utc=utc), columns
+        )
     for part in explanation.parts:
         yield ""
         yield from wrapped(part.part, columns)
         for text in part.because:
-            yield from _field("state", text, columns)
+            yield from _field(translated("state"), text, columns)
         if part.pods:
-            yield from _field("used by", ", ".join(part.pods), columns)
+            yield from _field(translated("used by"), ", ".join(part.pods), columns)
         for fault in part.faults:
             yield from _fault_lines(
                 fault, explanation.at_ms, language=language, utc=utc, columns=columns
@@ -243,31 +261,35 @@ def _fault_lines(
         None if at_ms is None else since(at_ms, now_ms, utc=utc)
         for at_ms in (fault.since_ms, explanation.until_ms)
     ]
-    observed = f"by {', '.join(explanation.observed_by)}" if explanation.observed_by else None
+    names = ", ".join(explanation.observed_by)
+    observed = sentence("by {sources}", sources=names) if names else None
     for heading, text in (
-        ("since", times[0]),
-        ("severity", fault.severity or None),
-        ("observed", observed),
-        *(("rule", f"{r.text} ({r.file}, {r.key}, line {r.line})") for r in explanation.rules),
-        ("reported", explanation.reported),
-        ("published", explanation.published),
-        *(("because", text) for text in explanation.because),
-        ("until", times[1]),
-        ("jobs", explanation.effect or None),
-        ("to do", explanation.remedy or None),
+        (translated("since"), times[0]),
+        (translated("severity"), fault.severity or None),
+        (translated("observed"), observed),
+        *(
+            (translated("rule"), f"{r.text} ({r.file}, {r.key}, line {r.line})")
+            for r in explanation.rules
+        ),
+        (translated("reported"), explanation.reported),
+        (translated("published"), explanation.published),
+        *((translated("because"), text) for text in explanation.because),
+        (translated("until"), times[1]),
+        (translated("jobs"), translated(explanation.effect) or None),
+        (translated("to do"), translated(explanation.remedy) or None),
     ):
         if text is not None:
             yield from _field(heading, text, columns)
 
 
 def _job_lines(job: JobExplanation, now_ms: int, *, utc: bool, columns: int) -> Iterator[str]:
-    yield from wrapped(f"job {job.job}: {job.health}", columns)
+    yield from wrapped(translated("job {job}: {health}", job=job.job, health=job.health), columns)
     if job.since_ms is not None:
-        yield from _field("since", since(job.since_ms, now_ms, utc=utc), columns)
-    yield from _field("pods", ", ".join(job.pods), columns)
+        yield from _field(translated("since"), since(job.since_ms, now_ms, utc=utc), columns)
+    yield from _field(translated("pods"), ", ".join(job.pods), columns)
     for text in job.because:
-        yield from _field("because", text, columns)
+        yield from _field(translated("because"), text, columns)
 
 
 def _field(heading: str, text: str, columns: int) -> list[str]:
-    return wrapped(f"{heading + ':':<11}{text}", columns, "    ", " " * 15)
+    return wrapped(padded(f"{heading}:", 11) + shown(text), columns, "    ", " " * 15)

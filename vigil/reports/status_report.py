@@ -24,9 +24,9 @@ from contract.pages.aggregator_status import (
 )
 from contract.pages.faults import FaultsPage, subject_name
 from contract.pages.readiness import ReadinessPage
-from contract.plural import plural
 from service.log.shortened import shortened
 from vigil.daemon_client import OtherNode
+from vigil.language import message, sentence
 from vigil.reports.times import ago
 
 if TYPE_CHECKING:
@@ -51,9 +51,14 @@ _KINDS = {
     "storage": CodeKind.PUBLIC,
     "dpu": CodeKind.DPU,
 }
-SWITCHES, SERVER = "the switches are", "the server is"
+SWITCHES = message("the switches are {status}")
+SERVER = message("the server is {status}")
 NAMED = 5
-_ALARM = "silence alarm: too many nodes fell silent at once, so none of them is published lost"
+_ALARM = message(
+    "silence alarm: too many nodes fell silent at once, so none of them is published lost"
+)
+_PARTS = message("{count} parts at {level}: {parts}")
+_PART = message("{count} part at {level}: {parts}")
 
 
 class FaultRow(msgspec.Struct, frozen=True):
@@ -168,9 +173,12 @@ def of_agent(server: str, answer: AgentStatus, node: str | None) -> StatusReport
     beat = answer.heartbeat
     reasons = [
         *(f"the agent is not ready: {item}" for item in answer.not_ready),
-        *(f"a task of the agent stands still: {task}" for task in sorted(answer.stalled)),
+        *(
+            sentence("a task of the agent stands still: {task}", task=task)
+            for task in sorted(answer.stalled)
+        ),
         *reasons_of_faults(faults, answer.node),
-        *([f"the link is down at {shortened(down, NAMED)}"] if down else []),
+        *([sentence("the link is down at {chips}", chips=names_in_short(down))] if down else []),
         *([f"the driver: {answer.driver.trouble}"] if answer.driver.trouble else []),
         *(
             f"{publication.kind} is not published: {publication.trouble}"
@@ -192,9 +200,9 @@ def of_agent(server: str, answer: AgentStatus, node: str | None) -> StatusReport
     driver = answer.driver
     named = filter(None, (driver.family, driver.chip_name, driver.version))
     beaten = (
-        "not sent yet"
+        sentence("not sent yet")
         if beat.beaten_at_ms is None
-        else f"sent {ago(beat.beaten_at_ms, answer.at_ms)}"
+        else sentence("sent {ago}", ago=ago(beat.beaten_at_ms, answer.at_ms))
     )
     return StatusReport(
         source=agent_source(answer),
@@ -203,16 +211,22 @@ def of_agent(server: str, answer: AgentStatus, node: str | None) -> StatusReport
         at_ms=answer.at_ms,
         well=not reasons,
         reasons=tuple(reasons),
-        not_known=("what the cluster publishes about this node, which jobs are hit",),
-        counts={"chips": counts_of(chip.level for chip in answer.chips)},
+        not_known=(sentence("what the cluster publishes about this node, which jobs are hit"),),
+        counts={message("chips"): counts_of(chip.level for chip in answer.chips)},
         facts={
-            "driver": (" ".join(named) or "has not answered yet",),
-            "heartbeat": (f"{beaten}, every {beat.interval_seconds:g} s",),
-            "documents": tuple(
+            message("driver"): (" ".join(named) or sentence("has not answered yet"),),
+            message("heartbeat"): (
+                sentence(
+                    "{beaten}, every {interval} s",
+                    beaten=beaten,
+                    interval=f"{beat.interval_seconds:g}",
+                ),
+            ),
+            message("documents"): tuple(
                 _publication(publication, answer.at_ms) for publication in answer.publications
             ),
             **(
-                {"kernel log": (f"from the pipe {pipe}",)}
+                {message("kernel log"): (sentence("from the pipe {path}", path=pipe),)}
                 if (pipe := answer.kernel_log_pipe)
                 else {}
             ),
@@ -248,7 +262,7 @@ def of_nodes(
     ready = client.decoded(client.fetch("/readyz")[1], ReadinessPage)
     blind = tuple(row for item in chosen for row in blind_of(item))
     reasons = [
-        *([_ALARM] if liveness.alarm else []),
+        *([sentence(_ALARM)] if liveness.alarm else []),
         *(f"the aggregator is not ready: {reason}" for reason in ready.reasons),
         *(
             f"heartbeats of {place} are not read: {cause}"
@@ -262,16 +276,16 @@ def of_nodes(
     return StatusReport(
         source=source_of(about.leader),
         server=client.server,
-        about=name or "the cluster",
+        about=name or sentence("the cluster"),
         at_ms=about.at_ms if at_ms is None else at_ms,
         well=not reasons and is_all_known(chosen),
         reasons=tuple(reasons),
         not_known=tuple(not_known),
         counts={
-            "nodes": counts_of(f"{item.state}, {item.heartbeat}" for item in chosen),
-            "chips": levels_of_chips(faults),
+            message("nodes"): counts_of(f"{item.state}, {item.heartbeat}" for item in chosen),
+            message("chips"): levels_of_chips(faults),
         },
-        facts=dict(facts or {"leader": (about.leader.holder or "nobody",)}),
+        facts=dict(facts or {message("leader"): (about.leader.holder or sentence("nobody"),)}),
         faults=faults,
         blind=blind,
     )
@@ -279,7 +293,7 @@ def of_nodes(
 
 def agent_source(answer: AgentStatus) -> str:
     """Return which agent it is, in words."""
-    return f"agent of {answer.node}, version {answer.version}"
+    return sentence("agent of {node}, version {version}", node=answer.node, version=answer.version)
 
 
 def other_node(server: str, answer: AgentStatus, node: str | None) -> OtherNode:
@@ -291,8 +305,9 @@ def other_node(server: str, answer: AgentStatus, node: str | None) -> OtherNode:
 def source_of(leader: LeaderStatus) -> str:
     """Return which aggregator it is, in words."""
     if leader.leads:
-        return "aggregator, which leads"
-    return f"aggregator, a follower of {leader.holder or 'nobody'}"
+        return sentence("aggregator, which leads")
+    holder = leader.holder or sentence("nobody")
+    return sentence("aggregator, a follower of {holder}", holder=holder)
 
 
 def reasons_of_nodes(nodes: Iterable[NodeStatus], about: str | None = None) -> Iterator[str]:
@@ -303,26 +318,31 @@ def reasons_of_nodes(nodes: Iterable[NodeStatus], about: str | None = None) -> I
     by_word: dict[str, list[str]] = {}
     for node in nodes:
         if node.heartbeat not in (_ALIVE, _UNKNOWN):
-            by_word.setdefault(f"the heartbeat is {node.heartbeat}", []).append(node.node)
+            word = sentence("the heartbeat is {state}", state=sentence(node.heartbeat))
+            by_word.setdefault(word, []).append(node.node)
         if node.state != _REPORTED:
-            by_word.setdefault(f"device-info is {node.state}", []).append(node.node)
-        for status, word in ((node.switch_status, SWITCHES), (node.node_status, SERVER)):
+            word = sentence("device-info is {state}", state=sentence(node.state))
+            by_word.setdefault(word, []).append(node.node)
+        for status, template in ((node.switch_status, SWITCHES), (node.node_status, SERVER)):
             if status not in (None, "", "Healthy"):
-                by_word.setdefault(f"{word} {status}", []).append(node.node)
+                word = sentence(template, status=status)
+                by_word.setdefault(word, []).append(node.node)
     yield from reasons_of_names(by_word, about)
 
 
 def not_known_of_nodes(nodes: Sequence[NodeStatus]) -> list[str]:
     """Return what an aggregator does not know of these nodes, such as those of a real NodeD."""
     if not nodes:
-        return ["any node: none has a document or a heartbeat here"]
+        return [sentence("any node: none has a document or a heartbeat here")]
     unknown = [node.node for node in nodes if node.heartbeat == _UNKNOWN]
     blind = [node.node for node in nodes if node.blind is None]
     nodes_by_gap = {
-        "whether there is a live agent on": unknown,
-        "which sources are blind on": blind,
+        message("whether there is a live agent on {nodes}"): unknown,
+        message("which sources are blind on {nodes}"): blind,
     }
-    return [f"{gap} {shortened(names, NAMED)}" for gap, names in nodes_by_gap.items() if names]
+    return [
+        sentence(gap, nodes=names_in_short(names)) for gap, names in nodes_by_gap.items() if names
+    ]
 
 
 def is_all_known(nodes: Sequence[NodeStatus]) -> bool:
@@ -333,7 +353,17 @@ def is_all_known(nodes: Sequence[NodeStatus]) -> bool:
 def reasons_of_names(by_word: Mapping[str, list[str]], about: str | None) -> Iterator[str]:
     """Yield each word with the nodes that it is true of; ``about`` is not named again."""
     for word, names in by_word.items():
-        yield word if names == [about] else f"{word}: {shortened(names, NAMED)}"
+        if names == [about]:
+            yield word
+        else:
+            yield sentence("{reason}: {nodes}", reason=word, nodes=names_in_short(names))
+
+
+def names_in_short(names: Sequence[str]) -> str:
+    """Return the first few names as one text, with how many it lacks."""
+    first = ", ".join(names[:NAMED])
+    more = len(names) - NAMED
+    return sentence("{names} and {count} more", names=first, count=more) if more > 0 else first
 
 
 def reasons_of_faults(faults: Iterable[FaultRow], about: str | None = None) -> Iterator[str]:
@@ -344,20 +374,25 @@ def reasons_of_faults(faults: Iterable[FaultRow], about: str | None = None) -> I
             parts.setdefault(row.level, {})[_named(row.node, row.part, about)] = None
     for level in sorted(parts, key=rank):
         names = list(parts[level])
-        yield f"{plural(len(names), 'part')} at {level}: {shortened(names, NAMED)}"
+        template = _PART if len(names) == 1 else _PARTS
+        yield sentence(template, count=len(names), level=level, parts=names_in_short(names))
 
 
 def reasons_of_blind(rows: Iterable[BlindRow], about: str | None = None) -> Iterator[str]:
     """Yield which sources give no answer."""
-    sources = [f"{row.source} of {_named(row.node, row.part, about)}" for row in rows]
-    if sources:
-        yield f"no answer from {shortened(sources, NAMED)}"
+    sources = [(row.source, _named(row.node, row.part, about)) for row in rows]
+    if len(sources) == 1:
+        ((source, part),) = sources
+        yield sentence("no answer from {source} of {part}", source=source, part=part)
+    elif sources:
+        texts = [f"{source} of {part}" for source, part in sources]
+        yield f"no answer from {shortened(texts, NAMED)}"
 
 
 def _named(node: str, part: str, about: str | None) -> str:
     """Return a part of ``node``, without its name where all is ``about`` this node."""
     if node == about:
-        return part or "the node"
+        return part or sentence("the node")
     return f"{node} {part}".strip()
 
 
@@ -489,7 +524,12 @@ def rank(level: str) -> tuple[int, str]:
 
 def _publication(publication: PublicationStatus, now_ms: int) -> str:
     if publication.left_to is not None:
-        return f"{publication.kind} is left to {publication.left_to}"
+        return sentence(
+            "{document} is left to {program}",
+            document=publication.kind,
+            program=publication.left_to,
+        )
     if publication.acknowledged_at_ms is None:
-        return f"{publication.kind} has nothing to report"
-    return f"{publication.kind} was written {ago(publication.acknowledged_at_ms, now_ms)}"
+        return sentence("{document} has nothing to report", document=publication.kind)
+    written = ago(publication.acknowledged_at_ms, now_ms)
+    return sentence("{document} was written {ago}", document=publication.kind, ago=written)

@@ -5,30 +5,38 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from contract.errors import ConfigurationError, Problem
+from vigil.language import Sentence, message, sentence
 
 _SECOND_MS = 1000
 _UNITS_MS = {"s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_STEPS = ((86_400, "d"), (3600, "h"), (60, "min"))
+_STEPS = (
+    (86_400, message("{count} d ago"), message("in {count} d")),
+    (3600, message("{count} h ago"), message("in {count} h")),
+    (60, message("{count} min ago"), message("in {count} min")),
+    (1, message("{count} s ago"), message("in {count} s")),
+)
+"""Units in seconds, the largest first, with how a past and a future time is written."""
 
 
-def ago(at_ms: int, now_ms: int) -> str:
+def ago(at_ms: int, now_ms: int) -> Sentence:
     """Return how long ago ``at_ms`` is (both epoch milliseconds): ``3 min ago``."""
     seconds = (now_ms - at_ms) // _SECOND_MS
-    if seconds < 0:
-        return f"in {_length(-seconds)}"
-    return f"{_length(seconds)} ago"
+    length = abs(seconds)
+    size, past, future = next((step for step in _STEPS if length >= step[0]), _STEPS[-1])
+    return sentence(future if seconds < 0 else past, count=length // size)
 
 
-def since(at_ms: int, now_ms: int, *, utc: bool) -> str:
+def since(at_ms: int, now_ms: int, *, utc: bool) -> Sentence:
     """Return ``at_ms`` in both forms: ``3 min ago (21:44:20)``, with the date where it is older."""
     zone = UTC if utc else None
     try:
         at = datetime.fromtimestamp(at_ms / _SECOND_MS, UTC).astimezone(zone)
         now = datetime.fromtimestamp(now_ms / _SECOND_MS, UTC).astimezone(zone)
     except (ValueError, OverflowError, OSError):
-        return "at an unknown time"
+        return sentence("at an unknown time")
     form = "%H:%M:%S" if at.date() == now.date() else "%Y-%m-%d %H:%M:%S"
-    return f"{ago(at_ms, now_ms)} ({at.strftime(form)}{' UTC' if utc else ''})"
+    clock = f"{at.strftime(form)}{' UTC' if utc else ''}"
+    return sentence("{ago} ({clock})", ago=ago(at_ms, now_ms), clock=clock)
 
 
 def written(at_ms: int, *, utc: bool) -> str:
@@ -56,10 +64,3 @@ def since_of(text: str, now_ms: int, *, utc: bool) -> int:
     except (ValueError, OverflowError, OSError):
         message = f"{text!r} is neither a time (2026-11-23T21:44) nor a length (90s, 10min, 2h, 1d)"
         raise ConfigurationError("command line", [Problem("--since", message)]) from None
-
-
-def _length(seconds: int) -> str:
-    for size, unit in _STEPS:
-        if seconds >= size:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} s"

@@ -49,8 +49,14 @@ def _spread(text: str) -> str:
 
 def padded(text: str, columns: int) -> str:
     """Return ``text`` with spaces behind it, so that a terminal shows it in ``columns``."""
-    doubled = sum(unicodedata.east_asian_width(letter) in _DOUBLE for letter in text)
-    return text.ljust(columns - doubled)
+    return text + " " * (columns - columns_of(text))
+
+
+def columns_of(text: str) -> int:
+    """Return how many columns of a terminal ``text`` takes."""
+    if text.isascii():
+        return len(text)
+    return len(text) + sum(unicodedata.east_asian_width(letter) in _DOUBLE for letter in text)
 
 
 class _Wrapper(textwrap.TextWrapper):

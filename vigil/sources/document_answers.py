@@ -27,17 +27,17 @@ from contract.codes.reference import CodeKind
 from contract.documents.cluster_info import entry_texts
 from contract.errors import ConfigurationError, DocumentError, Problem
 from contract.names import STATE_KEY, STATE_PREFIX
-from service.log.shortened import shortened
 from stores.base import DocumentsListed
 from vigil.daemon_client import UnknownNode
+from vigil.language import message, sentence
 from vigil.reports.explanation import NodeExplanation, PartExplanation, is_meant, parts_of
 from vigil.reports.job_report import JobReport, job_rows
 from vigil.reports.status_report import (
-    NAMED,
     StatusReport,
     blind_of,
     counts_of,
     levels_of_chips,
+    names_in_short,
     rank,
     reasons_of_blind,
     reasons_of_faults,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from vigil.reports.status_report import FaultRow
     from vigil.sources.store_contents import StoreContents
 
-SOURCE = "documents of a store, without any daemon"
+SOURCE = message("documents of a store, without any daemon")
 _HEARTBEAT_UNREAD = "one look at its heartbeat shows no change of it"
 _EARLIER, _UNREPORTED = "earlier", "unreported"
 _TOUCH_SECONDS = 0.0
@@ -129,9 +129,9 @@ class DocumentAnswers:
         if well:
             levels[ChipLevel.NORMAL_NPU.value] = levels.get(ChipLevel.NORMAL_NPU, 0) + well
         return StatusReport(
-            source=SOURCE,
+            source=sentence(SOURCE),
             server=self._address,
-            about=self._about or "the cluster",
+            about=self._about or sentence("the cluster"),
             at_ms=self._contents.at.wall_ms,
             # Without a live agent nothing is known to be well: ``vigil status`` ends with 1.
             well=False,
@@ -142,8 +142,8 @@ class DocumentAnswers:
             ),
             not_known=tuple(self._not_known()),
             counts={
-                "nodes": counts_of(status.state for status in self._statuses),
-                "chips": dict(sorted(levels.items(), key=lambda item: rank(item[0]))),
+                message("nodes"): counts_of(status.state for status in self._statuses),
+                message("chips"): dict(sorted(levels.items(), key=lambda item: rank(item[0]))),
             },
             facts={},
             faults=rows,
@@ -168,7 +168,7 @@ class DocumentAnswers:
         faults = [fault for item in parts for fault in item.faults]
         blind = tuple(row for row in blind_of(status) if not part or is_meant(part, row.part))
         return NodeExplanation(
-            source=SOURCE,
+            source=sentence(SOURCE),
             server=self._address,
             node=node,
             part=", ".join(item.part for item in parts) if part else "",
@@ -200,12 +200,14 @@ class DocumentAnswers:
         # The view began now, and a job is hit for longer.
         rows = (msgspec.structs.replace(row, since_ms=None) for row in job_rows(view.hit(), types))
         return JobReport(
-            source=SOURCE,
+            source=sentence(SOURCE),
             server=self._address,
             at_ms=self._contents.at.wall_ms,
             not_known=(
-                "since when a job is hit, and jobs that are hit by what is in no document",
-                "whether these documents are current",
+                sentence(
+                    "since when a job is hit, and jobs that are hit by what is in no document"
+                ),
+                sentence("whether these documents are current"),
                 *self._contents.unread,
                 *map(str, pipeline.unreadable),
             ),
@@ -292,20 +294,20 @@ class DocumentAnswers:
         yield from reasons_of_nodes(self._statuses, self._about)
         broken = [beat.node for beat in self._contents.beats if beat.is_broken]
         if broken:
-            reason = {"the connection of the agent broke": broken}
+            reason: dict[str, list[str]] = {sentence("the connection of the agent broke"): broken}
             yield from reasons_of_names(reason, self._about)
 
     def _not_known(self) -> Iterator[str]:
-        yield "whether agents are alive, and whether these documents are current"
-        yield "which jobs are hit, why a fault has its level, who leads"
+        yield sentence("whether agents are alive, and whether these documents are current")
+        yield sentence("which jobs are hit, why a fault has its level, who leads")
         yield from self._contents.unread
         if not self._contents.cluster_infos and not any(
             text.startswith("cluster-info") for text in self._contents.unread
         ):
-            yield "what the scheduler reads: there is no cluster-info"
+            yield sentence("what the scheduler reads: there is no cluster-info")
         silent = [status.node for status in self._statuses if status.blind is None]
         if silent:
-            yield f"which sources are blind on {shortened(silent, NAMED)}"
+            yield sentence("which sources are blind on {nodes}", nodes=names_in_short(silent))
 
     def _documents(self, node: str, faults: list[FaultExplanation]) -> Iterator[str]:
         """Yield which documents have the node, and whether they have what it reports."""

@@ -13,6 +13,7 @@ from agent.pages.history import history_rows
 from agent.state_dir import is_claimed
 from contract.errors import JournalError, StoreUnavailable
 from vigil.daemon_client import OtherNode
+from vigil.language import sentence
 from vigil.reports.explanation import is_meant
 from vigil.reports.fault_history import Timeline, TimelineRow, timeline_row
 from vigil.sources.source import FaultHistory
@@ -73,10 +74,11 @@ class JournalFileHistory(FaultHistory):
     @override
     def about(self) -> Timeline:
         not_known = (
-            "what happened since the agent ended",
-            "what the cluster published about this node",
+            sentence("what happened since the agent ended"),
+            sentence("what the cluster published about this node"),
         )
-        return Timeline(f"journal of the agent of {self.node}", str(self._path), not_known, ())
+        source = sentence("journal of the agent of {node}", node=self.node)
+        return Timeline(source, str(self._path), not_known, ())
 
     @override
     def read(self) -> Iterator[TimelineRow]:

@@ -16,6 +16,7 @@ import typer
 
 from contract.errors import StoreUnavailable, printable
 from vigil.exit_status import ExitStatus
+from vigil.language import Sentence, sentence, shown, translated
 from vigil.reports.show import answering, print_json, print_lines, source_lines, width
 from vigil.reports.status_report import in_language
 from vigil.reports.times import written
@@ -51,7 +52,7 @@ class Output:
         for name in ("at_ms", "facts", "documents"):
             values.pop(name, None)
         # Ages change each second; only what else differs is a new state.
-        return _AGES.sub(b"", msgspec.json.encode(values))
+        return _AGES.sub(b"", msgspec.json.encode(values, enc_hook=str))
 
 
 def show(
@@ -157,7 +158,10 @@ class _Terminal:
         # Asked each time, as a window may be resized; one row is for the cursor.
         rows = shutil.get_terminal_size().lines - 1
         if len(lines) > rows:
-            lines = [*lines[: rows - 1], f"{len(lines) - rows + 1} more lines"]
+            lines = [
+                *lines[: rows - 1],
+                translated("{count} more lines", count=len(lines) - rows + 1),
+            ]
         print(_CLEAR, end="")
         print_lines(lines)
         sys.stdout.flush()
@@ -207,17 +211,25 @@ def _row_lines(row: TimelineRow, *, language: str, utc: bool, columns: int) -> l
     at = written(row.at_ms, utc=utc)
     name = in_language(language, row.name_en, row.name_zh)
     code = "" if row.code == _STATUS else row.code
-    words = (at, row.node, row.part, code, row.origin, _what(row), row.because, name)
+    # Entries that are lost are no lost node, so this word is not translated.
+    origin = row.origin if row.lost else translated(row.origin)
+    words = (at, row.node, row.part, code, origin, shown(_what(row)), row.because, name)
     return wrapped("  ".join(filter(None, words)), columns)
 
 
-def _what(row: TimelineRow) -> str:
+def _what(row: TimelineRow) -> Sentence:
     if row.lost:
-        return f"{row.lost} earlier changes are in no journal any more"
+        return sentence("{count} earlier changes are in no journal any more", count=row.lost)
+    no_level = sentence("no level")
     if row.was is None:
-        return f"begins at {row.level or 'no level'}"
+        return sentence("begins at {level}", level=row.level or no_level)
+    without = sentence("without level")
     if row.level is None:
-        return f"ends, was {row.was or 'without level'}"
+        return sentence("ends, was {level}", level=row.was or without)
     if row.was == row.level:
-        return f"stays {row.level or 'without level'}"
-    return f"changes from {row.was or 'no level'} to {row.level or 'no level'}"
+        return sentence("stays {level}", level=row.level or without)
+    return sentence(
+        "changes from {earlier} to {later}",
+        earlier=row.was or no_level,
+        later=row.level or no_level,
+    )
