@@ -70,6 +70,7 @@ TABLE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tests/brokers/*", ("tests/parts/broker.py",)),
     ("tests/setup.sh", ("tests/test_parts.py",)),
     ("tests/anywhere.sh", ()),  # ``make test-anywhere``
+    ("tests/aarch64/*", ()),  # ``make test-aarch64``
     ("tests/mutants/*", ("tests/test_mutants.py",)),
     ("daemonset/*", ("tests/packaging", "tests/intruder")),
     ("systemd/*", ("tests/packaging", "tests/intruder")),

@@ -10,6 +10,8 @@
 # buildah, debootstrap, xfsprogs, dnsmasq; kubelet, kubectl and the rest of a cluster (6 minutes), and a base image (1 minute).
 # With the argument `release` also provides what `make test-release` needs: Go, which builds nfpm, debootstrap, rpm,
 # rpmlint, lintian and the base image.
+# With the argument `aarch64` also provides what `make test-aarch64` needs: qemu, debootstrap and the root of a Debian for
+# that processor (1 minute).
 # With the argument `brokers` also provides RabbitMQ, and HiveMQ CE of Maven Central by pinned hashes.
 set -euo pipefail
 cd "$(dirname "$0")/controlplane"
@@ -46,10 +48,13 @@ gojson=$(of go-json ../go_json/go.mod ../go_json/main.go)
 operator=$(of prometheus-operator ../operator/go.mod ../operator/go.sum)
 kubernetes=$(of kubernetes ../node/go.mod ../node/go.sum ../node/main.go)
 base=$(kept base-bookworm.tar)
+arm_base=$(kept base-bookworm-arm64.tar)
+with_aarch64=''
 with_node=''
 with_brokers=''
 with_release=''
 case ${1:-} in
+aarch64) with_aarch64=1 ;;
 node) with_node=1 ;;
 brokers) with_brokers=1 ;;
 release) with_release=1 ;;
@@ -91,6 +96,10 @@ if [ -n "$with_release" ]; then
         command -v $one >/dev/null || packages+=($one)
     done
     command -v go >/dev/null || packages+=(golang-go ca-certificates)
+fi
+if [ -n "$with_aarch64" ]; then
+    command -v debootstrap >/dev/null || packages+=(debootstrap)
+    [ "$(uname -m)" = aarch64 ] || command -v qemu-aarch64-static >/dev/null || packages+=(qemu-user-static)
 fi
 if [ -n "$with_brokers" ]; then
     command -v rabbitmq-server >/dev/null || packages+=(rabbitmq-server)
@@ -137,6 +146,24 @@ if [ -n "$with_node$with_release" ] && [ ! -e "$base" ]; then
     mkdir -p "$cache"
     tar -C "$tree" --exclude=./var/cache/apt --exclude=./var/lib/apt/lists -cf "$base.part" .
     mv "$base.part" "$base"
+fi
+
+if [ -n "$with_aarch64" ] && [ ! -e "$arm_base" ]; then
+    echo "tests/setup.sh: making a root for aarch64, once, about 1 minute"
+    tree=$(mktemp -d)
+    trap 'rm -rf "$tree"' EXIT
+    # Packages are only unpacked: to configure them takes programs of the root, and the tests need no more than the
+    # link that mawk makes then.
+    debootstrap --foreign --arch=arm64 --variant=minbase --include=python3,gcc,libc6-dev bookworm "$tree" >/dev/null
+    for package in "$tree"/var/cache/apt/archives/*.deb; do
+        dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink -C "$tree"
+    done
+    ln -s mawk "$tree/usr/bin/awk"
+    # Where debootstrap may not mount, it leaves a link to the machine's.
+    rm -rf "$tree/proc" "$tree/debootstrap"
+    mkdir "$tree/proc"
+    tar -C "$tree" --exclude=./var/cache/apt --exclude=./var/lib/apt/lists -cf "$arm_base.part" .
+    mv "$arm_base.part" "$arm_base"
 fi
 
 [ ${#build[@]} -gt 0 ] || exit 0

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+_NAMESPACES = ("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child")
 _MACHINE = """
 set -e
 mount -t tmpfs -o size={size_mib}m tmpfs {folder}
@@ -26,13 +28,20 @@ mount --bind {given} given
 
 
 def run_on_machine(
-    folder: Path, lower: Path, given: Path, script: str, size_mib: int = 2000
+    folder: Path,
+    lower: Path,
+    given: Path,
+    script: str,
+    size_mib: int = 2000,
+    namespaces: Sequence[str] = _NAMESPACES,
+    seconds: float = 300,
 ) -> str:
     """Run ``script`` in the root of a new machine, but not yet below it; return its output.
 
     The machine has the files of ``lower``, and those of ``given`` in ``/given``. What is written
     may have ``size_mib`` and is gone afterwards. ``folder`` is an empty folder. Processes of the
-    machine end with the script.
+    machine end with the script, which may take ``seconds`` on a quick machine. ``namespaces`` is
+    the command that runs another one in namespaces of its own.
     """
     paths = {
         name: shlex.quote(str(path))
@@ -40,14 +49,11 @@ def run_on_machine(
     }
     command = _MACHINE.format(**paths, size_mib=size_mib)
     done = subprocess.run(
-        [
-            *("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child"),
-            *("sh", "-c", f"{command}{script}"),
-        ],
+        [*namespaces, "sh", "-c", f"{command}{script}"],
         capture_output=True,
         text=True,
         check=False,
-        timeout=patience(300),
+        timeout=patience(seconds),
     )
     assert done.stderr == "", f"{done.stdout}\n{done.stderr}"
     return done.stdout
