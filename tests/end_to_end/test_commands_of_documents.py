@@ -6,7 +6,9 @@ import os
 import re
 import shlex
 import shutil
+import sqlite3
 import subprocess
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,7 +48,11 @@ def _prepare(folder: Path, site: Site) -> dict[str, str]:
         shutil.copy(ROOT / _EXAMPLES / "job-with-findings.yaml", folder / name)
     for name in ("faultCustomization.json", "new/faultCustomization.json"):
         (folder / name).write_text("{}")
-    shutil.copy(site.node.state_dir / "journal.sqlite", folder / "copy.sqlite")
+    with (
+        closing(sqlite3.connect(site.node.state_dir / "journal.sqlite")) as journal,
+        closing(sqlite3.connect(folder / "copy.sqlite")) as copy,
+    ):
+        journal.backup(copy)  # a copy of the file lacks what its log has
     store = site.node.place.options[1]
     (folder / "agent.toml").write_text(f'node_name = "node-1"\nstore = "{store}"\n')
     docker = folder / "docker"
