@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from tests.parts.places import Place
 
 _SOURCE = Path(__file__).with_name("host_preload.c")
-_ABSENT, _PENDING = ".absent.", ".pending."
+_INDEX_SUFFIX = "-shm"
+"""The index of a log in shared memory is never on a disk."""
+_NOT_SYNCED = ".pending.", ".draft."
+"""How names begin of what is not synced whole."""
 _UNLIMITED = resource.RLIM_INFINITY
 
 
@@ -66,20 +69,32 @@ class Host:
             file.write(struct.pack("=q", ahead))
 
     def begin_losing_power(self) -> None:
-        """Keep what is synced from now on; what is there counts as synced."""
+        """Keep what is synced from now on; what is there counts as synced.
+
+        The program must be stopped: between two copies it could write.
+        """
         self._synced.mkdir()
+        for file in self._files():
+            if not file.name.endswith(_INDEX_SUFFIX):
+                shutil.copyfile(file, self._synced / file.name)
 
     def lose_power(self) -> None:
         """Leave of the files what was synced. The program has been killed before."""
-        for file in self._synced.iterdir():
-            if file.name.startswith(_ABSENT):
-                (self.state_dir / file.name.removeprefix(_ABSENT)).unlink(missing_ok=True)
-            elif not file.name.startswith(_PENDING):
-                shutil.copyfile(file, self.state_dir / file.name)
-        # The index of a log in shared memory is never on a disk.
-        for file in self.state_dir.glob("*-shm"):
-            file.unlink()
+        synced = {
+            file.name: file
+            for file in self._synced.iterdir()
+            if not file.name.startswith(_NOT_SYNCED)
+        }
+        for file in self._files():
+            if file.name not in synced:
+                file.unlink()
+        for name, file in synced.items():
+            shutil.copyfile(file, self.state_dir / name)
         shutil.rmtree(self._synced)
+
+    def _files(self) -> list[Path]:
+        """Return the files of the program, without sockets and directories."""
+        return [file for file in self.state_dir.iterdir() if file.is_file()]
 
 
 class Disk:
@@ -117,7 +132,11 @@ class HostNode(Node):
 
     def begin_losing_power(self) -> None:
         """Keep what is synced from now on."""
-        self._host.begin_losing_power()
+        self.process.freeze()
+        try:
+            self._host.begin_losing_power()
+        finally:
+            self.process.thaw()
 
     def lose_power(self) -> None:
         """Kill it; of its files only what was synced is there, and it starts again."""

@@ -2,11 +2,11 @@
  * Preloaded into a program, this library gives it a host of its own that can lose power and whose
  * clock can be set.
  *
- * While the directory $HOST_SYNCED is there, it gets what is synced of the files in the directory
+ * While the directory $HOST_SYNCED is there, it has what is synced of the files in the directory
  * $HOST_STATE: the content of NAME at its last fsync or fdatasync is NAME. A rename counts once its
- * directory is synced. Until then the synced content is .pending.NAME, and NAME is as it was
- * before, or .absent.NAME where there was none. A removed file is .absent.NAME at once: a sync of
- * any other file writes that, too. What is not there was not changed.
+ * directory is synced. Until then the synced content is .pending.NAME, and both names are as they
+ * were before. A removed file is gone at once: a sync of any other file writes that, too. What is
+ * not there would not be on the disk. A copy that is not whole is .draft.NAME.
  *
  * The clock of the day is ahead by the milliseconds in the file $HOST_AHEAD_MS, an int64_t. Other
  * clocks stay as they are.
@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 #define PENDING ".pending."
-#define ABSENT ".absent."
+#define DRAFT ".draft."
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
 static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
@@ -56,14 +56,15 @@ static void place(char *to, const char *directory, const char *mark, const char 
     snprintf(to, PATH_MAX, "%s/%s%s", directory, mark, name);
 }
 
-static void copy(int from, const char *to)
+static void copy(int from, const char *directory, const char *name)
 {
-    char draft[PATH_MAX + 8], buffer[65536];
+    char draft[PATH_MAX], to[PATH_MAX], buffer[65536];
     off_t at = 0;
     ssize_t bytes;
     int descriptor;
 
-    snprintf(draft, sizeof draft, "%s.draft", to);
+    place(draft, directory, DRAFT, name);
+    place(to, directory, "", name);
     descriptor = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (descriptor < 0)
         abort();
@@ -77,25 +78,30 @@ static void copy(int from, const char *to)
         abort();
 }
 
-static void complete_renames(const char *directory)
+/* What a sync of $HOST_STATE itself writes: the names that are in it, and no others. */
+static void keep_names(const char *directory, const char *state)
 {
     DIR *listing = opendir(directory);
     struct dirent *entry;
-    char pending[PATH_MAX], other[PATH_MAX];
+    char path[PATH_MAX], other[PATH_MAX];
 
     if (!listing)
         abort();
     while ((entry = readdir(listing))) {
-        const char *name = entry->d_name + strlen(PENDING);
+        int is_pending = !strncmp(entry->d_name, PENDING, strlen(PENDING));
+        const char *name = entry->d_name + (is_pending ? strlen(PENDING) : 0);
 
-        if (strncmp(entry->d_name, PENDING, strlen(PENDING)))
+        if (!strcmp(name, ".") || !strcmp(name, ".."))
             continue;
-        place(pending, directory, PENDING, name);
-        place(other, directory, "", name);
-        if (REAL(rename)(pending, other))
-            abort();
-        place(other, directory, ABSENT, name);
-        REAL(unlink)(other);
+        place(path, directory, "", entry->d_name);
+        place(other, state, "", name);
+        if (access(other, F_OK)) {
+            REAL(unlink)(path);
+        } else if (is_pending) {
+            place(other, directory, "", name);
+            if (REAL(rename)(path, other))
+                abort();
+        }
     }
     closedir(listing);
 }
@@ -103,7 +109,7 @@ static void complete_renames(const char *directory)
 static void keep(int descriptor)
 {
     const char *directory = synced_directory(), *state = getenv("HOST_STATE"), *name;
-    char link[64], path[PATH_MAX], to[PATH_MAX];
+    char link[64], path[PATH_MAX], pending[PATH_MAX];
     struct stat status;
     ssize_t length;
     int readable;
@@ -117,24 +123,23 @@ static void keep(int descriptor)
     path[length] = '\0';
     if (S_ISDIR(status.st_mode)) {
         if (!strcmp(path, state))
-            complete_renames(directory);
+            keep_names(directory, state);
         return;
     }
     name = name_in_state(path);
     if (!name || !S_ISREG(status.st_mode))
         return;
-    place(to, directory, ABSENT, name);
-    REAL(unlink)(to);
-    place(to, directory, "", name);
+    place(pending, directory, PENDING, name);
+    REAL(unlink)(pending);
     if ((fcntl(descriptor, F_GETFL) & O_ACCMODE) != O_WRONLY) {
         /* Closing another descriptor of a database would release the locks of this process. */
-        copy(descriptor, to);
+        copy(descriptor, directory, name);
         return;
     }
     readable = open(link, O_RDONLY | O_CLOEXEC);
     if (readable < 0)
         abort();
-    copy(readable, to);
+    copy(readable, directory, name);
     close(readable);
 }
 
@@ -158,28 +163,6 @@ int fdatasync(int descriptor)
     return kept(REAL(fdatasync)(descriptor), descriptor);
 }
 
-/* Keep what is at a name before the first rename to it. */
-static void keep_before(const char *directory, const char *path, const char *name)
-{
-    char to[PATH_MAX], absent[PATH_MAX];
-    int descriptor;
-
-    place(to, directory, "", name);
-    place(absent, directory, ABSENT, name);
-    if (access(to, F_OK) == 0 || access(absent, F_OK) == 0)
-        return;
-    descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor >= 0) {
-        copy(descriptor, to);
-        close(descriptor);
-        return;
-    }
-    descriptor = open(absent, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    if (descriptor < 0)
-        abort();
-    close(descriptor);
-}
-
 int rename(const char *old, const char *new)
 {
     const char *directory = synced_directory();
@@ -190,12 +173,12 @@ int rename(const char *old, const char *new)
     if (!directory || !from || !to)
         return REAL(rename)(old, new);
     pthread_mutex_lock(&keeping);
-    keep_before(directory, new, to);
     result = REAL(rename)(old, new);
     if (result == 0) {
         place(synced, directory, "", from);
         place(pending, directory, PENDING, to);
-        if (REAL(rename)(synced, pending) && errno != ENOENT)
+        REAL(unlink)(pending);
+        if (link(synced, pending) && errno != ENOENT)
             abort();
     }
     pthread_mutex_unlock(&keeping);
@@ -205,21 +188,16 @@ int rename(const char *old, const char *new)
 int unlink(const char *path)
 {
     const char *directory = synced_directory(), *name = name_in_state(path);
-    char other[PATH_MAX];
-    int result, descriptor;
+    char synced[PATH_MAX];
+    int result;
 
     if (!directory || !name)
         return REAL(unlink)(path);
     pthread_mutex_lock(&keeping);
     result = REAL(unlink)(path);
     if (result == 0) {
-        place(other, directory, "", name);
-        REAL(unlink)(other);
-        place(other, directory, ABSENT, name);
-        descriptor = open(other, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-        if (descriptor < 0)
-            abort();
-        close(descriptor);
+        place(synced, directory, "", name);
+        REAL(unlink)(synced);
     }
     pthread_mutex_unlock(&keeping);
     return result;

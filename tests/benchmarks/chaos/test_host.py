@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -62,6 +63,57 @@ def test_of_a_file_that_was_synced_its_content_at_that_time_is_left(host: Host) 
     assert not host.state_dir.with_name("synced").exists(), "power is not about to be lost"
 
 
+WRITE = """
+import os
+for name, mode in ('new', 'w'), ('old', 'w'), ('longer', 'a'):
+    file = open(name, mode)
+    file.write('+')
+    file.flush()
+    if SYNCED:
+        os.fsync(file.fileno())
+"""
+
+
+@pytest.mark.parametrize(
+    ("is_synced", "left"),
+    [
+        (False, {"old": "content", "longer": "content"}),
+        (True, {"new": "+", "old": "+", "longer": "content+"}),
+    ],
+)
+def test_what_was_written_and_never_synced_is_not_left(
+    host: Host, is_synced: bool, left: dict[str, str]
+) -> None:
+    for name in ("old", "longer"):
+        (host.state_dir / name).write_text("content")
+    host.begin_losing_power()
+    run(host, WRITE.replace("SYNCED", str(is_synced)))
+    host.lose_power()
+    assert files(host) == left
+
+
+LIMITED = """
+import os, resource
+file = open('file', 'w')
+file.write('written')
+file.flush()
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_FSIZE, (3, 3))
+os.fsync(file.fileno())
+"""
+
+
+def test_what_was_copied_in_part_when_the_program_ended_is_not_left(host: Host) -> None:
+    host.begin_losing_power()
+    # The library cannot write all of its copy, and ends the program.
+    with pytest.raises(subprocess.CalledProcessError) as raised:
+        run(host, LIMITED)
+    assert raised.value.returncode == -signal.SIGABRT
+    assert [file.read_text() for file in host.state_dir.with_name("synced").iterdir()] == ["wri"]
+    host.lose_power()
+    assert files(host) == {}
+
+
 REPLACE = """
 import os
 for name in 'old', 'new':
@@ -80,7 +132,7 @@ if COMPLETED:
     ("is_synced", "is_completed", "left"),
     [
         (True, True, {"old": "replaced", "new": "replaced"}),
-        (True, False, {"old": "content"}),
+        (True, False, {"old": "content", "draft-old": "replaced", "draft-new": "replaced"}),
         (False, True, {"old": "content"}),
     ],
 )
@@ -93,6 +145,33 @@ def test_a_rename_counts_once_content_and_directory_are_synced(
     run(host, script)
     host.lose_power()
     assert files(host) == left
+
+
+@pytest.mark.parametrize(("name", "is_completed"), [("old", False), ("new", True)])
+def test_a_file_that_was_renamed_has_one_of_its_names(
+    host: Host, name: str, is_completed: bool
+) -> None:
+    (host.state_dir / "old").write_text("content")
+    host.begin_losing_power()
+    complete = "os.fsync(os.open('.', os.O_RDONLY))" if is_completed else ""
+    run(host, f"import os; os.rename(f'{{os.getcwd()}}/old', f'{{os.getcwd()}}/new'); {complete}")
+    host.lose_power()
+    assert files(host) == {name: "content"}
+
+
+def test_what_is_synced_after_a_rename_is_left(host: Host) -> None:
+    host.begin_losing_power()
+    run(
+        host,
+        "import os\n"
+        "file = open('draft', 'w')\n"
+        "os.fsync(file.fileno())\n"
+        "os.rename(f'{os.getcwd()}/draft', f'{os.getcwd()}/file')\n"
+        "file.write('later'); file.flush(); os.fsync(file.fileno())\n"
+        "os.fsync(os.open('.', os.O_RDONLY))\n",
+    )
+    host.lose_power()
+    assert files(host) == {"file": "later"}
 
 
 REMOVE = """
@@ -153,6 +232,18 @@ def test_a_journal_has_the_rows_up_to_its_last_sync_and_is_whole(
     if loses_power:
         host.lose_power()
     assert run(host, READ).splitlines() == ["ok", rows]
+
+
+@pytest.mark.parametrize(("loses_power", "rows"), [(False, 1800), (True, 900)])
+def test_a_journal_without_a_sync_has_the_rows_of_before(
+    host: Host, loses_power: bool, rows: int
+) -> None:
+    run(host, JOURNAL)
+    host.begin_losing_power()
+    run(host, JOURNAL.replace("TABLE", "TABLE IF NOT EXISTS").replace("499", "-1"))
+    if loses_power:
+        host.lose_power()
+    assert run(host, READ).splitlines() == ["ok", f"({rows}, 899)"]
 
 
 CLOCK = """
