@@ -226,7 +226,11 @@ int clock_gettime(clockid_t clock, struct timespec *now)
     if (!real)
         real = REAL(clock_gettime);
     result = real(clock, now);
-    if (!result && clock == CLOCK_REALTIME && ahead_ms)
-        now->tv_sec += *ahead_ms / 1000;
+    if (!result && clock == CLOCK_REALTIME && ahead_ms) {
+        int64_t nanoseconds = now->tv_nsec + *ahead_ms % 1000 * 1000000;
+
+        now->tv_sec += *ahead_ms / 1000 + (nanoseconds >= 1000000000) - (nanoseconds < 0);
+        now->tv_nsec = (nanoseconds + 1000000000) % 1000000000;
+    }
     return result;
 }
