@@ -1,7 +1,8 @@
 """The hosts of real programs: they lose power, their clocks are set, and their disks get full.
 
 Needs no root: a preloaded library keeps what was synced and sets the clock (``host_preload.c``).
-A full disk is a limit of the size of files in one process (RLIMIT_FSIZE).
+A full disk is a limit of the size of files in one process (RLIMIT_FSIZE), so a write fails with
+EFBIG and not with ENOSPC.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tests.aggregator.daemon import Daemon
 from tests.end_to_end.node import Node
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from tests.parts.places import Place
 
@@ -98,14 +99,14 @@ class Host:
 
 
 class Disk:
-    """The disk of a node: while it is full, every write to a file fails."""
+    """The disk of a program with this process id: while it is full, every write to a file fails."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, pid: Callable[[], int]) -> None:
+        self._pid = pid
 
     @property
     def is_full(self) -> bool:
-        """Whether the process of the node may write nothing to a file."""
+        """Whether the process may write nothing to a file."""
         return self._process().rlimit(psutil.RLIMIT_FSIZE)[0] == 0
 
     @is_full.setter
@@ -114,7 +115,7 @@ class Disk:
         self._process().rlimit(psutil.RLIMIT_FSIZE, (size, _UNLIMITED))
 
     def _process(self) -> psutil.Process:
-        return psutil.Process(self._node.process.pid)
+        return psutil.Process(self._pid())
 
 
 class HostNode(Node):
@@ -126,7 +127,7 @@ class HostNode(Node):
         super().__init__(directory, built, place, name)
         self._host = Host(directory, self.state_dir, library)
         self.environment |= self._host.environment
-        self.disk = Disk(self)
+        self.disk = Disk(lambda: self.process.pid)
         self.driver_root = directory / "driver"
         shutil.copytree(built / "driver", self.driver_root, symlinks=True)
 

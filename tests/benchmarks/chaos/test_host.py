@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.chaos.host import Host, build_library
+from benchmarks.chaos.host import Disk, Host, build_library
 from benchmarks.chaos.troubles import troubles_of
 
 if TYPE_CHECKING:
@@ -260,6 +260,46 @@ def test_the_clock_of_the_day_is_set_and_no_other(host: Host, ahead_ms: int) -> 
     wall, steady = map(int, run(host, CLOCK).split())
     assert before <= wall - ahead_ms * 1_000_000 <= time.time_ns()
     assert steady_before <= steady <= time.monotonic_ns()
+
+
+WRITES = """
+import errno, os, sys
+files = [open(name, 'wb', buffering=0) for name in ('first', 'second')]
+for line in sys.stdin:
+    results = []
+    for file in files:
+        try:
+            os.pwrite(file.fileno(), b'content', 0)
+            results.append('written')
+        except OSError as error:
+            results.append(errno.errorcode[error.errno])
+    print(*results, flush=True)
+"""
+
+
+def test_no_write_succeeds_while_the_disk_is_full(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", WRITES],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        disk = Disk(lambda: process.pid)
+
+        def write() -> list[str]:
+            """Return what came of writes into a file with content and into an empty one."""
+            assert process.stdin is not None
+            assert process.stdout is not None
+            print(file=process.stdin, flush=True)
+            return process.stdout.readline().split()
+
+        assert (disk.is_full, write()) == (False, ["written", "written"])
+        (tmp_path / "second").write_text("")
+        disk.is_full = True
+        assert (disk.is_full, write()) == (True, ["EFBIG", "EFBIG"])
+        disk.is_full = False
+        assert (disk.is_full, write()) == (False, ["written", "written"])
 
 
 def test_real_parts_have_eighteen_troubles_and_more() -> None:
