@@ -42,8 +42,6 @@ ONE_OFF_SECONDS = 5.5
 """A one-off fault is shown so long, counted from the first write of its node's document."""
 _CLUSTER_ONE_OFF_SECONDS = 5.0
 """In a document about several nodes it may appear later than it disappears."""
-_UNSYNCED_SECONDS = 1.5
-"""What began so long before a loss of power may never have been synced."""
 
 
 class Wrong(StrEnum):
@@ -322,7 +320,7 @@ class _Judging:
         if shown.shown is None:
             shown.absent = sample.at
             is_due = sample.at >= fault.begin and not self._is_young(sample, key[0], fault.begin)
-            if is_due and not self._was_unsynced(fault):
+            if is_due:
                 since = sample.at - fault.begin
                 self._wrong(Wrong.MISSING, sample, *key, f"it was {since:.1f} s ago")
             return
@@ -338,17 +336,8 @@ class _Judging:
             begin < sample.at and fault.begin < end
             for begin, end in _joined(self._of(sample, key[0]))
         )
-        if is_brief and not is_late and not self._was_unsynced(fault):
+        if is_brief and not is_late:
             self._wrong(Wrong.BRIEF, sample, *key, f"it was shown for {seconds:.1f} s at most")
-
-    def _was_unsynced(self, fault: Fault) -> bool:
-        """Return whether what is in the journal of the fault may have gone with the power."""
-        return any(
-            excuse.retimes
-            and fault.node in excuse.nodes
-            and excuse.begin - _UNSYNCED_SECONDS <= fault.begin < excuse.end
-            for excuse in self._excuses
-        )
 
     def _may_retime(self, sample: Sample, node: str) -> bool:
         is_set = any(excuse.retimes for excuse in self._at(sample, node))
