@@ -333,7 +333,7 @@ class _Judging:
         is_brief = seconds < (ONE_OFF_SECONDS if is_own else _CLUSTER_ONE_OFF_SECONDS)
         # Where its begin was late, only the node's own document has it for the whole time.
         is_late = not is_own and any(
-            begin < sample.at and fault.begin < end
+            begin < shown.shown and fault.begin < end
             for begin, end in _joined(self._of(sample, key[0]))
         )
         if is_brief and not is_late:

@@ -176,6 +176,7 @@ def test_in_a_document_about_more_nodes_a_one_off_fault_is_shown_for_five_second
     assert cluster(11, 15.5) == []
     assert cluster(11, 15) == [Wrong.BRIEF]
     assert cluster(14, 15, excuse(9, 12)) == []
+    assert cluster(10.5, 12.5, excuse(12, 13)) == [Wrong.BRIEF], "its begin was not late"
 
 
 def test_for_how_long_one_off_faults_were_shown_and_they_are_never_unsettled() -> None:
