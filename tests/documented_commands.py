@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _HEADING = re.compile(r"^(#+) (.*)$", re.MULTILINE)
-_REASON = re.compile(r"<!-- not run: (.+?) -->\n+\Z", re.DOTALL)
+_REASON = re.compile(r"<!-- not run: ((?:(?!-->).)+?) -->\n+\Z", re.DOTALL)
 _INLINE = re.compile(r"`((?:vigil|make|python -m) [^`]+)`")
 _PROMPT = re.compile(r"^(?:[\w-]+)?\$ ")
 _SEPARATORS = frozenset(("&&", "||", "|", "&", ";"))
@@ -49,18 +49,16 @@ VERBS_THAT_RUN = frozenset(
     )
 )
 """Verbs that ``tests/end_to_end/test_commands_of_documents.py`` runs, on a node with a fault."""
-_NOT_HERE = (
-    "--kubeconfig",
-    "--live",
-    "--taint",
-    "--agents",
-    "kubernetes:",
-    "-",
-    "-N",
-    "install",
-    "b",
+_NOT_HERE = frozenset(
+    (
+        *(("curl", "-N"), ("emulator", "install"), ("lint", "-"), ("lint", "--live")),
+        *(("prove", "--agents"), ("prove", "b"), ("release", "--taint")),
+        *(("support", "--kubeconfig"), ("validate", "-")),
+    )
 )
-"""Of a command that needs a cluster, other nodes, input, or a compiler, or does not end."""
+"""Verb or program, and a word of a command that needs a cluster, other nodes, input, or a compiler,
+or does not end.
+"""
 _PROGRAMS_THAT_RUN = (
     *("systemd/make-certificates", "daemonset/push-image"),
     *("curl", "hccn_tool", "openssl"),
@@ -127,11 +125,15 @@ def documents() -> list[str]:
 @cache
 def blocks() -> tuple[Block, ...]:
     """Return all blocks of all documents."""
-    return tuple(block for name in documents() for block in _blocks_of(name))
+    return tuple(
+        block
+        for name in documents()
+        for block in blocks_of(name, (ROOT / name).read_text(encoding="utf-8"))
+    )
 
 
-def _blocks_of(name: str) -> Iterator[Block]:
-    text = (ROOT / name).read_text(encoding="utf-8")
+def blocks_of(name: str, text: str) -> Iterator[Block]:
+    """Yield the blocks of the document ``name``, which has ``text``."""
     hidden = _FENCE.sub(lambda block: "x" * len(block[0]), text)
     heads = [(head.start(), len(head[1]), head[2]) for head in _HEADING.finditer(hidden)]
     for match in _FENCE.finditer(text):
@@ -162,9 +164,10 @@ def inline() -> Iterator[tuple[str, str]]:
 
 def runs(command: tuple[str, ...]) -> bool:
     """Return whether the test of single commands runs it: it needs no cluster."""
-    program = command[0]
-    return not any(word in _NOT_HERE for word in command) and (
-        program in _PROGRAMS_THAT_RUN or (program == "vigil" and command[1] in VERBS_THAT_RUN)
+    program, *words = command
+    verb = words[0] if program == "vigil" and words else program
+    return not any((verb, word) in _NOT_HERE for word in words) and (
+        program in _PROGRAMS_THAT_RUN or (program == "vigil" and verb in VERBS_THAT_RUN)
     )
 
 

@@ -17,9 +17,11 @@ import typer.main
 from tests.documented_commands import (
     TESTS,
     blocks,
+    blocks_of,
     blocks_of_commands,
     counted,
     inline,
+    runs,
     split,
 )
 from tests.parts.helm import VERSIONS, helm
@@ -150,6 +152,59 @@ def test_each_reason_belongs_to_commands() -> None:
     reasons = [block for block in blocks() if block.reason]
     assert reasons
     assert [block.place for block in reasons if block.language not in ("sh", "console")] == []
+
+
+def test_a_reason_is_the_comment_right_before_a_block() -> None:
+    text = """\
+<!-- not run: it writes -->
+
+```sh
+first
+```
+
+<!-- another comment -->
+
+```sh
+second
+```
+
+<!-- not run: over
+two lines -->
+
+```sh
+third
+```
+"""
+    reasons = [block.reason for block in blocks_of("a.md", text)]
+    assert reasons == ["it writes", None, "over\ntwo lines"]
+
+
+@pytest.mark.parametrize(
+    ("command", "is_run"),
+    [
+        ("vigil faults", True),
+        ("vigil explain b", True),
+        ("vigil emulator show", True),
+        ("vigil emulator install /tmp/npu", False),
+        ("vigil lint -", False),
+        ("vigil lint job.yaml", True),
+        ("vigil agent", False),
+        ("vigil", False),
+        ("curl --fail -N http://AGGREGATOR:9821/api/v1/stream", False),
+        ("curl --fail http://AGGREGATOR:9821/api/v1/jobs", True),
+        ("install -d /etc/npu-vigil", False),
+    ],
+)
+def test_a_command_is_run_by_its_program_or_verb_and_its_options(
+    command: str, is_run: bool
+) -> None:
+    assert runs(tuple(command.split())) is is_run
+
+
+def test_every_curl_reports_what_a_server_refuses() -> None:
+    commands = [c for block in blocks_of_commands() for c in block.commands() if c[0] == "curl"]
+    assert commands
+    assert [command for command in commands if "--fail" not in command] == []
 
 
 def test_every_file_of_the_repository_exists() -> None:

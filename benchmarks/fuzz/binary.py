@@ -341,3 +341,8 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "structure": Structures,
 }
 """By name; the input of all others is text."""
+
+
+def encoding_of(target: str) -> str:
+    """Return the encoding between the bytes of an input of ``target``, a name, and its text."""
+    return "latin-1" if target in TARGETS else "utf-8"

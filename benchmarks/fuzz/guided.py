@@ -28,7 +28,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.fuzz import binary, corpora
+from benchmarks.fuzz import corpora
+from benchmarks.fuzz.binary import encoding_of
 from benchmarks.fuzz.running import played
 from benchmarks.fuzz.targets import TARGETS
 
@@ -74,7 +75,7 @@ def _command(name: str, seconds: float) -> list[str]:
     directory.mkdir(parents=True, exist_ok=True)
     longest = 0
     for text in (*TARGETS[name]().seeds, *corpora.kept(name)):
-        data = text.encode(_encoding(name), "replace")
+        data = text.encode(encoding_of(name), "replace")
         longest = max(longest, len(data))
         (directory / sha256(data).hexdigest()[:40]).write_bytes(data)
     options = {
@@ -111,14 +112,10 @@ def _guided(name: str, command: list[str]) -> Run:
     return run
 
 
-def _encoding(name: str) -> str:
-    return "latin-1" if name in binary.TARGETS else "utf-8"
-
-
 def _grown(name: str) -> list[str]:
     """Return the inputs that atheris has kept."""
     files = sorted((_DIRECTORY / name).iterdir())
-    return [file.read_bytes().decode(_encoding(name), "replace") for file in files]
+    return [file.read_bytes().decode(encoding_of(name), "replace") for file in files]
 
 
 def table(runs: list[tuple[Run, float]]) -> Table:

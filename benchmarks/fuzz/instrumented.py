@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import atheris
 
-from benchmarks.fuzz.binary import TARGETS as BINARY_TARGETS
+from benchmarks.fuzz.binary import encoding_of
 from benchmarks.fuzz.corpora import arcs_of
 from benchmarks.fuzz.mutations import mutated
 from benchmarks.fuzz.targets import TARGETS
@@ -66,7 +66,7 @@ def main() -> None:
     logging.disable()
     name, directory, *options = sys.argv[1:]
     target = TARGETS[name]()
-    encoding = "latin-1" if name in BINARY_TARGETS else "utf-8"
+    encoding = encoding_of(name)
     print(f"edges: {instrument(target)}", flush=True)
 
     def feed(data: bytes) -> None:

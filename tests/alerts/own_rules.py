@@ -379,7 +379,7 @@ def _aggregators() -> list[Rule]:
             "{{ $value }} taints of {{ $labels.option }} are not written: {{ $labels.reason }}",
             "Taints wait. Cap: too many stand already. Eviction: too many pods would be evicted. "
             "Toleration: pods with drivers of chips do not tolerate them.",
-            ("curl -s http://AGGREGATOR:9821/api/v1/scheduler-signals",),
+            ("curl --fail -sS http://AGGREGATOR:9821/api/v1/scheduler-signals",),
             "Schedulers other than Volcano place pods on hardware that is out.",
             "Cap and eviction: check whether so many faults are real, then raise the limit. "
             "Toleration: add it with the command that /readyz shows.",
