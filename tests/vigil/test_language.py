@@ -14,8 +14,9 @@ from tests.parts.verbs import columns_of, run_verb
 from tests.vigil import catalogue
 from tests.vigil.stand import Stand, vigil
 from tests.vigil.verbs import VERBS, aggregator
-from vigil.language import CATALOGUE, Language, choose, translated
+from vigil.language import CATALOGUE, Language, choose, sentence, translated
 from vigil.main import app
+from vigil.reports.show import print_json
 
 _TRANSLATED = 0.98
 _CHINESE = re.compile("[一-鿿]")
@@ -134,6 +135,13 @@ def test_a_daemon_starts_with_an_unknown_language_and_a_wrong_option_is_refused(
 def test_one_call_does_not_choose_for_the_next() -> None:
     assert choose(("--lang", "zh"), {}) is Language.CHINESE
     assert b"Usage:" in run_verb("--help")[1]
+
+
+def test_json_has_sentences_and_no_other_object(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"leader": sentence("nobody")})
+    assert capsys.readouterr().out == '{"leader":"nobody"}\n'
+    with pytest.raises(NotImplementedError, match="PosixPath is no type of JSON"):
+        print_json({"file": CATALOGUE})
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -12,7 +12,7 @@ import msgspec
 
 from contract.errors import printable
 from vigil.exit_status import ExitStatus
-from vigil.language import Sentence, message, sentence, shown, translated
+from vigil.language import Sentence, english, message, sentence, shown, translated
 from vigil.reports.times import since
 from vigil.reports.wrapping import columns_of, padded, wrapped
 
@@ -51,7 +51,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 def print_json(value: object) -> None:
     """Print ``value`` as one line of JSON, whose texts are English."""
-    print(msgspec.json.encode(value, enc_hook=str).decode(), flush=True)
+    print(msgspec.json.encode(value, enc_hook=english).decode(), flush=True)
 
 
 @contextmanager
