@@ -104,11 +104,13 @@ def head_lines(about: str, reasons: Sequence[str], columns: int, *, well: bool) 
     What is not well without a reason is only partly known.
     """
     if not reasons:
-        first = sentence(_WELL if well else _PARTLY_KNOWN, about=about)
-        yield from wrapped(shown(first), columns)
+        first = translated(_WELL if well else _PARTLY_KNOWN, about=shown(about))
+        yield from wrapped(first, columns)
     elif isinstance(reasons[0], Sentence):
-        first = sentence("{about} is not well: {reason}", about=about, reason=reasons[0])
-        yield from wrapped(shown(first), columns)
+        first = translated(
+            "{about} is not well: {reason}", about=shown(about), reason=shown(reasons[0])
+        )
+        yield from wrapped(first, columns)
     else:
         # A daemon made the reason, so the sentence is English in each language.
         yield from wrapped(f"{about} is not well: {reasons[0]}", columns)
