@@ -88,6 +88,16 @@ def shown(text: str) -> str:
     return translated(text.template, **fields)
 
 
+def english(value: object) -> str:
+    """Return a sentence as plain text: the ``enc_hook`` with which msgspec encodes reports.
+
+    Raises ``NotImplementedError`` for what is no sentence, so that no JSON has it by mistake.
+    """
+    if isinstance(value, Sentence):
+        return str(value)
+    raise NotImplementedError(f"{type(value).__name__} is no type of JSON")
+
+
 def message(text: str) -> str:
     """Return ``text``, which belongs to the catalogue and is translated where it is printed."""
     return text

@@ -152,6 +152,18 @@ def test_an_agent_gives_reason_rule_and_source(agent: Stand) -> None:
     assert any(line.startswith("not known:   what the cluster publishes") for line in text)
 
 
+@pytest.mark.parametrize("arguments", [("status",), ("explain", "node-1"), ("explain", "node-1/3")])
+def test_a_link_that_is_down_has_the_same_text_in_each_verb(
+    agent: Stand, arguments: tuple[str, ...]
+) -> None:
+    chip = AGENT["chips"][0] | {"link_up": False}
+    agent.answers["/api/v1/status"] = AGENT | {"chips": [chip], "faults": []}
+    _, english, _ = vigil(agent, *arguments, COLUMNS="300")
+    _, chinese, _ = vigil(agent, *arguments, "--lang", "zh", COLUMNS="300")
+    assert " is not well: the link is down at Ascend910-3\n" in english.decode()
+    assert " 不正常：Ascend910-3 的链路断开\n" in chinese.decode()
+
+
 def test_an_agent_of_an_earlier_release_has_no_rules(agent: Stand) -> None:
     status, lines, errors = explained(agent, "node-1/3")
     assert (status, errors) == (1, "")

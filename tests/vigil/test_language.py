@@ -10,12 +10,15 @@ import typer
 import typer.core
 import typer.main
 
+from contract.codes.reference import CodeKind
 from tests.parts.verbs import columns_of, run_verb
 from tests.vigil import catalogue
-from tests.vigil.stand import Stand, vigil
+from tests.vigil.stand import AGENT, Stand, vigil
 from tests.vigil.verbs import VERBS, aggregator
-from vigil.language import CATALOGUE, Language, choose, translated
+from vigil.language import CATALOGUE, Language, choose, sentence, translated
 from vigil.main import app
+from vigil.reports.show import print_json
+from vigil.reports.status_report import fault_row, reasons_of_faults
 
 _TRANSLATED = 0.98
 _CHINESE = re.compile("[一-鿿]")
@@ -136,6 +139,13 @@ def test_one_call_does_not_choose_for_the_next() -> None:
     assert b"Usage:" in run_verb("--help")[1]
 
 
+def test_json_has_sentences_and_no_other_object(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"leader": sentence("nobody")})
+    assert capsys.readouterr().out == '{"leader":"nobody"}\n'
+    with pytest.raises(NotImplementedError, match="PosixPath is no type of JSON"):
+        print_json({"file": CATALOGUE})
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_json_is_the_same_in_both_languages(verb: str, stand: Stand) -> None:
     stand.answers = aggregator()
@@ -169,3 +179,20 @@ def test_names_of_faults_follow_the_language_of_the_program(stand: Stand) -> Non
     after = run_verb("faults", "--lang", "zh", "--server", stand.url)
     assert before == after
     assert _CHINESE.search(before[1].decode())
+
+
+def test_the_name_of_a_task_is_a_text_of_the_daemon(stand: Stand) -> None:
+    stalled = {"ownership of node-info": 12.0}
+    stand.answers = {"/api/v1/status": AGENT | {"stalled": stalled, "faults": []}}
+    _, output, _ = vigil(stand, "status", "--lang", "zh", COLUMNS="300")
+    text = "node-1 is not well: a task of the agent stands still: ownership of node-info"
+    assert output.decode().splitlines()[0] == text
+
+
+def test_a_fault_without_a_part_has_the_name_of_its_node() -> None:
+    rows = [
+        fault_row("node-1", part, CodeKind.CHIP, "80E18402", "SeparateNPU", None, None)
+        for part in ("", "Ascend910-3")
+    ]
+    (reason,) = reasons_of_faults(rows, "node-1")
+    assert reason == "2 parts at SeparateNPU: node-1, Ascend910-3"

@@ -29,6 +29,7 @@ from vigil.reports.status_report import (
     of_nodes,
     reasons_of_blind,
     reasons_of_faults,
+    reasons_of_links,
     reasons_of_nodes,
     source_of,
 )
@@ -191,7 +192,7 @@ def _of_agent(client: DaemonClient, answer: AgentStatus, part: str) -> NodeExpla
         down = [name for name in names if name in chips and chips[name].link_up is False]
         reasons = (
             *reasons_of_faults(rows, answer.node),
-            *(f"the link of {name} is down" for name in down),
+            *reasons_of_links(down),
             *reasons_of_blind(blind, answer.node),
         )
     return NodeExplanation(

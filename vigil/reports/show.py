@@ -12,7 +12,7 @@ import msgspec
 
 from contract.errors import printable
 from vigil.exit_status import ExitStatus
-from vigil.language import Sentence, message, sentence, shown, translated
+from vigil.language import Sentence, english, message, sentence, shown, translated
 from vigil.reports.times import since
 from vigil.reports.wrapping import columns_of, padded, wrapped
 
@@ -51,7 +51,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 def print_json(value: object) -> None:
     """Print ``value`` as one line of JSON, whose texts are English."""
-    print(msgspec.json.encode(value, enc_hook=str).decode(), flush=True)
+    print(msgspec.json.encode(value, enc_hook=english).decode(), flush=True)
 
 
 @contextmanager
@@ -104,11 +104,13 @@ def head_lines(about: str, reasons: Sequence[str], columns: int, *, well: bool) 
     What is not well without a reason is only partly known.
     """
     if not reasons:
-        first = sentence(_WELL if well else _PARTLY_KNOWN, about=about)
-        yield from wrapped(shown(first), columns)
+        first = translated(_WELL if well else _PARTLY_KNOWN, about=shown(about))
+        yield from wrapped(first, columns)
     elif isinstance(reasons[0], Sentence):
-        first = sentence("{about} is not well: {reason}", about=about, reason=reasons[0])
-        yield from wrapped(shown(first), columns)
+        first = translated(
+            "{about} is not well: {reason}", about=shown(about), reason=shown(reasons[0])
+        )
+        yield from wrapped(first, columns)
     else:
         # A daemon made the reason, so the sentence is English in each language.
         yield from wrapped(f"{about} is not well: {reasons[0]}", columns)

@@ -51,9 +51,9 @@ _KINDS = {
     "storage": CodeKind.PUBLIC,
     "dpu": CodeKind.DPU,
 }
-SWITCHES = message("the switches are {status}")
-SERVER = message("the server is {status}")
-NAMED = 5
+_SWITCHES = message("the switches are {status}")
+_SERVER = message("the server is {status}")
+_NAMED = 5
 _ALARM = message(
     "silence alarm: too many nodes fell silent at once, so none of them is published lost"
 )
@@ -173,12 +173,9 @@ def of_agent(server: str, answer: AgentStatus, node: str | None) -> StatusReport
     beat = answer.heartbeat
     reasons = [
         *(f"the agent is not ready: {item}" for item in answer.not_ready),
-        *(
-            sentence("a task of the agent stands still: {task}", task=task)
-            for task in sorted(answer.stalled)
-        ),
+        *(f"a task of the agent stands still: {task}" for task in sorted(answer.stalled)),
         *reasons_of_faults(faults, answer.node),
-        *([sentence("the link is down at {chips}", chips=names_in_short(down))] if down else []),
+        *reasons_of_links(down),
         *([f"the driver: {answer.driver.trouble}"] if answer.driver.trouble else []),
         *(
             f"{publication.kind} is not published: {publication.trouble}"
@@ -323,7 +320,7 @@ def reasons_of_nodes(nodes: Iterable[NodeStatus], about: str | None = None) -> I
         if node.state != _REPORTED:
             word = sentence("device-info is {state}", state=sentence(node.state))
             by_word.setdefault(word, []).append(node.node)
-        for status, template in ((node.switch_status, SWITCHES), (node.node_status, SERVER)):
+        for status, template in ((node.switch_status, _SWITCHES), (node.node_status, _SERVER)):
             if status not in (None, "", "Healthy"):
                 word = sentence(template, status=status)
                 by_word.setdefault(word, []).append(node.node)
@@ -361,8 +358,8 @@ def reasons_of_names(by_word: Mapping[str, list[str]], about: str | None) -> Ite
 
 def names_in_short(names: Sequence[str]) -> str:
     """Return the first few names as one text, with how many it lacks."""
-    first = ", ".join(names[:NAMED])
-    more = len(names) - NAMED
+    first = ", ".join(names[:_NAMED])
+    more = len(names) - _NAMED
     return sentence("{names} and {count} more", names=first, count=more) if more > 0 else first
 
 
@@ -371,11 +368,19 @@ def reasons_of_faults(faults: Iterable[FaultRow], about: str | None = None) -> I
     parts: dict[str, dict[str, None]] = {}
     for row in faults:
         if row.level not in HARMLESS:
-            parts.setdefault(row.level, {})[_named(row.node, row.part, about)] = None
+            # A name, and no sentence: a list of names is the same in each language.
+            name = (row.part if row.node == about else "") or f"{row.node} {row.part}".strip()
+            parts.setdefault(row.level, {})[name] = None
     for level in sorted(parts, key=rank):
         names = list(parts[level])
         template = _PART if len(names) == 1 else _PARTS
         yield sentence(template, count=len(names), level=level, parts=names_in_short(names))
+
+
+def reasons_of_links(chips: Sequence[str]) -> Iterator[str]:
+    """Yield that the link is down at these ``chips``."""
+    if chips:
+        yield sentence("the link is down at {chips}", chips=names_in_short(chips))
 
 
 def reasons_of_blind(rows: Iterable[BlindRow], about: str | None = None) -> Iterator[str]:
@@ -386,7 +391,7 @@ def reasons_of_blind(rows: Iterable[BlindRow], about: str | None = None) -> Iter
         yield sentence("no answer from {source} of {part}", source=source, part=part)
     elif sources:
         texts = [f"{source} of {part}" for source, part in sources]
-        yield f"no answer from {shortened(texts, NAMED)}"
+        yield f"no answer from {shortened(texts, _NAMED)}"
 
 
 def _named(node: str, part: str, about: str | None) -> str:

@@ -16,7 +16,7 @@ import typer
 
 from contract.errors import StoreUnavailable, printable
 from vigil.exit_status import ExitStatus
-from vigil.language import Sentence, sentence, shown, translated
+from vigil.language import Sentence, english, sentence, shown, translated
 from vigil.reports.show import answering, print_json, print_lines, source_lines, width
 from vigil.reports.status_report import in_language
 from vigil.reports.times import written
@@ -47,12 +47,12 @@ class Output:
     @property
     def key(self) -> bytes:
         """Return what makes two states differ: all but the ages in them."""
-        values = msgspec.to_builtins(self.document)
+        values = msgspec.to_builtins(self.document, enc_hook=english)
         # These differ in each answer without another state.
         for name in ("at_ms", "facts", "documents"):
             values.pop(name, None)
         # Ages change each second; only what else differs is a new state.
-        return _AGES.sub(b"", msgspec.json.encode(values, enc_hook=str))
+        return _AGES.sub(b"", msgspec.json.encode(values))
 
 
 def show(

@@ -25,6 +25,7 @@ from contract.pages.history import HistoryRange
 from contract.validation_texts import decode_text
 from stores.address import open_store
 from vigil.daemon_client import OK
+from vigil.language import english
 from vigil.reports.fault_history import timeline_row
 from vigil.sources.daemon import DaemonSource
 from vigil.sources.journal import JournalSource, has_journal
@@ -136,7 +137,8 @@ def collect_timeline(place: SupportPlace, now_ms: int, into: PartContents) -> No
     def add(label: str, source: DaemonSource | JournalSource) -> None:
         history = source.history(None, "", now_ms - DAY_MS)
         rows = [msgspec.to_builtins(row) for row in history.read()]
-        into.json(f"{label}/timeline-source", msgspec.to_builtins(history.about()))
+        about = msgspec.to_builtins(history.about(), enc_hook=english)
+        into.json(f"{label}/timeline-source", about)
         into.lines(f"{label}/timeline", rows)
 
     has_history = place.has_history_file()

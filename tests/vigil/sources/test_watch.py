@@ -16,11 +16,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.parts.deadlines import nothing_happens_for, wait_until
-from tests.vigil.stand import AGENT, Stand
+from tests.vigil.stand import AGENT, AT_MS, LEADER, Stand
+from tests.vigil.verbs import aggregator
+from vigil.daemon_client import DaemonClient
+from vigil.sources.daemon import DaemonSource
+from vigil.sources.watch import Output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from vigil.reports.explanation import NodeExplanation
+    from vigil.reports.job_report import JobReport
+    from vigil.reports.status_report import StatusReport
 
 _SECONDS = 30.0
 
@@ -51,6 +59,31 @@ class Watching:
     def interrupt(self) -> int:
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(_SECONDS)
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        lambda source: source.report(None),
+        lambda source: source.report("node-1"),
+        lambda source: source.explanation("node-1", ""),
+        lambda source: source.jobs(),
+    ],
+    ids=["cluster", "node", "explanation", "jobs"],
+)
+def test_a_state_is_a_new_one_where_more_than_its_time_is_another(
+    stand: Stand, report: Callable[[DaemonSource], StatusReport | NodeExplanation | JobReport]
+) -> None:
+    source = DaemonSource(DaemonClient(stand.url, _SECONDS))
+    later = LEADER | {"at_ms": AT_MS + 1000}
+    follower = {"at_ms": AT_MS, "leader": {"role": "follower", "leads": False, "holder": "b"}}
+    keys = []
+    for leader in (LEADER, later, follower):
+        stand.answers = aggregator() | {"/api/v1/leader": leader}
+        keys.append(Output(report(source), lambda _: (), well=False).key)
+    source.close()
+    assert keys[0] == keys[1]
+    assert keys[0] != keys[2]
 
 
 @pytest.fixture
