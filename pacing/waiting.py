@@ -33,8 +33,8 @@ class SharedWakeUps:
     def pause(self, now: float, seconds: float) -> float:
         """Return the seconds from ``now`` to the last shared wake-up within ``seconds``.
 
-        So a timer is early the first time, and exact from then on. One whose period is not a
-        multiple of ``SHARED_PERIOD_SECONDS`` keeps it.
+        So a timer is early the first time, and exact from then on. The result may be longer than
+        ``seconds`` by 0.05. A period that is not a multiple of ``SHARED_PERIOD_SECONDS`` is kept.
         """
         if seconds <= 0 or seconds % SHARED_PERIOD_SECONDS:
             return seconds

@@ -122,8 +122,9 @@ class Heartbeat:
         is_due = self.claim.is_beat_due
         while (remaining_seconds := until - now_seconds()) > 0 and not is_due.is_set():
             # The mark can wait for others, a beat cannot: its time has jitter.
-            waits_for_mark = remaining_seconds > _MARK_SECONDS
-            pause_seconds = shared_pause(_MARK_SECONDS) if waits_for_mark else remaining_seconds
+            pause_seconds = remaining_seconds
+            if remaining_seconds > _MARK_SECONDS:
+                pause_seconds = min(shared_pause(_MARK_SECONDS), remaining_seconds)
             await wait_for_event(is_due, pause_seconds)
             progress()
         is_due.clear()

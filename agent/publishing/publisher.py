@@ -267,7 +267,7 @@ class DocumentPublisher:
         while not pause.until.is_set() and remaining_seconds > 0:
             self._progress()
             pause_seconds = (
-                shared_pause(_MARK_SECONDS)
+                min(shared_pause(_MARK_SECONDS), remaining_seconds)
                 if remaining_seconds > _MARK_SECONDS
                 else max(TICK_SECONDS, remaining_seconds)
             )

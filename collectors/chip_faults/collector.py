@@ -297,13 +297,14 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
             (ChipQuery.CODES, self._driver.code_lists),
             (ChipQuery.HEALTH, self._driver.health_words),
         ):
-            asked: dict[Chip, tuple[_Watched, float, float]] = {}
+            asked: dict[Chip, tuple[_Watched, float]] = {}
             for at, watched, its_query in self._queries:
                 if its_query is query and watched.chip is not None and self._schedule.is_due(at):
-                    asked[watched.chip] = watched, at, watched.queried_at[query]
+                    asked[watched.chip] = watched, at
             if len(asked) < 2:
                 continue
-            for watched, due, _ in asked.values():
+            # Before the message: an event meanwhile may make a query due again.
+            for watched, due in asked.values():
                 self._begin(watched, query, due, began)
             answers: Mapping[Chip, tuple[int, ...] | int | DriverError | None] = {}
             # Without a process, each query finds the reason by itself.
@@ -313,9 +314,8 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
             self._answers |= {(query, chip): answer for chip, answer in answers.items()}
             missing = asked.keys() - answers.keys()
             for chip in missing:
-                watched, due, queried_at = asked[chip]
+                watched, due = asked[chip]
                 watched.due[query] = min(watched.due[query], due)
-                watched.queried_at[query] = queried_at
             # A chip that is slow in each query delays the others by one of them only.
             if missing:
                 return
@@ -427,6 +427,8 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
     async def _answer(self, query: ChipQuery, chip: Chip, ask: Callable[[Chip], Awaitable[T]]) -> T:
         """Return this round's answer to ``query`` about ``chip``, or ask for it."""
         if (query, chip) not in self._answers:
+            # Changed lists may ask for many words while this round's answers are applied.
+            self.context.progress()
             return await ask(chip)
         answer: Any = self._answers.pop((query, chip))
         if isinstance(answer, DriverError):

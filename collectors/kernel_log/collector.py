@@ -48,7 +48,7 @@ from contract.codes.host_codes import (
 from contract.observation import NODE, Assertion, Gap, Observation, host_subject
 from contract.plural import plural
 from contract.settings import Section, ValueRule
-from pacing.waiting import shared_pause, wait_for_event
+from pacing.waiting import TICK_SECONDS, wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -185,11 +185,12 @@ class KernelLogCollector(Collector[KernelLogSection]):
 
     async def _wait(self, readable: asyncio.Event) -> None:
         """Wait until there is something to read, or time has changed something."""
-        pause = self.period_seconds
+        # No shared wake-up: it may be early, and the refresh would then wait for the next one.
+        due = self._refreshed_at + self.period_seconds
         end = self._tracker.next_end()
         if end is not None:
-            pause = min(pause, max(0.0, end - self._loop.time()))
-        await wait_for_event(readable, shared_pause(pause))
+            due = min(due, end)
+        await wait_for_event(readable, max(TICK_SECONDS, due - self._loop.time()))
         self.context.progress()
 
     def _judge_silence(self) -> None:

@@ -27,6 +27,8 @@ _DEBOUNCE_SECONDS = {"110001021": 600.0}
 
 Others count at once (``docs/spec/noded.md#4.3``).
 """
+_LATE_SECONDS = 0.5
+"""How late the check that begins this time may be, without one more check at its end."""
 
 
 class SavedFlag(msgspec.Struct, frozen=True):
@@ -45,7 +47,7 @@ class _FlagState:
     seen: float
 
     def is_unchanged_for(self, seconds: float) -> bool:
-        return self.seen - self.since >= seconds
+        return self.seen - self.since >= seconds - _LATE_SECONDS
 
 
 class StorageTracker:

@@ -135,22 +135,17 @@ class Calls:
                     asked.append(chip)
                 except DriverCallStuck as error:
                     results[chip] = error
-            answers = await self._request_each(child, function, asked, results) if asked else ()
-        for chip, answer in zip(asked, answers, strict=False):
-            try:
-                results[chip] = self._value((function, chip.place), str(chip), answer)
-            except DriverCallError as error:
-                results[chip] = error
+            if asked:
+                results |= await self._request_each(child, function, asked)
         return results
 
     async def _request_each(
-        self,
-        child: ChildProcess,
-        function: str,
-        chips: Sequence[Chip],
-        results: dict[Chip, msgspec.Raw | DriverError],
-    ) -> tuple[Message, ...]:
-        """Return the answers about the first of ``chips``; add one that hangs to ``results``."""
+        self, child: ChildProcess, function: str, chips: Sequence[Chip]
+    ) -> dict[Chip, msgspec.Raw | DriverError]:
+        """Return value or error of the first of ``chips``, or only the error of the one that hangs.
+
+        Raises ``DriverGone``.
+        """
         loop = asyncio.get_running_loop()
         calls: list[Call] = [(function, chip.place) for chip in chips]
         sent = loop.time()
@@ -159,16 +154,21 @@ class Calls:
                 function, [places for _, places in calls], [*map(self._deadlines.of, calls)]
             )
         except (TimeoutError, DriverGone) as error:
-            at = max(len(child.begun()) - 1, 0)
+            at = max(len(child.begun) - 1, 0)
             failed = self._failed(error, calls[at], chips[at], str(chips[at]), child)
             if isinstance(failed, DriverGone):
                 raise failed from error
-            results[chips[at]] = failed
-            return ()
-        times = [*(child.begun() or [sent]), loop.time()]
+            return {chips[at]: failed}
+        times = [*(child.begun or [sent]), loop.time()]
         for call, (begin, end) in zip(calls, itertools.pairwise(times), strict=False):
             self._deadlines.record(call, end - begin)
-        return message.each
+        results: dict[Chip, msgspec.Raw | DriverError] = {}
+        for chip, answer in zip(chips, message.each, strict=False):
+            try:
+                results[chip] = self._value((function, chip.place), str(chip), answer)
+            except DriverCallError as error:
+                results[chip] = error
+        return results
 
     def _value(self, call: Call, where: str | None, message: Message) -> msgspec.Raw:
         if message.answer != 0:

@@ -14,9 +14,10 @@ both in frames of ``outbox``:
   <- {"dropped": 7}                             events that did not fit into the queue
 
 Requests are served one after another on the main thread, because the library is not thread safe.
-So are the calls of ``each``. Before each one, the child writes to the file ``BEGUN_FD`` the id of
+So are the calls of ``each``. Before each one, the child writes to the pipe ``BEGUN_FD`` the id of
 the request and the monotonic clock (ns), because a call that hangs sends no answer. After
-``_EACH_SECONDS`` the answer has no further calls: other requests must not wait longer.
+``_EACH_SECONDS`` the answer has no further calls: other requests must not wait longer. The same
+holds when the pipe is full.
 The process ends with its parent, even while a call hangs (``PR_SET_PDEATHSIG``).
 """
 
@@ -127,12 +128,16 @@ class Child:
     ) -> list[dict[str, object]]:
         answers: list[dict[str, object]] = []
         end_ns = time.monotonic_ns() + round(_EACH_SECONDS * 1e9)
-        for place, arguments in enumerate(each):
+        for arguments in each:
             begin_ns = time.monotonic_ns()
             if begin_ns > end_ns:
                 break
             record = request_id.to_bytes(8, "big") + begin_ns.to_bytes(8, "big")
-            os.pwrite(self._begun, record, 16 * place)
+            try:
+                os.write(self._begun, record)
+            # A call without a record could not be named if it hung.
+            except BlockingIOError:
+                break
             answers.append(self._answer(call, arguments))
         return answers
 

@@ -77,22 +77,32 @@ class ChildProcess:
         self._protocol_error: str | None = None
         self.ended = False
         """Whether nothing more will be read from it."""
-        self._begun = os.memfd_create("begun-calls")
-        self._begun_seconds: list[float] = []
+        self.begun: list[float] = []
+        """When the calls of the last ``request_each`` began (loop time), as far as they have.
+
+        It does not change any more after the answer, a missed deadline or the end of the child.
+        """
+        # No file in memory: kernels and builds of Python exist without ``memfd_create``.
+        self._begins, begins = os.pipe()
+        # The agent must not wait for a record, nor the child for place in a full pipe.
+        os.set_blocking(self._begins, False)
+        os.set_blocking(begins, False)
         # Isolated and without ``site``: the process is to hold ctypes and little else (decision 1).
         command = [sys.executable, "-I", "-S", str(_CHILD), str(os.getpid()), kind]
         try:
             self._process = subprocess.Popen(
-                [*command, str(self._begun)],
+                [*command, str(begins)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=dict(environment),
                 cwd="/",
-                pass_fds=(self._begun,),
+                pass_fds=(begins,),
             )
         except OSError:
-            os.close(self._begun)
+            os.close(self._begins)
             raise
+        finally:
+            os.close(begins)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._requests = self._process.stdin.fileno()
@@ -140,19 +150,15 @@ class ChildProcess:
         """
         return await self._exchange({"call": call, "each": each}, deadlines_seconds)
 
-    def begun(self) -> list[float]:
-        """Return when the calls of the last ``request_each`` began (loop time), as far as they
-        have. Still known after the end of the child, which may have crashed in one of them.
-        """
-        if not self.ended:
-            data = os.pread(self._begun, os.fstat(self._begun).st_size, 0)
-            # Behind the records of this request may be those of a longer one before it.
-            self._begun_seconds = [
-                begin_ns / 1e9
-                for request_id, begin_ns in _BEGIN.iter_unpack(data)
-                if request_id == self._last_id
-            ]
-        return self._begun_seconds
+    def _read_begun(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._begins, _READ_SIZE):
+                # There may be older records, of a request that was cancelled.
+                self.begun += [
+                    begin_ns / 1e9
+                    for request_id, begin_ns in _BEGIN.iter_unpack(data)
+                    if request_id == self._last_id
+                ]
 
     async def _exchange(
         self, request: dict[str, object], deadlines_seconds: Sequence[float]
@@ -160,6 +166,7 @@ class ChildProcess:
         if self.ended:
             raise DriverGone(self.exit_reason())
         self._last_id += 1
+        self.begun = []
         answer: asyncio.Future[Message] = self._loop.create_future()
         self._waiting = (self._last_id, answer)
         self._expiry = self._loop.call_later(
@@ -182,8 +189,9 @@ class ChildProcess:
         self._read()
         if answer.done():
             return
-        if begun := self.begun():
-            due = begun[-1] + deadlines_seconds[len(begun) - 1]
+        self._read_begun()
+        if self.begun:
+            due = self.begun[-1] + deadlines_seconds[len(self.begun) - 1]
             if due > self._loop.time():
                 self._expiry = self._loop.call_at(due, self._expire, answer, deadlines_seconds)
                 return
@@ -229,13 +237,12 @@ class ChildProcess:
         elif self._waiting is not None and self._waiting[0] == message.id:
             answer = self._waiting[1]
             if not answer.done():
+                self._read_begun()
                 answer.set_result(message)
 
     def _end(self) -> None:
         if self.ended:
             return
-        self.begun()
-        os.close(self._begun)
         self.ended = True
         self._loop.remove_reader(self._answers)
         for pipe in (self._process.stdin, self._process.stdout):
@@ -247,8 +254,11 @@ class ChildProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_FIRST_REAP_SECONDS)
         self._reap(_FIRST_REAP_SECONDS)
+        # A missed deadline keeps the records it was judged by: the child may have gone on since.
         if self._waiting is not None and not self._waiting[1].done():
+            self._read_begun()
             self._waiting[1].set_exception(DriverGone(self.exit_reason()))
+        os.close(self._begins)
         self._on_end(self)
 
     def _reap(self, delay_seconds: float) -> None:

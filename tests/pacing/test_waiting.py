@@ -149,11 +149,13 @@ def test_timers_that_can_wait_share_their_wake_ups() -> None:
     }
 
 
-def test_a_shared_pause_is_early_once_and_never_late() -> None:
-    shared = SharedWakeUps(1.2)
+@pytest.mark.parametrize("phase", [0.0, 0.02, 0.05, 0.06, 1.2, 2.49])
+def test_a_shared_pause_is_early_once_and_late_by_no_more_than_a_timer(phase: float) -> None:
+    shared = SharedWakeUps(phase)
     pause = shared.pause(100.0, 10.0)
-    assert 10.0 - SHARED_PERIOD_SECONDS < pause <= 10.0
+    assert 10.05 - SHARED_PERIOD_SECONDS < pause <= 10.05
     assert shared.pause(100.0 + pause + 0.02, 10.0) == pytest.approx(9.98)
+    assert shared.pause(100.0 + pause - 0.02, 10.0) == pytest.approx(10.02)
     assert shared.pause(100.0, 4.0) == 4.0, "no multiple of the shared period"
     assert shared.pause(100.0, 0.0) == 0.0
 

@@ -11,6 +11,7 @@ from stores.kubernetes_api.client.unusable import Unusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import IO
 
 
 def client_tls(authorities: bytes | None, *, verify: bool) -> ssl.SSLContext:
@@ -79,11 +80,18 @@ def _reason(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _in_memory(content: bytes) -> Iterator[str]:
-    """Give ``content`` a path that no other process can open, and no disk ever holds."""
-    descriptor = os.memfd_create("npu-vigil")
-    try:
-        with open(descriptor, "wb", closefd=False) as file:
-            file.write(content)
-        yield f"/proc/self/fd/{descriptor}"
-    finally:
-        os.close(descriptor)
+    """Give ``content`` a path to a file without a name, which no disk ever holds."""
+    with _memory_file() as file:
+        file.write(content)
+        file.flush()
+        yield f"/proc/self/fd/{file.fileno()}"
+
+
+def _memory_file() -> IO[bytes]:
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("npu-vigil"), "wb")
+    # Only here, because it would cost each daemon memory.
+    import tempfile
+
+    # Builds of Python for glibc before 2.27 lack ``memfd_create``. This directory is memory, too.
+    return tempfile.TemporaryFile(dir="/dev/shm")

@@ -104,6 +104,20 @@ async def test_an_idle_round_is_ordered_once_and_not_for_every_chip() -> None:
     assert len(marks) <= (12 + 4) + 12 * 3
 
 
+async def test_slow_words_of_changed_lists_are_no_stall() -> None:
+    driver, marks = ScriptedDriver(6), list[float]()
+    driver.polling_reason = "no events"
+    async with collecting(driver, marks=marks):
+        # The words of the first round are not due again when all lists change.
+        await asyncio.sleep(0.5)
+        for chip in range(6):
+            driver.slow_seconds["health", chip] = 1.5
+            driver.occur(chip, HBM, push=False)
+        await asyncio.sleep(15)
+        marks.append(asyncio.get_running_loop().time())
+    assert max(after - before for before, after in itertools.pairwise(marks)) < 2
+
+
 async def test_events_go_out_at_once_and_are_audited_two_seconds_later() -> None:
     driver = ScriptedDriver()
     async with collecting(driver) as recorded:

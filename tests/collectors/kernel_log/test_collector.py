@@ -253,6 +253,21 @@ async def test_the_kernels_count_keeps_a_hung_task(
     assert time.monotonic() - begun > 0.4, "it was counted after its message"
 
 
+@pytest.mark.looptime
+async def test_the_kernels_settings_are_read_once_a_minute(
+    log: KernelLogPipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refreshed: list[float] = []
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(KernelEvidence, "refresh", lambda _: refreshed.append(loop.time()))
+    async with running(log.path, Memory()):
+        await time_passes(90)
+        # A record does not put off what is due.
+        log.write(line(1, HARMLESS, 6))
+        await time_passes(220)
+    assert refreshed == pytest.approx([0, 60, 120, 180, 240, 300], abs=0.5)
+
+
 async def test_an_error_of_the_driver_outlasts_its_rate_limit(log: KernelLogPipe) -> None:
     async with running(log.path, Memory(), hold_seconds=0.4) as recorded:
         await until(lambda: recorded.words() == [ANSWERED])

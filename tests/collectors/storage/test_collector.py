@@ -13,6 +13,7 @@ from collectors.storage.collector import StorageCollector, StorageSection
 from contract.observation import storage_subject
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, virtual_ms
 from tests.parts.collector_context import SavedInMemory, collector_context
+from tests.parts.deadlines import stand_in_waits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -156,6 +157,26 @@ async def test_a_memory_error_counts_after_ten_minutes_either_way(tmp_path: Path
         f"storage 0 DPC absent {MEMORY}",
     ]
     assert [round(at) for at, _ in recorded.batches[1:]] == [910, 1600]
+
+
+async def test_a_late_check_at_the_begin_costs_none_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[float] = []
+
+    async def read(function: Callable[[], bytes]) -> bytes:
+        checked.append(asyncio.get_running_loop().time())
+        # The second check is the first that reads the error.
+        await stand_in_waits(0.3 if len(checked) == 2 else 0)
+        return function()
+
+    monkeypatch.setattr("asyncio.to_thread", read)
+    host = Host(dpc=dpc("0 0"))
+    async with host.collected(tmp_path) as recorded:
+        host.files["dpc"] = dpc("-12 0")
+        await asyncio.sleep(620)
+    assert recorded.words()[1:] == [f"storage 0 DPC present {MEMORY}"]
+    assert recorded.batches[1][0] - checked[1] == pytest.approx(600, abs=0.1)
 
 
 async def test_the_ten_minutes_go_on_over_a_restart(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ static inline void note(const char *what)
 
 static inline void hang_while_set(const char *what)
 {
+    if (is_set(what))
+        note("hangs");
     while (is_set(what))
         usleep(1000);
 }

@@ -40,6 +40,15 @@ async def test_a_driver_without_optional_functions(
         assert state.driver.polling_reason is None
 
 
+async def test_a_build_of_python_without_memfd_create_makes_calls(
+    small_driver: Callable[[str], SmallDriver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "memfd_create")
+    async with running(small_driver("plain").library) as state:
+        chips = (await asyncio.wait_for(state.driver.inventory(), patience(3))).chips
+        assert await state.driver.health_words(chips) == dict.fromkeys(chips, 0)
+
+
 @pytest.mark.slow
 async def test_chatter_does_not_disturb(small_driver: Callable[[str], SmallDriver]) -> None:
     async with running(small_driver("chatty").library) as state:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import fcntl
 import os
 import signal
 import subprocess
@@ -21,8 +22,16 @@ from contract.errors import DriverCallStuck, DriverGone
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import LIBRARY, install
 from dcmi_shim.library.discovery import FoundLibrary
+from dcmi_shim.worker.supervisor import open_child
 from tests.dcmi_shim.conftest import PATIENT, QUICK, dropped, running
-from tests.parts.deadlines import patience, time_passes, until, until_succeeds, wait_until
+from tests.parts.deadlines import (
+    patience,
+    stand_in_takes,
+    time_passes,
+    until,
+    until_succeeds,
+    wait_until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -166,6 +175,62 @@ async def test_a_deadline_counts_from_the_begin_of_its_own_call(tmp_path: Path) 
             assert time.monotonic() - began >= 2 * 0.045 + 0.3
     finally:
         emulator.close()
+
+
+async def test_a_call_that_returns_after_its_deadline_is_the_one_that_missed_it(
+    small_driver: Callable[[str], SmallDriver],
+) -> None:
+    plain = small_driver("plain")
+    child = await open_child(plain.library, PATIENT, lambda *_: None, lambda *_: None)
+    plain.command("hang-health-0")
+    deadline = 0.05
+
+    def hang() -> None:
+        wait_until(lambda: plain.noted("hangs"))
+        stand_in_takes(deadline)
+
+    def return_late() -> None:
+        plain.take_back("hang-health-0")
+        # The child begins the next call, unless 0.1 s are over.
+        stand_in_takes(deadline)
+
+    try:
+        each = [(0, 0), (1, 0)]
+        asking = asyncio.create_task(child.request_each(_HEALTH, each, [deadline, deadline]))
+        await asyncio.sleep(0)
+        # One turn of the loop has both timers: the deadline, and behind it the return.
+        loop = asyncio.get_running_loop()
+        loop.call_soon(hang)
+        loop.call_later(1.1 * deadline, return_late)
+        with pytest.raises(TimeoutError):
+            await asking
+        assert len(child.begun) == 1
+        child.close()
+        assert len(child.begun) == 1
+    finally:
+        child.close()
+
+
+async def test_a_pipe_without_place_for_a_begin_shortens_the_answer(
+    small_driver: Callable[[str], SmallDriver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 256 begins: the kernel gives a user with many pipes so little for each further one.
+    smallest, make_pipe = 4096, os.pipe
+
+    def small_pipe() -> tuple[int, int]:
+        ends = make_pipe()
+        fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, smallest)
+        return ends
+
+    monkeypatch.setattr(os, "pipe", small_pipe)
+    library = small_driver("plain").library
+    child = await open_child(library, PATIENT, lambda *_: None, lambda *_: None)
+    try:
+        for _ in range(2):
+            answer = await child.request_each(_HEALTH, [(0, 0)] * 300, [PATIENT.call_seconds] * 300)
+            assert 0 < len(answer.each) == len(child.begun) <= smallest // 16
+    finally:
+        child.close()
 
 
 async def test_a_crash_in_a_question_about_all_counts_for_its_own_chip(
