@@ -53,6 +53,7 @@ class Wrong(StrEnum):
     LEVEL = "a level is wrong"
     BRIEF = "a one-off fault is gone too soon"
     INVENTED = "a chip that never failed is named"
+    ABSENT = "a document is never shown"
     TIME = "the time of a fault that holds has changed"
     LOST = "a node is lost whose agent runs"
     NOT_LOST = "a node is not lost whose agent makes no progress"

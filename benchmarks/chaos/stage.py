@@ -8,7 +8,15 @@ import json
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from benchmarks.chaos.excuses import PastTrouble
-from benchmarks.chaos.judge import Fault, Sample, Silence, judge, settled_seconds
+from benchmarks.chaos.judge import (
+    Fault,
+    Sample,
+    Silence,
+    Verdict,
+    Wrong,
+    judge,
+    settled_seconds,
+)
 from benchmarks.chaos.plan import AGGREGATORS, CODES, NODES
 from benchmarks.chaos.troubles import CLUSTER_INFO, DEVICE_INFO, TROUBLES, Effect
 from contract.codes.catalogue import shipped
@@ -18,7 +26,7 @@ from tests.parts.deadlines import patience
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from benchmarks.chaos.judge import Excuse, Verdict
+    from benchmarks.chaos.judge import Excuse
     from benchmarks.chaos.plan import Plan
     from tests.parts.places import Place
 
@@ -161,15 +169,24 @@ def timeline(plan: Plan) -> Iterator[tuple[float, str, int]]:
 
 
 def judged(
-    plan: Plan, faults: Sequence[Fault], samples: Iterable[Sample], excuses: Sequence[Excuse]
+    plan: Plan, faults: Sequence[Fault], samples: Sequence[Sample], excuses: Sequence[Excuse]
 ) -> list[Verdict]:
-    """Return all that is wrong in an episode of ``plan``, by the shipped fault configuration."""
+    """Return all that is wrong in an episode of ``plan``, by the shipped fault configuration.
+
+    Where a document has no sample, nothing else could be wrong in it.
+    """
     silences = [
         Silence(trouble.name, trouble.subject, trouble.at, trouble.until)
         for trouble in plan.troubles
         if Effect.SILENCES in TROUBLES[trouble.name].effects
     ]
-    return judge(faults, samples, excuses, _LEVELS, silences)
+    absent = [
+        Verdict(Wrong.ABSENT, document, node, None, "", plan.seconds, "there is no sample of it")
+        for document in (DEVICE_INFO, CLUSTER_INFO)
+        for node in sorted({fault.node for fault in plan.faults})
+        if not any(node in sample.nodes for sample in samples if sample.document == document)
+    ]
+    return absent + judge(faults, samples, excuses, _LEVELS, silences)
 
 
 def settled(plan: Plan, faults: Sequence[Fault], samples: Iterable[Sample]) -> float:

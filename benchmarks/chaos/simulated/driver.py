@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 CHIPS = 8
 CODES = "dcmi_get_device_errorcode_v2"
-_LISTS = f"{CODES} of several chips"
 _HEALTH = "dcmi_get_device_health"
 _SUBSCRIBE = "dcmi_subscribe_fault_event"
 _LISTED_AFTER_SECONDS = 0.05
 _UNLISTED_AFTER_SECONDS = 0.3
 _CALL_SECONDS = 2**-12
 """How long a call takes without a trouble."""
+_EACH_SECONDS = 0.1
+"""After that, the driver child begins no further call of a request."""
 _RECOVERED, _OCCURRED = 0, 1
 _pids = itertools.count(1_000_000)
 
@@ -118,8 +119,8 @@ class Hardware:
 
     def answer(self, call: str, arguments: list[int]) -> dict[str, object]:
         """Return the answer to a call, as the driver child sends it."""
-        failing = self._failing.get(CODES if call == _LISTS else call)
-        if failing is not None and call != _LISTS:
+        failing = self._failing.get(call)
+        if failing is not None:
             return {"answer": failing, "value": None}
         match call:
             case "dcmi_get_device_logic_id" | "dcmi_get_device_phyid_from_logicid":
@@ -133,10 +134,6 @@ class Hardware:
                 value = max((int(severity_of(code)) for code in codes), default=0)
             case "dcmi_get_device_errorcode_v2":
                 value = self._lists[arguments[0]]
-            case call if call == _LISTS:
-                # The child gives up after 0.1 s; a slow library has answered for one chip then.
-                chips = arguments[:1] if CODES in self._slow_seconds else arguments[::2]
-                value = [None if failing else self._lists[chip] for chip in chips]
             case call if call in _NUMBERS:
                 value = _NUMBERS[call]
             case _:
@@ -145,11 +142,11 @@ class Hardware:
 
     def hangs(self, call: str) -> bool:
         """Return whether a call never returns."""
-        return (CODES if call == _LISTS else call) in self._hanging
+        return call in self._hanging
 
     def call_seconds(self, call: str) -> float:
         """Return how long a call takes."""
-        return self._slow_seconds.get(CODES if call == _LISTS else call, _CALL_SECONDS)
+        return self._slow_seconds.get(call, _CALL_SECONDS)
 
     def _later(
         self, seconds: float, work: Callable[[int, int], None], chip: int, code: int
@@ -191,9 +188,12 @@ class Hardware:
 
 
 class DriverProcess:
-    """A driver child of ``hardware``, with what ``ChildProcess`` uses of ``subprocess.Popen``."""
+    """A driver child of ``hardware``, with what ``ChildProcess`` uses of ``subprocess.Popen``.
 
-    def __init__(self, hardware: Hardware) -> None:
+    ``begun`` is the pipe for the begins of calls, of which it takes a copy.
+    """
+
+    def __init__(self, hardware: Hardware, begun: int) -> None:
         self.pid = next(_pids)
         self.returncode: int | None = None
         self.is_subscribed = False
@@ -201,6 +201,7 @@ class DriverProcess:
         self._buffer = bytearray()
         self._requests, request_end = os.pipe()
         answer_end, self._answers = os.pipe()
+        self._begun = os.dup(begun)
         os.set_blocking(self._requests, False)
         os.set_blocking(self._answers, False)
         self.stdin = FileIO(request_end, "w")
@@ -230,8 +231,8 @@ class DriverProcess:
             self.returncode = status
             self._hardware.processes.remove(self)
             self._loop.remove_reader(self._requests)
-            os.close(self._requests)
-            os.close(self._answers)
+            for pipe in (self._requests, self._answers, self._begun):
+                os.close(pipe)
 
     def send(self, message: dict[str, object]) -> None:
         """Send a message to the agent, unless the pipe is full."""
@@ -265,7 +266,9 @@ class DriverProcess:
         if call in ("open", _SUBSCRIBE):
             self.send({"id": request["id"], "answer": 0})
             return
-        if not self._hardware.hangs(call):
+        if "each" in request:
+            self._begin_each(request, [], self._loop.time() + _EACH_SECONDS)
+        elif not self._hardware.hangs(call):
             seconds = self._hardware.call_seconds(call)
             self._loop.call_later(seconds, self._answer, request, context=Context())
 
@@ -273,3 +276,26 @@ class DriverProcess:
         if self.returncode is None:
             answer = self._hardware.answer(request["call"], request["arguments"])
             self.send({"id": request["id"], **answer})
+
+    def _begin_each(
+        self, request: dict[str, Any], answers: list[dict[str, object]], end: float
+    ) -> None:
+        """Begin the next call of ``each``; after ``end`` or the last one, send the answers."""
+        request_id, call, now = request["id"], request["call"], self._loop.time()
+        if len(answers) == len(request["each"]) or now > end:
+            self.send({"id": request_id, "each": answers})
+            return
+        os.write(self._begun, request_id.to_bytes(8, "big") + round(now * 1e9).to_bytes(8, "big"))
+        if not self._hardware.hangs(call):
+            seconds = self._hardware.call_seconds(call)
+            self._loop.call_later(
+                seconds, self._answer_each, request, answers, end, context=Context()
+            )
+
+    def _answer_each(
+        self, request: dict[str, Any], answers: list[dict[str, object]], end: float
+    ) -> None:
+        if self.returncode is None:
+            arguments = request["each"][len(answers)]
+            answers.append(self._hardware.answer(request["call"], arguments))
+            self._begin_each(request, answers, end)

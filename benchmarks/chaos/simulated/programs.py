@@ -398,10 +398,10 @@ def replaced(platform: Platform, seed: int) -> Iterator[None]:
     def time_ns() -> int:
         return BEGAN_MS * 1_000_000 + round(loop.time() * 1e9) + ahead_ms() * 1_000_000
 
-    def open_process(*_: object, **__: object) -> DriverProcess:
+    def open_process(*_: object, pass_fds: tuple[int], **__: object) -> DriverProcess:
         node = program()
         assert isinstance(node, SimulatedNode)
-        return DriverProcess(node.emulator)
+        return DriverProcess(node.emulator, pass_fds[0])
 
     replacements: dict[str, object] = {
         "time.monotonic": loop.time,

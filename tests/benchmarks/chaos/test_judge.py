@@ -17,6 +17,8 @@ from benchmarks.chaos.judge import (
     one_off_seconds,
     settled_seconds,
 )
+from benchmarks.chaos.stage import judged as judged_plan
+from benchmarks.chaos.troubles import plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -250,3 +252,14 @@ def test_an_excuse_moves_the_bound_and_is_of_its_nodes_and_documents() -> None:
 
 def test_the_excused_share_counts_no_time_twice() -> None:
     assert excused_share([excuse(0, 10), excuse(5, 15), excuse(30, 90)], 60) == pytest.approx(0.75)
+
+
+def test_a_document_that_is_never_shown_is_wrong() -> None:
+    plan, nodes = plan_of("directory", 1), frozenset({"node-1", "node-2"})
+    device = [Sample("device-info", 1.0, frozenset({node}), {}) for node in nodes]
+    cluster = Sample("cluster-info", 1.0, nodes, {})
+    absent = [verdict.wrong for verdict in judged_plan(plan, [], device, [])]
+    assert absent == [Wrong.ABSENT, Wrong.ABSENT], "both nodes in cluster-info"
+    assert judged_plan(plan, [], [*device, cluster], []) == []
+    (wrong,) = judged_plan(plan, [], [device[0], cluster], [])
+    assert (wrong.wrong, wrong.document) == (Wrong.ABSENT, "device-info")
