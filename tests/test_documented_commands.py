@@ -104,7 +104,8 @@ class _Parsed(Exception):
 def _wrong_of_module(words: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> str | None:
     """Return what is wrong with ``python -m`` and ``words``; it ends behind its arguments."""
     module, *arguments = words
-    if find_spec(module) is None:
+    spec = find_spec(module)
+    if spec is None:
         return f"there is no module {module}"
     if not arguments:
         return None
@@ -116,6 +117,9 @@ def _wrong_of_module(words: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> s
 
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_and_end)
     monkeypatch.setattr(sys, "argv", [module, *arguments])
+    # runpy warns of a module that another test has imported.
+    is_package = spec.submodule_search_locations is not None
+    monkeypatch.delitem(sys.modules, f"{module}.__main__" if is_package else module, raising=False)
     try:
         runpy.run_module(module, run_name="__main__")
     except _Parsed:

@@ -229,8 +229,10 @@ def test_of_a_flood_all_is_reported_in_few_events(
     events = posted()
     assert counted(events) == len(node.assertions(MEMORY))
     assert len(events) < 20
-    assert events[-1]["count"] > 500
-    assert "cardID:1 4, deviceID:0 0" in events[-1]["message"]
+    # Behind a period of the agent there may be a last Event for few.
+    largest = max(events, key=lambda event: event["count"])
+    assert largest["count"] > 500
+    assert "cardID:1 4, deviceID:0 0" in largest["message"]
 
 
 def test_faults_during_an_outage_are_reported_after_it(

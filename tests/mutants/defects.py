@@ -92,7 +92,7 @@ DEFECTS = (
     ),
     Defect(
         "decision 1: a driver process that hangs is not replaced",
-        "Calls._request",
+        "Calls._failed",
         "self._supervisor.replace(child, str(stuck))",
         "pass",
     ),

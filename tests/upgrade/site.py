@@ -7,6 +7,7 @@ changes what another one left.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sqlite3
@@ -73,8 +74,12 @@ class DirectoryStore:
         return ["--store", f"directory:{self._root}"]
 
     def content(self) -> dict[str, str]:
-        paths = [path for path in self._root.rglob("*.json") if path.is_file()]
-        return {str(path.relative_to(self._root)): path.read_text() for path in paths}
+        texts: dict[str, str] = {}
+        for path in [path for path in self._root.rglob("*.json") if path.is_file()]:
+            # A daemon may delete one meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                texts[str(path.relative_to(self._root))] = path.read_text()
+        return texts
 
     def fill(self, content: dict[str, str]) -> None:
         for name, text in content.items():
