@@ -19,7 +19,7 @@ from contract.names import LEADER_LEASE
 from stores.directory.files import LEADER_LOCK_NAME
 from tests.parts.controlplane import LEASES, ControlPlane
 from tests.parts.deadlines import TooLate, wait_until
-from tests.parts.places import Cluster, Folder
+from tests.parts.places import Cluster, Folder, Place
 from tests.parts.processes import PartFailed
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from benchmarks.chaos.judge import Excuse, Fault, Sample
     from benchmarks.chaos.plan import Plan
-from tests.parts.places import Place
 
 _LOOK_SECONDS = 0.1
 _START_SECONDS = 30.0
