@@ -58,17 +58,17 @@ def _work(plans: list[Plan], kept: Kept, writer: Connection) -> None:
     end_with_the_parent()
     while plans:
         played = 0
-        for outcome in _played(plans, kept):
+        for outcome in play_until_wrong(plans, kept):
             writer.send(outcome)
             played += 1
             is_over = kept.mutant is not None and bool(outcome.wrong)
         plans = [] if is_over else plans[played:]
 
 
-def _played(plans: list[Plan], kept: Kept) -> Iterator[Outcome]:
-    """Play plans with one set of programs, until documents stay wrong after an episode.
+def play_until_wrong(plans: list[Plan], kept: Kept) -> Iterator[Outcome]:
+    """Play plans with one set of programs, until something is wrong in an episode.
 
-    The last outcome has the processor time of all.
+    Yields what each came to. The last outcome has the proof and the processor time of all.
     """
     before = _processor_seconds()
     platform, program = plans[0].platform, "vigil"
@@ -82,34 +82,33 @@ def _played(plans: list[Plan], kept: Kept) -> Iterator[Outcome]:
             names = aggregators_of(platform)
             site = Site(directory, directory, store, names, program)
             stack.callback(site.close)
-            site.start()
-            has_wrong = False
             for number, plan in enumerate(plans, 1):
                 outcome = outcome_of(plan, *site.play(plan), site.errors)
-                has_wrong |= bool(outcome.wrong)
-                is_over = bool(site.errors or (kept.mutant is not None and outcome.wrong))
-                is_last = is_over or number == len(plans)
-                if is_last:
-                    # The journals of the nodes are those of all episodes.
-                    outcome = proved(outcome, (node.state_dir for node in site.nodes.values()))
-                    used = _processor_seconds() - before
-                    outcome = replace(outcome, processor_seconds=used)
+                if not outcome.wrong and number < len(plans):
+                    yield outcome
+                    continue
+                # The journals of the nodes are those of all episodes.
+                outcome = proved(outcome, (node.state_dir for node in site.nodes.values()))
+                used = _processor_seconds() - before
                 # What is wrong is printed before its plan is made smaller.
-                yield outcome
-                if is_last and (site.errors or not outcome.is_proved):
+                yield replace(outcome, processor_seconds=used)
+                if not outcome.is_right:
+                    kept.add_files(plan, (directory / name for name in site.programs))
+                if site.errors or not outcome.is_proved:
                     # The gap may be of any episode, and stays in the journal: none can be smaller.
                     for played in plans[:number]:
                         kept.add(played, lambda _: False)
                 elif outcome.wrong:
                     kept.add(plan, functools.partial(_fails, site))
-                if is_last:
-                    if has_wrong or not outcome.is_proved:
-                        kept.add_files(plan, (directory / name for name in site.programs))
-                    break
+                return
 
 
 def _fails(site: Site, plan: Plan) -> bool:
-    return bool(judged(plan, *site.play(plan)))
+    """Return whether something is wrong in a smaller plan, which the site can still play."""
+    if site.errors:
+        return False
+    verdicts = judged(plan, *site.play(plan))
+    return bool(verdicts) and not site.errors
 
 
 def _processor_seconds() -> float:

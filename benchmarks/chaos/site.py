@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import http.client
+import subprocess
 import threading
 import time
 from typing import TYPE_CHECKING, Protocol
 
+import psutil
 from typing_extensions import override
 
 from benchmarks.chaos.excuses import PastTrouble, excuses_of
@@ -19,7 +21,7 @@ from contract.names import LEADER_LEASE
 from stores.directory.files import LEADER_LOCK_NAME
 from tests.parts.controlplane import LEASES, ControlPlane
 from tests.parts.deadlines import TooLate, wait_until
-from tests.parts.places import Cluster, Folder
+from tests.parts.places import Cluster, Folder, Place
 from tests.parts.processes import PartFailed
 
 if TYPE_CHECKING:
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
     from benchmarks.chaos.judge import Excuse, Fault, Sample
     from benchmarks.chaos.plan import Plan
-from tests.parts.places import Place
 
 _LOOK_SECONDS = 0.1
 _START_SECONDS = 30.0
@@ -158,6 +159,7 @@ class Site(Stage):
         self.errors: list[tuple[str, str]] = []
         """What was wrong after the last episode: kinds and texts."""
         self._periods = "short"
+        self._is_started = False
         self._samples: list[Sample] = []
         self._began = 0.0
         self._looking = False
@@ -185,8 +187,11 @@ class Site(Stage):
     def crash_driver(self, node: str) -> None:
         self.nodes[node].crash_driver()
 
-    def start(self) -> None:
-        """Start everything; return when both nodes are in cluster-info."""
+    def _start(self) -> None:
+        """Start everything, unless it runs; return when both nodes are in cluster-info."""
+        if self._is_started:
+            return
+        self._is_started = True
         for node in self.nodes.values():
             node.start()
         for aggregator in self.aggregators.values():
@@ -221,15 +226,23 @@ class Site(Stage):
             node.close()
 
     def play(self, plan: Plan) -> tuple[list[Fault], list[Sample], list[Excuse]]:
-        """Play a plan; return what was true, what was shown, and what was excused."""
+        """Play a plan; return what was true, what was shown, and what was excused.
+
+        The first one starts everything. Once there are errors, no other one can be played.
+        """
         self._samples, self.errors = [], []
         faults: dict[int, Fault] = {}
         troubles: list[PastTrouble] = []
         try:
+            self._start()
             self._set_periods(plan.periods)
             self._act_all(plan, faults, troubles)
         except (PartFailed, TooLate) as error:
             self.errors.append(("a program did not come up", str(error)))
+        except psutil.NoSuchProcess as error:
+            self.errors.append(("a program ended", str(error)))
+        except subprocess.TimeoutExpired as error:
+            self.errors.append(("a program did not end", str(error)))
         samples = self._samples
         if not self.errors:
             self._recover(plan, faults)

@@ -1,15 +1,20 @@
-"""Real parts play a plan: agents on hosts that lose power, an aggregator, and a directory.
+"""Real parts play plans: agents on hosts that lose power, aggregators, and a directory.
 
 ``make chaos`` runs it: programs that start take more processor time than the other tests may.
 """
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
+
+import pytest
 
 from benchmarks.chaos.outcome import Kept, Outcome
 from benchmarks.chaos.plan import CODES, Plan, PlannedFault, PlannedTrouble
 from benchmarks.chaos.real import play_real
+from benchmarks.chaos.site import DirectoryPlatform, Site
+from dcmi_shim.emulator.install import install
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,3 +48,32 @@ def test_a_plan_of_real_parts_is_right_and_proved(tmp_path: Path) -> None:
     assert (outcome.is_proved, outcome.gaps) == (True, {})
     assert outcome.processor_seconds > 1.0
     assert not (tmp_path / "kept").exists(), "nothing is wrong"
+
+
+@pytest.fixture
+def platform(tmp_path: Path) -> DirectoryPlatform:
+    install(tmp_path / "driver", tmp_path / "emulator", "a2")
+    return DirectoryPlatform(tmp_path)
+
+
+def test_a_program_that_does_not_come_up_is_an_error_of_its_episode(
+    tmp_path: Path, platform: DirectoryPlatform
+) -> None:
+    with closing(Site(tmp_path, tmp_path, platform, program="no_such_program")) as site:
+        site.play(PLAN)
+    ((kind, text),) = site.errors
+    assert kind == "a program did not come up"
+    assert "no_such_program" in text
+
+
+@pytest.mark.parametrize("trouble", ["driver-crashes", "disk-full"])
+def test_an_agent_that_ended_by_itself_is_an_error_of_the_episode(
+    tmp_path: Path, platform: DirectoryPlatform, trouble: str
+) -> None:
+    with closing(Site(tmp_path, tmp_path, platform)) as site:
+        site.play(Plan("directory", 1, 0.5, (), ()))
+        assert site.errors == []
+        site.nodes["node-1"].kill()
+        troubles = (PlannedTrouble(trouble, "node-1", 0.2, 0.4),)
+        site.play(Plan("kubernetes", 2, 0.5, (), troubles))
+    assert [kind for kind, _ in site.errors] == ["a program ended"]

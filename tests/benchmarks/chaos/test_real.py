@@ -1,0 +1,98 @@
+"""What follows an episode of real parts with something wrong.
+
+``StandIn`` takes the place of the programs: the right product has nothing wrong, and documents that
+stay wrong take a minute. ``real_parts.py`` plays on the programs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+import pytest
+
+from benchmarks.chaos import real
+from benchmarks.chaos.judge import Excuse, Fault, Sample, Wrong
+from benchmarks.chaos.outcome import Kept
+from benchmarks.chaos.plan import Plan
+from benchmarks.chaos.troubles import DEVICE_INFO, plan_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PLANS = [plan_of("directory", seed) for seed in range(1, 5)]
+INVENTED = Sample(DEVICE_INFO, 1.0, frozenset({"node-1"}), {("node-1", 0, "80E18402"): "NotHandle"})
+ERROR = "documents stay wrong after the episode", "not within 60 s"
+
+
+class StandIn:
+    """Shows something wrong for the plan of ``wrong_seed``; documents stay wrong in ``last``."""
+
+    wrong_seed = 2
+    last = -1
+    played: ClassVar[list[Plan]]
+    """All plans that were played, by all stand-ins."""
+    number = 0
+
+    def __init__(self, *_: object) -> None:
+        type(self).number += 1
+        self.errors: list[tuple[str, str]] = []
+        self.nodes: dict[str, object] = {}
+        self.programs: list[str] = []
+
+    def play(self, plan: Plan) -> tuple[list[Fault], list[Sample], list[Excuse]]:
+        self.played.append(plan)
+        self.errors = [ERROR] if len(self.played) == self.last else []
+        return [], [INVENTED] if plan.seed == self.wrong_seed else [], []
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> type[StandIn]:
+    class Site(StandIn):
+        played: ClassVar[list[Plan]] = []
+
+    monkeypatch.setattr(real, "Site", Site)
+    monkeypatch.setattr(real, "install", lambda *_: None)
+    # Nothing was reported, so no journal has a gap.
+    monkeypatch.setattr(real, "proved", lambda outcome, _: outcome)
+    return Site
+
+
+def kept_plan(directory: Path, seed: int) -> Plan:
+    return msgspec.json.decode((directory / f"directory-{seed}.json").read_bytes(), type=Plan)
+
+
+def test_programs_end_after_an_episode_with_something_wrong_and_its_plan_is_kept_small(
+    tmp_path: Path, site: type[StandIn]
+) -> None:
+    outcomes = list(real.play_until_wrong(PLANS, Kept(tmp_path, None)))
+    assert [outcome.plan.seed for outcome in outcomes] == [1, 2]
+    assert [outcome.wrong for outcome in outcomes] == [[], [Wrong.INVENTED]]
+    assert outcomes[0].processor_seconds == 0.0 < outcomes[1].processor_seconds
+    small = kept_plan(tmp_path, 2)
+    assert (small.faults, small.troubles) == ((), ())
+    assert site.number == 1
+    assert {plan.seed for plan in site.played} == {1, 2}
+
+
+def test_no_plan_becomes_smaller_once_documents_stay_wrong(
+    tmp_path: Path, site: type[StandIn]
+) -> None:
+    site.last = 4
+    outcomes = list(real.play_until_wrong(PLANS, Kept(tmp_path, None)))
+    assert len(outcomes) == 2
+    assert len(site.played) == 4, "a smaller plan was played after that"
+    assert kept_plan(tmp_path, 2) == PLANS[1], "it would need three runs"
+
+
+def test_where_documents_stay_wrong_all_plans_are_kept_as_they_are(
+    tmp_path: Path, site: type[StandIn]
+) -> None:
+    site.wrong_seed, site.last = 0, 3
+    outcomes = list(real.play_until_wrong(PLANS, Kept(tmp_path, None)))
+    assert [outcome.wrong for outcome in outcomes] == [[], [], [ERROR[0]]]
+    assert site.played == PLANS[:3]
+    assert [kept_plan(tmp_path, seed) for seed in (1, 2, 3)] == PLANS[:3]
