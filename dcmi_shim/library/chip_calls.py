@@ -52,6 +52,7 @@ _TOTAL_RESOURCE_WORDS = 90
 _MAX_VIRTUAL_DEVICES = 32
 # Offset of ``computing`` in ``dcmi_soc_total_resource`` (dcmi#4.1).
 _AICORES_AT = 208
+# Far above any chip.
 _MAX_AICORES = 1024
 _PRODUCT_SIZE = 65
 _ROCE = 1

@@ -61,8 +61,8 @@ def _check_dcmi(path: Path, answer: int, value: msgspec.Raw) -> None:
     if not (refused := _refused_device_files(_DEVICES)):
         raise error
     means = (
-        f"{error.meaning}; the agent may not open {', '.join(refused)}: run it privileged, or give "
-        "its container these device files and CAP_DAC_OVERRIDE"
+        f"{error.meaning}; this process may not open {', '.join(refused)}: run it as root. A "
+        "container also needs these device files and CAP_DAC_OVERRIDE, or is privileged"
     )
     raise DriverCallError(DCMI.init, None, answer, means)
 

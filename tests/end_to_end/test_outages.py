@@ -266,9 +266,11 @@ def test_no_fault_is_lost_with_a_journal_of_an_older_schema(folder_node: Node) -
     node.until(lambda now: now.codes(2) == {OTHER}, "an audit found a fault")
     assert node.shown() is not None
     node.until(lambda now: now.codes(1) == {FAULT}, "the published fault is still shown", 1)
-    (gap,) = node.journal("gap")
+    # A disk that is busy with other work adds lines about slow commits, and gaps of its own.
+    (gap,) = [gap for gap in node.journal("gap") if gap["reason"].startswith("its schema is ")]
     assert gap["rows_lost"] == OLDER_ROWS
-    warnings = [line for line in node.logged().splitlines() if str(older) in line]
+    logged = node.logged().splitlines()
+    warnings = [line for line in logged if f"journal {older}: its schema is " in line]
     assert len(warnings) == 1, warnings
     assert " WARNING agent.journal: " in warnings[0]
 
