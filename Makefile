@@ -29,7 +29,7 @@ export PYTHONUTF8 := 1
 test together unit coverage: export VIGIL_TEST_SEED := $(or $(VIGIL_TEST_SEED),1796006905)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test collected together unit slow affected coverage mutants release bundle verify outdated advisories test-release test-aarch64 test-node test-volcano test-anywhere test-brokers test-alerts test-intruder test-sanitized chaos site test-site lint types style servers bench fuzz fuzz-guided lock wire clean
+.PHONY: help demo test collected together unit slow affected coverage mutants release bundle verify outdated advisories test-release test-aarch64 test-node test-volcano test-anywhere test-brokers test-alerts test-intruder test-sanitized chaos site test-site lint types style servers bench fuzz fuzz-guided lock wire picture clean
 
 help:
 	@echo "make demo          the whole system on this machine, with emulated hardware"
@@ -67,6 +67,7 @@ help:
 	@echo "make fuzz-guided   inputs that reach new code, for each parser; two hours on two cores, x86_64 only; ARGS='--seconds 20' is shorter"
 	@echo "make lock          pins the packages of pyproject.toml anew, with their hashes"
 	@echo "make wire          generates contract/wire from its .proto files"
+	@echo "make picture       the picture of vigil demo in the README, of a terminal"
 	@echo "make clean         removes .venv, caches and what was built"
 
 $(VENV)/installed: pyproject.toml requirements.lock
@@ -272,6 +273,10 @@ lock: $(VENV)/installed-dev
 # After a newer grpcio-tools, protobuf in pyproject.toml must be as new as what it generates demands.
 wire: $(VENV)/installed-dev
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. contract/wire/*.proto
+
+# A machine that does other work gives longer times.
+picture: $(VENV)/installed-dev
+	$(BIN)/python -m tests.vigil.demo.picture
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .measured

@@ -85,6 +85,7 @@ TABLE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("vigil/locale/*", ("vigil/language.py",)),
     ("docs/examples/*", ("tests/vigil/advise", "tests/test_documents.py")),
     ("docs/site/*", ("tests/test_documents.py", "tests/test_plain_english.py")),
+    ("docs/pictures/demo.svg", ("tests/vigil/demo/test_picture.py",)),
     (
         "docs/*",
         (
