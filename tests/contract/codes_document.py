@@ -100,7 +100,7 @@ CHINESE = Edition(
   MindCluster 的故障级别指南给出九位故障码的名称，其 RDMA 插件给出网卡和 DPU 故障码的名称，
   其 FaultDiag 的文件 `kg-config.json` 给出所有其他名称。
 * ***斜体*文字**是推导得出的：根据故障码的各个位或其种类。推导得出的描述为英文。
-* **对作业的影响**和**处理措施**根据级别得出。
+* **对任务的影响**和**处理措施**根据级别得出。
   [告警处理手册](runbooks.zh-CN.md)对每个告警重复这两项。
 
 本页由 `python -m tests.contract.codes_document` 根据 `contract/data` 生成。
@@ -123,10 +123,10 @@ CHINESE = Edition(
         "module": "组件的部件",
         "severity": "严重程度",
         "level": "级别",
-        "effect": "对作业的影响",
+        "effect": "对任务的影响",
         "remedy": "处理措施",
     },
-    jobs="作业：",
+    jobs="任务：",
     remedy="处理：",
     columns="| 故障码 | 英文名称 | 中文名称 | 部件 | 严重程度 |",
     texts=read_catalogue(CATALOGUE.read_text(encoding="utf-8").splitlines()),

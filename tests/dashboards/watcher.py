@@ -217,7 +217,7 @@ def _tables() -> tuple[Panel, ...]:
         Panel(
             "stalls",
             "Tasks without progress",
-            "无进展的任务",
+            "无进展的后台任务",
             "Which task of which daemon makes no progress, and for how long?",
             Kind.TIME_SERIES,
             (

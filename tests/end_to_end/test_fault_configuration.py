@@ -129,22 +129,28 @@ def test_kill_9_and_a_start_without_an_api_server(
     node.kill()
     node.emulator.recover(CHIP, CODE)
     node.emulator.occur(CHIP + 1, CODE)
-    _starts_with_what_it_kept(node)
+    _starts_with_what_it_kept(node, CHIP + 1)
     node.kill()
     for file in node.state_dir.glob(f"{lost}*"):
         file.unlink()
-    _starts_with_what_it_kept(node)
+    node.emulator.recover(CHIP + 1, CODE)
+    node.emulator.occur(CHIP + 2, CODE)
+    _starts_with_what_it_kept(node, CHIP + 2)
     cluster.plane.start_apiserver()
-    name = f"Ascend910-{CHIP + 1}"
-    node.until(lambda now: now.faults.get(name) == {CODE: "SeparateNPU"}, "it is published")
+    published = {f"Ascend910-{CHIP + 2}": {CODE: "SeparateNPU"}}
+    node.until(lambda now: now.faults == published, "it is published")
     node.wait(lambda: not node.status()["fault_configuration"]["trouble"], "it is watched", 20)
 
 
-def _starts_with_what_it_kept(node: Node) -> None:
+def _starts_with_what_it_kept(node: Node, chip: int) -> None:
+    """Start the agent; wait until it has the fault of ``chip`` alone, at the kept level."""
     node.start()
     node.up()
-    node.wait(lambda: len(node.status()["faults"]) == 1, "the fault is known")
-    assert node.status()["faults"][0]["level"] == "SeparateNPU"
+    expected = [(chip, "SeparateNPU")]
+    node.wait(
+        lambda: [(held["chip"], held["level"]) for held in node.status()["faults"]] == expected,
+        "the fault is known",
+    )
     configuration = node.status()["fault_configuration"]
     assert configuration["documents"][0] == {"document": CODES, "source": "configmap", "kept": True}
     node.wait(lambda: bool(node.status()["fault_configuration"]["trouble"]), "it is not watched")

@@ -22,6 +22,9 @@ _ENDED = """
 kill $(jobs -p)
 wait
 """
+_ENDS_WITH_1 = r"""status=0
+\1 || status=$?
+test "$status" = 1"""
 
 
 def _waiting(block: str) -> str:
@@ -42,7 +45,9 @@ def test_the_commands_for_a_laptop_show_the_faults(tmp_path: Path) -> None:
         if (block.document, block.headings[-1]) == ("README.md", "On a laptop")
     )
     # A fault holds, so this verb ends with 1.
-    script = first.replace("vigil faults", "! vigil faults") + _END + second + _ENDED
+    first, faults = re.subn(r"^(vigil faults \S+ \S+).*", _ENDS_WITH_1, first, flags=re.MULTILINE)
+    assert faults == 1
+    script = first + _END + second + _ENDED
     assert "sleep 10" not in script
     for usual, port in zip(_FIRST_PORTS, free_ports(2), strict=True):
         script = script.replace(usual, str(port))
@@ -56,6 +61,7 @@ def test_the_commands_for_a_laptop_show_the_faults(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
+    assert done.returncode == 0, done.stderr
     (row,) = [line for line in done.stdout.splitlines() if line.startswith("laptop ")]
     assert "80E01801" in row
     assert row.endswith("Multi-bit ECC errors when accessing the HBM")

@@ -208,10 +208,14 @@ def newest_first(rows: Iterable[FaultRow]) -> list[FaultRow]:
 
 
 def blind_text(row: BlindRow, now_ms: int, *, utc: bool) -> str:
-    """Return which source gives no answer, since when and why."""
-    began = "" if row.since_ms is None else f", since {since(row.since_ms, now_ms, utc=utc)}"
-    place = f"{row.node} {row.part}".strip()
-    return f"{row.source} of {place}{began}: {row.reason}"
+    """Return which source gives no answer and since when, and why in the words of a daemon."""
+    from vigil.reports.status_report import blind_source
+
+    source = blind_source(row)
+    if row.since_ms is not None:
+        began = since(row.since_ms, now_ms, utc=utc)
+        source = sentence("{source}, since {since}", source=source, since=began)
+    return f"{shown(source)}: {row.reason}"
 
 
 def field(heading: str, text: str, columns: int) -> list[str]:

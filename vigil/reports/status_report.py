@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,9 +25,8 @@ from contract.pages.aggregator_status import (
 )
 from contract.pages.faults import FaultsPage, subject_name
 from contract.pages.readiness import ReadinessPage
-from service.log.shortened import shortened
 from vigil.daemon_client import OtherNode
-from vigil.language import message, sentence
+from vigil.language import Sentence, message, sentence
 from vigil.reports.times import ago
 
 if TYPE_CHECKING:
@@ -358,9 +358,14 @@ def reasons_of_names(by_word: Mapping[str, list[str]], about: str | None) -> Ite
 
 def names_in_short(names: Sequence[str]) -> str:
     """Return the first few names as one text, with how many it lacks."""
-    first = ", ".join(names[:_NAMED])
+    first = reduce(_and_name, names[:_NAMED])
     more = len(names) - _NAMED
     return sentence("{names} and {count} more", names=first, count=more) if more > 0 else first
+
+
+def _and_name(names: str, name: str) -> str:
+    """Return ``names`` and one more, which may be sentences."""
+    return sentence("{names}, {name}", names=names, name=name)
 
 
 def reasons_of_faults(faults: Iterable[FaultRow], about: str | None = None) -> Iterator[str]:
@@ -385,13 +390,16 @@ def reasons_of_links(chips: Sequence[str]) -> Iterator[str]:
 
 def reasons_of_blind(rows: Iterable[BlindRow], about: str | None = None) -> Iterator[str]:
     """Yield which sources give no answer."""
-    sources = [(row.source, _named(row.node, row.part, about)) for row in rows]
-    if len(sources) == 1:
-        ((source, part),) = sources
-        yield sentence("no answer from {source} of {part}", source=source, part=part)
-    elif sources:
-        texts = [f"{source} of {part}" for source, part in sources]
-        yield f"no answer from {shortened(texts, _NAMED)}"
+    sources = [blind_source(row, about) for row in rows]
+    if sources:
+        yield sentence("no answer from {sources}", sources=names_in_short(sources))
+
+
+def blind_source(row: BlindRow, about: str | None = None) -> Sentence:
+    """Return the source and what it is about; the node ``about`` is not named again."""
+    if row.node == about and not row.part:
+        return sentence("{source} of the node", source=row.source)
+    return sentence("{source} of {part}", source=row.source, part=_named(row.node, row.part, about))
 
 
 def _named(node: str, part: str, about: str | None) -> str:
