@@ -26,14 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CHIPS = 8
-CODES = "dcmi_get_device_errorcode_v2"
-_LISTS = f"{CODES} of several chips"
-_HEALTH = "dcmi_get_device_health"
 _SUBSCRIBE = "dcmi_subscribe_fault_event"
 _LISTED_AFTER_SECONDS = 0.05
 _UNLISTED_AFTER_SECONDS = 0.3
 _CALL_SECONDS = 2**-12
 """How long a call takes without a trouble."""
+_EACH_SECONDS = 0.1
+"""After it an answer about several chips has no further calls, as in ``child``."""
 _RECOVERED, _OCCURRED = 0, 1
 _pids = itertools.count(1_000_000)
 
@@ -118,8 +117,8 @@ class Hardware:
 
     def answer(self, call: str, arguments: list[int]) -> dict[str, object]:
         """Return the answer to a call, as the driver child sends it."""
-        failing = self._failing.get(CODES if call == _LISTS else call)
-        if failing is not None and call != _LISTS:
+        failing = self._failing.get(call)
+        if failing is not None:
             return {"answer": failing, "value": None}
         match call:
             case "dcmi_get_device_logic_id" | "dcmi_get_device_phyid_from_logicid":
@@ -133,10 +132,6 @@ class Hardware:
                 value = max((int(severity_of(code)) for code in codes), default=0)
             case "dcmi_get_device_errorcode_v2":
                 value = self._lists[arguments[0]]
-            case call if call == _LISTS:
-                # The child gives up after 0.1 s; a slow library has answered for one chip then.
-                chips = arguments[:1] if CODES in self._slow_seconds else arguments[::2]
-                value = [None if failing else self._lists[chip] for chip in chips]
             case call if call in _NUMBERS:
                 value = _NUMBERS[call]
             case _:
@@ -145,11 +140,11 @@ class Hardware:
 
     def hangs(self, call: str) -> bool:
         """Return whether a call never returns."""
-        return (CODES if call == _LISTS else call) in self._hanging
+        return call in self._hanging
 
     def call_seconds(self, call: str) -> float:
         """Return how long a call takes."""
-        return self._slow_seconds.get(CODES if call == _LISTS else call, _CALL_SECONDS)
+        return self._slow_seconds.get(call, _CALL_SECONDS)
 
     def _later(
         self, seconds: float, work: Callable[[int, int], None], chip: int, code: int
@@ -191,13 +186,17 @@ class Hardware:
 
 
 class DriverProcess:
-    """A driver child of ``hardware``, with what ``ChildProcess`` uses of ``subprocess.Popen``."""
+    """A driver child of ``hardware``, with what ``ChildProcess`` uses of ``subprocess.Popen``.
 
-    def __init__(self, hardware: Hardware) -> None:
+    ``begun`` is the descriptor of the file in which the begin of each call is written.
+    """
+
+    def __init__(self, hardware: Hardware, begun: int) -> None:
         self.pid = next(_pids)
         self.returncode: int | None = None
         self.is_subscribed = False
         self._hardware = hardware
+        self._begun = begun
         self._buffer = bytearray()
         self._requests, request_end = os.pipe()
         answer_end, self._answers = os.pipe()
@@ -265,11 +264,38 @@ class DriverProcess:
         if call in ("open", _SUBSCRIBE):
             self.send({"id": request["id"], "answer": 0})
             return
+        if "each" in request:
+            self._make_next(request, [], self._loop.time() + _EACH_SECONDS)
+        else:
+            self._make(call, self._answer, request)
+
+    def _make(self, call: str, then: Callable[..., None], *arguments: object) -> None:
+        """Call ``then`` when a call returns that begins now, unless it hangs."""
         if not self._hardware.hangs(call):
             seconds = self._hardware.call_seconds(call)
-            self._loop.call_later(seconds, self._answer, request, context=Context())
+            self._loop.call_later(seconds, then, *arguments, context=Context())
 
     def _answer(self, request: dict[str, Any]) -> None:
         if self.returncode is None:
             answer = self._hardware.answer(request["call"], request["arguments"])
             self.send({"id": request["id"], **answer})
+
+    def _make_next(
+        self, request: dict[str, Any], answers: list[dict[str, object]], end: float
+    ) -> None:
+        """Begin the next call of a request about several chips; answer after the last one."""
+        now = self._loop.time()
+        if len(answers) == len(request["each"]) or now > end:
+            self.send({"id": request["id"], "each": answers})
+            return
+        record = request["id"].to_bytes(8, "big") + round(now * 1e9).to_bytes(8, "big")
+        os.pwrite(self._begun, record, len(record) * len(answers))
+        self._make(request["call"], self._answer_next, request, answers, end)
+
+    def _answer_next(
+        self, request: dict[str, Any], answers: list[dict[str, object]], end: float
+    ) -> None:
+        if self.returncode is None:
+            arguments = request["each"][len(answers)]
+            answers.append(self._hardware.answer(request["call"], arguments))
+            self._make_next(request, answers, end)

@@ -37,7 +37,7 @@ from service.watchdog import Watchdog
 from stores.address import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from agent.exit_deadline import ExitDeadline
@@ -398,10 +398,10 @@ def replaced(platform: Platform, seed: int) -> Iterator[None]:
     def time_ns() -> int:
         return BEGAN_MS * 1_000_000 + round(loop.time() * 1e9) + ahead_ms() * 1_000_000
 
-    def open_process(*_: object, **__: object) -> DriverProcess:
+    def open_process(command: Sequence[str], **_: object) -> DriverProcess:
         node = program()
         assert isinstance(node, SimulatedNode)
-        return DriverProcess(node.emulator)
+        return DriverProcess(node.emulator, begun=int(command[-1]))
 
     replacements: dict[str, object] = {
         "time.monotonic": loop.time,
