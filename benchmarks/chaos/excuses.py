@@ -9,8 +9,9 @@ them, the repair begins at the end of that one::
     permitted |============================|
 
 A stop counts when it overlaps the effect, both with their bounds. The effect of the first trouble
-is then permitted for the nodes and documents of both, for the longer of the two bounds. A store
-that is set back shows again what it had when its copy was made. So it counts when the effect was
+is then permitted for the nodes and documents of both, for the longer of the two bounds. The time of
+a fault changes once, so a changed time is permitted for the bound of the stop alone. A store that
+is set back shows again what it had when its copy was made. So it counts when the effect was
 permitted at that time, or at the time of the set-back, from which the effect is permitted again.
 """
 
@@ -71,16 +72,17 @@ def excuses_of(troubles: Sequence[PastTrouble]) -> list[Excuse]:
         effect, bound = waiting.popleft()
         excuses.append(effect)
         for past in troubles:
-            longer = max(bound, past.bound)
-            if past.end + longer > effect.end and past.stops(effect):
+            # The stop only delays the documents that show a changed time.
+            repair = past.bound if effect.retimes else max(bound, past.bound)
+            if past.end + repair > effect.end and past.stops(effect):
                 later = replace(
                     effect,
                     begin=max(effect.begin, past.visible_from),
-                    end=past.end + longer,
+                    end=past.end + repair,
                     nodes=effect.nodes & past.nodes,
                     documents=effect.documents & past.trouble.documents,
                 )
-                waiting.append((later, longer))
+                waiting.append((later, repair))
     return excuses
 
 

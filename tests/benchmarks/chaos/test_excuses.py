@@ -135,6 +135,33 @@ def test_a_chain_of_stops_excuses_until_the_bound_of_the_last_one() -> None:
     assert wrongs(KILLED, *chain, samples=lost(21.0)) == [Wrong.LOST]
 
 
+@pytest.mark.parametrize("name", ["clock-ahead", "clock-behind"])
+@pytest.mark.parametrize(
+    ("stop", "until"),
+    [
+        (past("store-refuses", 24.0, 28.0), 31.0),
+        (past("aggregator-apart-long", 20.0, 34.0), 37.0),
+        (past("store-refuses", 12.0, 16.0), 27.0),
+    ],
+)
+def test_the_time_of_a_fault_changes_until_the_bound_of_the_set_clock_or_of_a_stop(
+    name: str, stop: PastTrouble, until: float
+) -> None:
+    clock, fault = past(name, 5.0, 10.0, NODE), Fault(*KEY, 0.0)
+
+    def changed(at: float) -> list[Sample]:
+        """Return a history in which a fault has another time from then on."""
+        times = [(1.0, 1000), (at - 0.1, 1000), (at, 2000), (60.0, 2000)]
+        nodes = frozenset(NODES)
+        return [
+            Sample(CLUSTER_INFO, at, nodes, {KEY: LEVEL}, times={KEY: time}) for at, time in times
+        ]
+
+    assert wrongs(clock, stop, samples=changed(until - 0.1), fault=fault) == []
+    assert wrongs(clock, stop, samples=changed(until), fault=fault) == [Wrong.TIME]
+    assert wrongs(stop, samples=changed(until - 0.1), fault=fault) == [Wrong.TIME]
+
+
 def test_a_trouble_alone_has_its_own_excuses() -> None:
     nodes, cluster = frozenset({NODE}), frozenset({CLUSTER_INFO})
     assert excuses_of([KILLED]) == [
