@@ -14,13 +14,18 @@ import pytest
 from benchmarks.chaos import real
 from benchmarks.chaos.judge import Excuse, Fault, Sample, Wrong
 from benchmarks.chaos.outcome import Kept
-from benchmarks.chaos.plan import Plan
-from benchmarks.chaos.troubles import DEVICE_INFO, plan_of
+from benchmarks.chaos.plan import NODES, Plan
+from benchmarks.chaos.troubles import CLUSTER_INFO, DEVICE_INFO, plan_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PLANS = [plan_of("directory", seed) for seed in range(1, 5)]
+SHOWN = [
+    Sample(DEVICE_INFO, 1.0, frozenset({"node-1"}), {}),
+    Sample(DEVICE_INFO, 1.0, frozenset({"node-2"}), {}),
+    Sample(CLUSTER_INFO, 1.0, frozenset(NODES), {}),
+]
 INVENTED = Sample(DEVICE_INFO, 1.0, frozenset({"node-1"}), {("node-1", 0, "80E18402"): "NotHandle"})
 ERROR = "documents stay wrong after the episode", "not within 60 s"
 
@@ -43,7 +48,7 @@ class StandIn:
     def play(self, plan: Plan) -> tuple[list[Fault], list[Sample], list[Excuse]]:
         self.played.append(plan)
         self.errors = [ERROR] if len(self.played) == self.last else []
-        return [], [INVENTED] if plan.seed == self.wrong_seed else [], []
+        return [], [*SHOWN, INVENTED] if plan.seed == self.wrong_seed else SHOWN, []
 
     def close(self) -> None:
         pass
