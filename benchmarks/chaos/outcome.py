@@ -11,9 +11,10 @@ import msgspec
 from msgspec.structs import replace
 
 from benchmarks.chaos.judge import excused_share, one_off_seconds
-from benchmarks.chaos.plan import Plan
+from benchmarks.chaos.plan import NODES, Plan
 from benchmarks.chaos.shrink import MAX_SECONDS, shrunk
 from benchmarks.chaos.stage import judged, settled
+from benchmarks.chaos.troubles import BOTH
 from vigil.prove.gather import Journals
 from vigil.prove.match import prove
 from vigil.prove.report import report_of
@@ -55,8 +56,21 @@ def outcome_of(
     excuses: list[Excuse],
     errors: Sequence[tuple[str, str]] = (),
 ) -> Outcome:
-    """Judge an episode; ``errors`` are kinds and texts of what was wrong with its programs."""
+    """Judge an episode; ``errors`` are kinds and texts of what was wrong with its programs.
+
+    A document that was never shown is an error, too: the judge finds nothing wrong in no sample.
+    """
     verdicts = judged(plan, faults, samples, excuses)
+    shown = {(sample.document, node) for sample in samples for node in sample.nodes}
+    errors = [
+        *errors,
+        *(
+            ("a document was never shown", f"{document} about {node}")
+            for document in sorted(BOTH)
+            for node in NODES
+            if (document, node) not in shown
+        ),
+    ]
     kinds = [kind for kind, _ in errors]
     return Outcome(
         *(plan, len(faults), len(samples)),

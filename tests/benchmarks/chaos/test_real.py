@@ -13,14 +13,19 @@ import pytest
 
 from benchmarks.chaos import real
 from benchmarks.chaos.judge import Excuse, Fault, Sample, Wrong
-from benchmarks.chaos.outcome import Kept
-from benchmarks.chaos.plan import Plan
-from benchmarks.chaos.troubles import DEVICE_INFO, plan_of
+from benchmarks.chaos.outcome import Kept, outcome_of
+from benchmarks.chaos.plan import NODES, Plan
+from benchmarks.chaos.troubles import CLUSTER_INFO, DEVICE_INFO, plan_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PLANS = [plan_of("directory", seed) for seed in range(1, 5)]
+SHOWN = [
+    Sample(DEVICE_INFO, 1.0, frozenset({"node-1"}), {}),
+    Sample(DEVICE_INFO, 1.0, frozenset({"node-2"}), {}),
+    Sample(CLUSTER_INFO, 1.0, frozenset(NODES), {}),
+]
 INVENTED = Sample(DEVICE_INFO, 1.0, frozenset({"node-1"}), {("node-1", 0, "80E18402"): "NotHandle"})
 ERROR = "documents stay wrong after the episode", "not within 60 s"
 
@@ -43,7 +48,7 @@ class StandIn:
     def play(self, plan: Plan) -> tuple[list[Fault], list[Sample], list[Excuse]]:
         self.played.append(plan)
         self.errors = [ERROR] if len(self.played) == self.last else []
-        return [], [INVENTED] if plan.seed == self.wrong_seed else [], []
+        return [], [*SHOWN, INVENTED] if plan.seed == self.wrong_seed else SHOWN, []
 
     def close(self) -> None:
         pass
@@ -86,6 +91,17 @@ def test_no_plan_becomes_smaller_once_documents_stay_wrong(
     assert len(outcomes) == 2
     assert len(site.played) == 4, "a smaller plan was played after that"
     assert kept_plan(tmp_path, 2) == PLANS[1], "it would need three runs"
+
+
+def test_a_document_that_is_never_shown_is_wrong() -> None:
+    assert outcome_of(PLANS[0], [], SHOWN, []).wrong == []
+    outcome = outcome_of(PLANS[0], [], SHOWN[1:2], [])
+    assert outcome.texts == [
+        "a document was never shown: cluster-info about node-1",
+        "a document was never shown: cluster-info about node-2",
+        "a document was never shown: device-info about node-1",
+    ]
+    assert not outcome.is_right
 
 
 def test_where_documents_stay_wrong_all_plans_are_kept_as_they_are(
