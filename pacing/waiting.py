@@ -52,6 +52,16 @@ def shared_pause(seconds: float) -> float:
     return SHARED_WAKE_UPS.pause(now_seconds(), seconds)
 
 
+def pause_until_mark(mark_seconds: float, remaining_seconds: float) -> float:
+    """Return the pause of a task with ``remaining_seconds`` that marks progress meanwhile.
+
+    The mark can wait for a shared wake-up, and the end of the task cannot.
+    """
+    if remaining_seconds <= mark_seconds:
+        return remaining_seconds
+    return min(shared_pause(mark_seconds), remaining_seconds)
+
+
 def now_seconds() -> float:
     """Return the time of the running event loop: seconds of a monotonic clock."""
     return asyncio.get_running_loop().time()

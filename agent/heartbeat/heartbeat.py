@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 from agent.name_claim import SILENT_INTERVALS, ClaimState
 from contract.errors import StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
-from pacing.waiting import now_seconds, shared_pause, wait_for_event
+from pacing.waiting import now_seconds, pause_until_mark, wait_for_event
 from service.log.ongoing_failure import OngoingFailure
 from service.watchdog import with_progress_marks
 from stores.base import READ_SECONDS, WRITE_SECONDS, Beat
@@ -121,11 +121,7 @@ class Heartbeat:
     async def _wait_until(self, until: float, progress: Callable[[], None]) -> None:
         is_due = self.claim.is_beat_due
         while (remaining_seconds := until - now_seconds()) > 0 and not is_due.is_set():
-            # The mark can wait for others, a beat cannot: its time has jitter.
-            pause_seconds = remaining_seconds
-            if remaining_seconds > _MARK_SECONDS:
-                pause_seconds = min(shared_pause(_MARK_SECONDS), remaining_seconds)
-            await wait_for_event(is_due, pause_seconds)
+            await wait_for_event(is_due, pause_until_mark(_MARK_SECONDS, remaining_seconds))
             progress()
         is_due.clear()
 

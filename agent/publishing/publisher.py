@@ -30,7 +30,7 @@ from agent.publishing.publication import CONFLICT, FAILED, INVALID, Publication
 from agent.publishing.update_times import Stamps
 from contract.errors import DocumentError, StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
-from pacing.waiting import TICK_SECONDS, now_seconds, shared_pause, wait_for_event
+from pacing.waiting import TICK_SECONDS, now_seconds, pause_until_mark, wait_for_event
 from service.owned_documents.foreign_parts import differences
 from service.owned_documents.owned_document import OwnedDocument, Preempted, run_preemptibly
 from service.watchdog import with_progress_marks
@@ -266,12 +266,8 @@ class DocumentPublisher:
         # Also where the pause is too short to change the deadline: other tasks must run.
         while not pause.until.is_set() and remaining_seconds > 0:
             self._progress()
-            pause_seconds = (
-                min(shared_pause(_MARK_SECONDS), remaining_seconds)
-                if remaining_seconds > _MARK_SECONDS
-                else max(TICK_SECONDS, remaining_seconds)
-            )
-            await wait_for_event(pause.until, pause_seconds)
+            pause_seconds = pause_until_mark(_MARK_SECONDS, remaining_seconds)
+            await wait_for_event(pause.until, max(TICK_SECONDS, pause_seconds))
             remaining_seconds = deadline - now_seconds()
 
     async def _turn(self) -> _Pause | None:
