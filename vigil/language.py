@@ -72,9 +72,9 @@ def sentence(text: str, /, **fields: object) -> Sentence:
     Reports keep it, so their JSON is English. A field is a name, a number or a sentence, never a
     text that a daemon made: that is English in each language.
     """
-    made = Sentence(text.format(**fields) if fields else text)
-    made.template, made.fields = text, fields
-    return made
+    result = Sentence(text.format(**fields) if fields else text)
+    result.template, result.fields = text, fields
+    return result
 
 
 def shown(text: str) -> str:

@@ -292,7 +292,7 @@ async def test_one_start_follows_though_the_daemon_ends_at_any_await(
     assert {"Running", "Terminated"} & first.awaits.states, "states of the job are passed"
     assert len(first.awaits.places) > 40
     for index, number in enumerate(first.awaits.places.values()):
-        run = deepcopy(next(one for one in reversed(steps) if one.awaits.count <= number))
+        run = deepcopy(next(step for step in reversed(steps) if step.awaits.count <= number))
         run.gap, run.awaits.kill = gaps[index % len(gaps)], number
         await run.play()
         try:

@@ -209,6 +209,7 @@ def newest_first(rows: Iterable[FaultRow]) -> list[FaultRow]:
 
 def blind_text(row: BlindRow, now_ms: int, *, utc: bool) -> str:
     """Return which source gives no answer and since when, and why in the words of a daemon."""
+    # Verbs such as ``prove`` have no blind sources, and start without this module.
     from vigil.reports.status_report import blind_source
 
     source = blind_source(row)

@@ -373,9 +373,7 @@ def reasons_of_faults(faults: Iterable[FaultRow], about: str | None = None) -> I
     parts: dict[str, dict[str, None]] = {}
     for row in faults:
         if row.level not in HARMLESS:
-            # A name, and no sentence: a list of names is the same in each language.
-            name = (row.part if row.node == about else "") or f"{row.node} {row.part}".strip()
-            parts.setdefault(row.level, {})[name] = None
+            parts.setdefault(row.level, {})[_named(row.node, row.part, about)] = None
     for level in sorted(parts, key=rank):
         names = list(parts[level])
         template = _PART if len(names) == 1 else _PARTS
@@ -403,10 +401,11 @@ def blind_source(row: BlindRow, about: str | None = None) -> Sentence:
 
 
 def _named(node: str, part: str, about: str | None) -> str:
-    """Return a part of ``node``, without its name where all is ``about`` this node."""
-    if node == about:
-        return part or sentence("the node")
-    return f"{node} {part}".strip()
+    """Return a part of ``node``, without its name where all is ``about`` this node.
+
+    It is no sentence: a list of names is the same in each language.
+    """
+    return part if part and node == about else f"{node} {part}".strip()
 
 
 def _cluster_rows(page: FaultsPage) -> Iterator[FaultRow]:
