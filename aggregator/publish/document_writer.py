@@ -177,7 +177,7 @@ class DocumentWriter(Generic[W]):
             elif not output.must_write(value, self._clock()):
                 continue  # it is there already
             else:
-                await self._write(await self._in_turn(value), backoff)
+                await self._write_in_turn(backoff)
 
     async def _find_writer(self) -> None:
         """Find out which program besides us writes the document, as far as the store knows.
@@ -191,13 +191,13 @@ class DocumentWriter(Generic[W]):
         else:
             output.foreign.forget("another aggregator leads")
 
-    async def _write(self, value: W, backoff: Backoff) -> None:
-        """Write once, then pause for the window or the backoff."""
+    async def _write(self, value: W, backoff: Backoff) -> float:
+        """Write once while this replica leads; return the seconds of the window or the backoff."""
         output = self.output
         if not self._context.leadership.leads:
             # The process may have been paused while it waited for its turn: what it knows is old,
             # and the version that its watch shows by now is another leader's.
-            return
+            return 0.0
         took_ms = await self._attempt(value)
         if took_ms is not None:
             backoff.reset()
@@ -208,19 +208,22 @@ class DocumentWriter(Generic[W]):
             self._desired.on_acknowledged(output.acknowledged)
             # A storm of changes must not keep the store busy more than half of the time.
             window = min(took_ms / 1000, _MAX_WINDOW_SECONDS)
-            await asyncio.sleep(max(window, self._pause_seconds))
+            return max(window, self._pause_seconds)
         # The first refusal is repeated at once with the version that was just read; a row of them
         # is a quarrel.
-        elif self._refused_in_a_row != 1:
-            await asyncio.sleep(backoff.next_seconds())
+        return 0.0 if self._refused_in_a_row == 1 else backoff.next_seconds()
 
-    async def _in_turn(self, value: W) -> W:
-        """Wait for this document's turn, if it needs one; return what is to be written then."""
-        # A new document waits for no turn: its nodes are in no document yet.
-        if not self.output.was_seen:
-            return value
-        await self._context.turns.write(self.output.name)
-        return self._desired.value()  # what changed meanwhile goes with it
+    async def _write_in_turn(self, backoff: Backoff) -> None:
+        """Wait for this document's turn, then write it with what changed meanwhile."""
+        turns = self._context.turns
+        if self.output.was_seen:
+            await turns.write(self.output.name)
+            pause_seconds = await self._write(self._desired.value(), backoff)
+        else:
+            # A new document waits for no turn: its nodes are in no document yet.
+            async with turns.first_writes:
+                pause_seconds = await self._write(self._desired.value(), backoff)
+        await asyncio.sleep(pause_seconds)
 
     async def _read_document(self) -> bool:
         """Read the document where the watch has not shown it; return whether that succeeded."""

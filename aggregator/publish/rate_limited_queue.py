@@ -32,6 +32,11 @@ _KEPT_FREE_SHARE = 2
 _STATE_SHARE = 6
 """One in so many writes is state, where both wait."""
 
+_FIRST_WRITES = 4
+"""First writes of documents in flight. Each one in flight has a connection, and its TLS handshake
+costs both sides more than the write.
+"""
+
 _CAN_WAIT = 2
 """The last rank."""
 
@@ -128,6 +133,8 @@ class WriteQueue:
         self._pace = RateLimitedQueue(writes_per_second)
         self._turns: dict[str, asyncio.Future[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self.first_writes = asyncio.Semaphore(_FIRST_WRITES)
+        """Held by each first write of a document, which needs no turn."""
 
     async def write(self, name: str, kind: WriteKind = WriteKind.CHANGE) -> None:
         """Wait until a document may be written."""

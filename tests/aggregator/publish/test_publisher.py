@@ -57,6 +57,7 @@ class SlowStore:
     def __init__(self, *documents: Document) -> None:
         self.documents = documents
         self.puts: list[tuple[float, str, str]] = []
+        self.in_flight = self.most_in_flight = 0
         self.touches: list[tuple[float, str]] = []
         self.touch_seconds = 0.005
 
@@ -67,7 +68,10 @@ class SlowStore:
     async def put(self, document: Document, *, expected: str | None) -> str:
         assert expected is None
         self.puts.append((now(), document.name, document.data[document.name]))
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
         await asyncio.sleep(0.005)
+        self.in_flight -= 1
         return str(len(self.puts))
 
     async def touch(self, _: str, name: str, *, expected: str | None = None) -> None:
@@ -145,6 +149,8 @@ async def test_first_write_of_a_document_does_not_wait_for_its_turn() -> None:
     async with cluster.running():
         await asyncio.sleep(0.5)
         assert {name for _, name, _ in cluster.store.puts} == set(cluster.names)
+    # Each write in flight needs a connection of its own.
+    assert cluster.store.most_in_flight == 4
 
 
 @pytest.mark.slow
