@@ -1,6 +1,7 @@
 """How long each test took when it was run last: ``make slow`` lists the slowest fifty.
 
 Each run records its tests in pytest's cache, with their fixtures; it keeps those of other runs.
+Each copy of ``tests/unit.py`` has a cache of its own.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from tests.parts.tree import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     import pytest
 
 _COUNT = 50
-KEY = "vigil/durations"
+_KEY = "vigil/durations"
 
 
 class Durations:
@@ -39,7 +41,19 @@ class Durations:
         # A worker reports to the process that distributes.
         if cache is not None and not hasattr(self._config, "workerinput"):
             rounded = {test: round(seconds, 2) for test, seconds in self._seconds.items()}
-            cache.set(KEY, cache.get(KEY, {}) | rounded)
+            cache.set(_KEY, cache.get(_KEY, {}) | rounded)
+
+
+def recorded(caches: str, root: Path = ROOT) -> dict[str, float]:
+    """Return the seconds of each test in the last of the caches that has it.
+
+    ``caches`` is a pattern of folders below ``root``.
+    """
+    seconds: dict[str, float] = {}
+    records = root.glob(f"{caches}/v/{_KEY}")
+    for record in sorted(records, key=lambda path: path.stat().st_mtime):
+        seconds |= json.loads(record.read_text("utf-8"))
+    return seconds
 
 
 def slowest(seconds: Mapping[str, float], count: int = _COUNT) -> list[str]:
@@ -53,10 +67,10 @@ def slowest(seconds: Mapping[str, float], count: int = _COUNT) -> list[str]:
 
 def main() -> str | None:
     """Print the slowest tests; return why that is not possible."""
-    path = ROOT / ".pytest_cache" / "v" / KEY
-    if not path.is_file():
+    seconds = recorded(".pytest_cache/**")
+    if not seconds:
         return "no run has recorded its tests: run make test or pytest first"
-    sys.stdout.write("\n".join(slowest(json.loads(path.read_text(encoding="utf-8")))) + "\n")
+    sys.stdout.write("\n".join(slowest(seconds)) + "\n")
     return None
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.parts.deadlines import patience
 from tests.parts.tree import ROOT
-from tests.slowest import slowest
+from tests.slowest import recorded, slowest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +34,20 @@ def test_the_slowest_come_first_with_their_share() -> None:
     ]
 
 
+def test_of_several_caches_the_last_one_counts(tmp_path: Path) -> None:
+    caches = [tmp_path / ".pytest_cache" / name for name in ("", "beside-0", "beside-1")]
+    records = [cache / "v" / "vigil" / "durations" for cache in caches]
+    for number, record in enumerate(records):
+        record.parent.mkdir(parents=True)
+        record.write_text(json.dumps({f"test {number}": 1.0, "test": number}))
+        os.utime(record, (number, number))
+    os.utime(records[1], (9, 9))
+    every = recorded(".pytest_cache/**", tmp_path)
+    assert every == {"test": 1.0, "test 0": 1.0, "test 1": 1.0, "test 2": 1.0}
+    assert recorded(".pytest_cache/beside-[2-9]", tmp_path) == {}
+    assert recorded(".pytest_cache/beside-*", tmp_path).keys() == {"test", "test 1", "test 2"}
+
+
 @pytest.mark.slow
 def test_a_run_records_its_tests_and_keeps_those_of_others(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
@@ -48,5 +62,5 @@ def test_a_run_records_its_tests_and_keeps_those_of_others(tmp_path: Path) -> No
             capture_output=True,
             timeout=patience(50),
         )
-    path = tmp_path / ".pytest_cache" / "v" / "vigil" / "durations"
-    assert set(json.loads(path.read_text())) == {"test_one.py::test_it", "test_two.py::test_it"}
+    tests = {"test_one.py::test_it", "test_two.py::test_it"}
+    assert set(recorded(".pytest_cache/**", tmp_path)) == tests

@@ -7,28 +7,20 @@ import re
 import socket
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.parts.tree import ROOT, files
 from tests.tiers import mark_tiers
+from tests.unit import unit_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 REFUSED = pytest.fail.Exception
 # For documentation: no machine has this address.
 ELSEWHERE = ("192.0.2.1", 80)
-
-
-def test_no_unit_test_has_a_fixture_that_starts_a_server(request: pytest.FixtureRequest) -> None:
-    units = [one for one in request.session.items if one.get_closest_marker("unit") is not None]
-    assert request.node in units
-    assert not [
-        one.nodeid
-        for one in units
-        if isinstance(one, pytest.Function)
-        if {"running_control_plane", "broker", "built", "vigil"} & set(one.fixturenames)
-        # The small drivers of the shim have a fixture of this name.
-        if not one.nodeid.startswith(("tests/dcmi_shim/", "tests/collectors/"))
-    ]
 
 
 @pytest.mark.slow
@@ -72,4 +64,15 @@ def test_a_test_that_the_makefile_would_not_run_alone_is_an_error(
     source = request.node.path.read_text(encoding="utf-8")
     assert f"mark.{'alone'}" not in source
     with pytest.raises(pytest.UsageError, match="alone"):
+        mark_tiers([request.node])
+
+
+def test_a_unit_test_that_make_unit_would_leave_out_is_an_error(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    assert "tests/test_tiers.py" in unit_files()
+    mark_tiers([request.node])
+    request.node.path = tmp_path / "test_of_another_tier.py"
+    request.node.path.write_text("pytestmark = pytest.mark.server\n")
+    with pytest.raises(pytest.UsageError, match=r"tests/unit\.py leaves out"):
         mark_tiers([request.node])

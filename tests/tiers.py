@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from tests.unit import may_have_unit_tests
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -60,7 +62,8 @@ def only_root(reason: str) -> pytest.MarkDecorator:
 def mark_tiers(items: Iterable[pytest.Item]) -> None:
     """Give each test its markers; ``unit`` where there is no other.
 
-    Raises ``UsageError`` for a test that is alone and that the Makefile does not find.
+    Raises ``UsageError`` for a test that is alone and that the Makefile does not find, and for a
+    unit test in a file that ``tests/unit.py`` leaves out. So ``make test`` runs each test once.
     """
     for item in items:
         names = {marker.name for marker in item.iter_markers()}
@@ -72,6 +75,8 @@ def mark_tiers(items: Iterable[pytest.Item]) -> None:
         for tier in sorted(tiers):
             item.add_marker(tier)
         if names.isdisjoint(_NOT_UNIT) and not tiers:
+            if not may_have_unit_tests(item.path):
+                raise pytest.UsageError(f"{item.nodeid}: tests/unit.py leaves out its file")
             item.add_marker("unit")
 
 

@@ -1,17 +1,20 @@
-"""``make unit``: runs the unit tests in several copies of one process, each with its own files.
+"""``make unit``, ``make unit-beside``: run the unit tests in copies of one process.
 
 The process imports what the test files import, then forks. Each copy runs pytest with its share of
 the files. Workers of pytest-xdist would each import everything, read all tests, and report each
-test to another process. There are two copies for each processor, because some tests wait. Each copy
-has a cache of its own, by which the next run distributes the files: each share takes about as long.
-The status is the highest of all.
+test to another process. Each copy has a cache of its own, by which the next run distributes the
+files: each share takes about as long. The status is the highest of all.
+
+``make unit`` has two copies for each processor, because some tests wait. It divides the examples of
+properties. ``make unit-beside`` is the part of ``make test`` that fills the processors while other
+tests wait. It has all examples, and one copy for each processor.
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
 import importlib
-import json
 import os
 import re
 import shutil
@@ -19,12 +22,13 @@ import sys
 import tempfile
 from collections import defaultdict
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.parts.once import RUN_FOLDER
 from tests.parts.tree import ROOT, files
-from tests.slowest import KEY
+from tests.slowest import recorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,12 +38,9 @@ DIVISOR = "VIGIL_TEST_EXAMPLES"
 
 UNIT_DIVISOR = 8
 
-_CACHE = ".pytest_cache/unit-{}"
+_CACHE = ".pytest_cache/{kind}-{copy}"
 _BYTES_A_SECOND = 20_000
 """How long a file takes that was never run; the mean of all is about this."""
-
-_COPIES = 2
-"""How many copies each processor has."""
 
 _TEST_SECONDS = 0.002
 """What pytest takes for a test besides the test itself."""
@@ -51,20 +52,22 @@ _OTHER_TIER = re.compile(
 _IMPORT = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
 
 
+@cache
+def may_have_unit_tests(path: Path) -> bool:
+    """Return whether the own mark of a test file names no other tier."""
+    return not _OTHER_TIER.search(path.read_text("utf-8"))
+
+
 def unit_files() -> list[str]:
-    """Return the test files that may have unit tests: whose own mark names no other tier."""
+    """Return the test files that may have unit tests."""
     paths = (path for path in files("test_*.py") if path.startswith("tests/"))
-    return [path for path in paths if not _OTHER_TIER.search((ROOT / path).read_text("utf-8"))]
+    return [path for path in paths if may_have_unit_tests(ROOT / path)]
 
 
-def recorded_seconds() -> dict[str, float]:
-    """Return what each file took when ``make unit`` ran it last."""
+def recorded_seconds(kind: str) -> dict[str, float]:
+    """Return what each file took when a run of this kind had it last."""
     seconds: defaultdict[str, float] = defaultdict(float)
-    tests: dict[str, float] = {}
-    records = ROOT.glob(f"{_CACHE.format('*')}/v/{KEY}")
-    for record in sorted(records, key=lambda path: path.stat().st_mtime):
-        tests |= json.loads(record.read_text("utf-8"))
-    for test, took in tests.items():
+    for test, took in recorded(_CACHE.format(kind=kind, copy="*")).items():
         seconds[test.partition("::")[0]] += took + _TEST_SECONDS
     return dict(seconds)
 
@@ -110,25 +113,34 @@ def imported(paths: Iterable[str]) -> set[str]:
     return {module for text in texts for module in _IMPORT.findall(text)}
 
 
-def _run(share: list[str], number: int, output: Path | None) -> int:
+def _run(share: list[str], cache_folder: str, output: Path | None) -> int:
     """Run the tests of a share in this process; return the status of pytest."""
     import pytest
 
     if output is not None:
         with output.open("wb") as file:
             os.dup2(file.fileno(), sys.stdout.fileno())
-    options = ("-q", "-m", "unit", "-p", "no:xdist", "-o", f"cache_dir={_CACHE.format(number)}")
+    options = ("-q", "-m", "unit", "-p", "no:xdist", "-o", f"cache_dir={cache_folder}")
     # The modules of plug-ins were imported before pytest began to look for their asserts.
     ignored = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
     return pytest.main([*options, *ignored], plugins=[Share(share)])
 
 
 def main() -> int:
-    """Run all shares beside each other; print what the others wrote when all have ended."""
+    """Run all shares beside each other; print what was not yet printed when all have ended.
+
+    The first copy prints at once where nothing else runs.
+    """
+    parser = argparse.ArgumentParser(description="Runs the unit tests.")
+    parser.add_argument(
+        "--beside", action="store_true", help="other tests run meanwhile; all examples"
+    )
+    is_beside: bool = parser.parse_args().beside
+    kind, copies_each, divisor = ("beside", 1, 1) if is_beside else ("unit", 2, UNIT_DIVISOR)
     folder = Path(tempfile.mkdtemp(prefix="vigil-unit-"))
     # The same as in ``conftest.py``, which is imported after gRPC here.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
-    os.environ.update({DIVISOR: str(UNIT_DIVISOR), RUN_FOLDER: str(folder)})
+    os.environ.update({DIVISOR: str(divisor), RUN_FOLDER: str(folder)})
     paths = unit_files()
     for module in imported(paths):
         with suppress(Exception):  # pytest imports it again and reports why it fails
@@ -136,19 +148,21 @@ def main() -> int:
     # The garbage collector would write into each page, and so copy it.
     gc.collect()
     gc.freeze()
-    copies = _COPIES * len(os.sched_getaffinity(0))
-    outputs = [folder / f"output-{number}" for number in range(1, copies)]
+    copies = copies_each * len(os.sched_getaffinity(0))
+    outputs = [folder / f"output-{number}" for number in range(copies)]
     running = []
-    for number, share in enumerate(shares(paths, recorded_seconds(), copies)):
+    for number, share in enumerate(shares(paths, recorded_seconds(kind), copies)):
         if (copy := os.fork()) == 0:
-            return _run(share, number, outputs[number - 1] if number else None)
+            prints = number == 0 and not is_beside
+            cache_folder = _CACHE.format(kind=kind, copy=number)
+            return _run(share, cache_folder, None if prints else outputs[number])
         running.append(copy)
     statuses: list[int] = []
     while len(statuses) < copies:
         # The terminal interrupts them, too; they end what they started.
         with suppress(KeyboardInterrupt):
             statuses.append(os.waitpid(running[len(statuses)], 0)[1])
-    for path in outputs:
+    for path in filter(Path.is_file, outputs):
         sys.stdout.write(path.read_text("utf-8", errors="replace"))
     shutil.rmtree(folder)
     return max(map(_status, statuses))
