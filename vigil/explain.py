@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from contract.sentences import message
 from vigil.exit_status import ExitStatus, print_refusal
-from vigil.language import message, translated
+from vigil.language import translated
 from vigil.options import takes_login
 from vigil.sources import options
 

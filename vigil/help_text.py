@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 
-from vigil.language import message, translated
+from contract.sentences import message
+from vigil.language import translated
 from vigil.reports.wrapping import wrapped
 
 if TYPE_CHECKING:

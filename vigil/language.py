@@ -11,6 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from contract.sentences import Sentence
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -57,26 +59,6 @@ def translated(text: str, /, **fields: object) -> str:
     return template.format(**fields) if fields else template
 
 
-class Sentence(str):
-    """An English text that can be shown in the chosen language, with its template and fields."""
-
-    __slots__ = ("fields", "template")
-
-    template: str
-    fields: Mapping[str, object]
-
-
-def sentence(text: str, /, **fields: object) -> Sentence:
-    """Return ``text`` in English with its ``{fields}`` filled in, to be translated by ``shown``.
-
-    Reports keep it, so their JSON is English. A field is a name, a number or a sentence, never a
-    text that a daemon made: that is English in each language.
-    """
-    result = Sentence(text.format(**fields) if fields else text)
-    result.template, result.fields = text, fields
-    return result
-
-
 def shown(text: str) -> str:
     """Return a sentence in the chosen language, and any other text as it is."""
     if not isinstance(text, Sentence):
@@ -86,21 +68,6 @@ def shown(text: str) -> str:
         for name, value in text.fields.items()
     }
     return translated(text.template, **fields)
-
-
-def english(value: object) -> str:
-    """Return a sentence as plain text: the ``enc_hook`` with which msgspec encodes reports.
-
-    Raises ``NotImplementedError`` for what is no sentence, so that no JSON has it by mistake.
-    """
-    if isinstance(value, Sentence):
-        return str(value)
-    raise NotImplementedError(f"{type(value).__name__} is no type of JSON")
-
-
-def message(text: str) -> str:
-    """Return ``text``, which belongs to the catalogue and is translated where it is printed."""
-    return text
 
 
 def read_catalogue(lines: Iterable[str]) -> dict[str, str]:

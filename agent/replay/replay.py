@@ -30,6 +30,7 @@ from contract.codes.catalogue import shipped
 from contract.errors import JournalError
 from contract.observation import Assertion, Observation, SourceAnswered, SourceBlind
 from contract.plural import plural
+from contract.sentences import counted, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -118,7 +119,11 @@ class _Playing:
         last, self._last = self._last, row
         if self._state is not None and last is not None and row.sequence != last.sequence + 1:
             lost = row.sequence - last.sequence - 1
-            self._mark_gap(last.at_ms, row.at_ms, f"missing: {plural(lost, 'row')}")
+            self._mark_gap(
+                last.at_ms,
+                row.at_ms,
+                counted(lost, "missing: {count} row", "missing: {count} rows"),
+            )
         try:
             # Inputs that no row of changes follows must have changed nothing.
             if row.kind != RowKind.CHANGES:
@@ -171,8 +176,10 @@ class _Playing:
         if start.version not in self._findings.versions:
             self._findings.versions.append(start.version)
         if self._state is not None and last is not None:
-            how = "was stopped" if self._stopped else "was killed"
-            self._break(last.at_ms, row.at_ms, f"the agent {how} and did not run")
+            text = sentence("the agent was killed and did not run")
+            if self._stopped:
+                text = sentence("the agent was stopped and did not run")
+            self._break(last.at_ms, row.at_ms, text)
         self._stopped = False
 
     def _step(self, inputs: Sequence[Input], row: JournalRow) -> None:
@@ -201,7 +208,7 @@ class _Playing:
             return
         self._findings.checked += 1
         if recorded != replayed:
-            self._deviate(row, "other changes than recorded", recorded, replayed)
+            self._deviate(row, sentence("other changes than recorded"), recorded, replayed)
 
     def _snapshot(self, state: PolicyState, row: JournalRow) -> None:
         before, starting = self._state, self._starting
@@ -216,7 +223,7 @@ class _Playing:
         expected = before if starting is None else _begun(before, starting, state)
         same = expected == state
         if not same and self._sure:
-            self._deviate(row, "another state than the snapshot that follows")
+            self._deviate(row, sentence("another state than the snapshot that follows"))
         self._sure = True
         if self._other is not None:
             mine = self._other.state

@@ -18,9 +18,10 @@ import typer.main
 
 from contract.codes.reference import CodeKind, all_codes, level_texts
 from contract.pages.aggregator_status import HEARTBEATS, STATES
+from contract.sentences import counted, message, sentence
 from tests.parts.tree import ROOT
 from vigil.help_text import replace_texts
-from vigil.language import CATALOGUE, message, read_catalogue, sentence, translated
+from vigil.language import CATALOGUE, read_catalogue, translated
 from vigil.main import app
 
 if TYPE_CHECKING:
@@ -33,7 +34,13 @@ _HEADER = (
     "Content-Type: text/plain; charset=UTF-8",
     "Content-Transfer-Encoding: 8bit",
 )
-_MARKS = {translated.__name__, message.__name__, sentence.__name__}
+_FOLDERS = ("vigil", "agent")
+"""Packages that make texts of verbs."""
+_MARKS = {
+    **dict.fromkeys((translated.__name__, message.__name__, sentence.__name__), slice(1)),
+    counted.__name__: slice(1, 3),
+}
+"""Functions that take a text of the catalogue, and which of their arguments it is."""
 
 
 def texts() -> dict[str, None]:
@@ -50,9 +57,10 @@ def texts() -> dict[str, None]:
     context = typer.Context(whole)
     for name in whole.list_commands(context):
         replace_texts(whole.get_command(context, name), collect)
-    for file in sorted((ROOT / "vigil").rglob("*.py")):
-        for text in marked(file.read_text(encoding="utf-8")):
-            collect(text)
+    for folder in _FOLDERS:
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            for text in marked(file.read_text(encoding="utf-8")):
+                collect(text)
     collected |= dict.fromkeys((*STATES, *HEARTBEATS))
     for kind in CodeKind:
         for level in level_texts(kind).values():
@@ -69,13 +77,11 @@ def marked(source: str) -> Iterator[str]:
     """
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
-            text = node.args[0]
-            if node.func.id not in _MARKS:
-                continue
-            if isinstance(text, ast.Constant) and isinstance(text.value, str):
-                yield text.value
-            elif isinstance(text, ast.JoinedStr):
-                raise ValueError(f"line {node.lineno}: an f-string cannot be translated")
+            for text in node.args[_MARKS.get(node.func.id, slice(0))]:
+                if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                    yield text.value
+                elif isinstance(text, ast.JoinedStr):
+                    raise ValueError(f"line {node.lineno}: an f-string cannot be translated")
 
 
 def catalogue(translations: Mapping[str, str]) -> str:

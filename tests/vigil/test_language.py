@@ -11,11 +11,12 @@ import typer.core
 import typer.main
 
 from contract.codes.reference import CodeKind
+from contract.sentences import sentence
 from tests.parts.verbs import columns_of, run_verb
 from tests.vigil import catalogue
 from tests.vigil.stand import AGENT, AT_MS, Stand, vigil
 from tests.vigil.verbs import VERBS, aggregator
-from vigil.language import CATALOGUE, Language, choose, sentence, translated
+from vigil.language import CATALOGUE, Language, choose, translated
 from vigil.main import app
 from vigil.reports.show import print_json
 from vigil.reports.status_report import fault_row, reasons_of_faults

@@ -23,6 +23,7 @@ import msgspec
 from contract.codes.levels import ChipLevel
 from contract.codes.policies import AUTOFILL_CODE
 from contract.pages.changes import STATUS
+from contract.sentences import message, sentence
 from vigil.prove.presences import PROVED_KINDS, Write, first_write
 
 if TYPE_CHECKING:
@@ -40,10 +41,10 @@ MERGED_MS = 5_000
 
 A one-off fault is shown for 5.5 s (decision 3), so it is never among these.
 """
-UNDER_WAY = "under way"
-WITHHELD = "withheld by the aggregator"
-MISSING_ROWS = "with rows that are missing in the journal"
-NOT_RECORDED = "over while the history of the aggregator was incomplete"
+UNDER_WAY = message("under way")
+WITHHELD = message("withheld by the aggregator")
+MISSING_ROWS = message("with rows that are missing in the journal")
+NOT_RECORDED = message("over while the history of the aggregator was incomplete")
 _OF_AGGREGATOR = frozenset({ChipLevel.MANUALLY_SEPARATE_NPU.value, AUTOFILL_CODE})
 """Codes of chips that the aggregator or an operator separates: no episode has them."""
 _CHIP = re.compile(r"[A-Za-z0-9]+-(\d+)")
@@ -53,13 +54,13 @@ _PUBLIC_CODE = re.compile(r"\d{9}")
 class GapName(StrEnum):
     """What is wrong between a journal and what the cluster shows."""
 
-    NEVER_PUBLISHED = "never published"
-    ENDED_BUT_SHOWN = "ended but shown"
-    LEVEL_DIFFERS = "level differs"
-    AGGREGATOR_BEHIND = "aggregator behind"
-    UNEXPLAINED = "no journal explains it"
-    JOURNAL_LOST = "journal lost"
-    NOT_KNOWN = "not known"
+    NEVER_PUBLISHED = message("never published")
+    ENDED_BUT_SHOWN = message("ended but shown")
+    LEVEL_DIFFERS = message("level differs")
+    AGGREGATOR_BEHIND = message("aggregator behind")
+    UNEXPLAINED = message("no journal explains it")
+    JOURNAL_LOST = message("journal lost")
+    NOT_KNOWN = message("not known")
 
 
 class DeliveryGap(msgspec.Struct, frozen=True):
@@ -235,13 +236,13 @@ class _Matching:
 
     def _follow(self, journal: NodeJournal, presence: Presence) -> Outcome:
         if presence.kind not in PROVED_KINDS:
-            return "of a kind that only public faults show"
+            return message("of a kind that only public faults show")
         # Documents have the separation itself, and not this code, which only the journal has.
         if presence.code == AUTOFILL_CODE:
-            return "of a separation by hand, which is shown without a code"
+            return message("of a separation by hand, which is shown without a code")
         # A code in no level table is in no list of readers (docs/spec/noded.md).
         if not any(presence.levels):
-            return "of a code without a level, which no document shows"
+            return message("of a code without a level, which no document shows")
         writes = journal.writes_of(presence.kind)
         begin, end = presence.begin, presence.end
         if presence.ended_unseen:
@@ -253,16 +254,16 @@ class _Matching:
         elif write is None:
             return self._unwritten(journal, presence, writes)
         elif end is not None and end.sequence <= write.through:
-            return "over before the write that was due"
+            return message("over before the write that was due")
         else:
-            self._time("event to verdict", presence, begin.row_ms - begin.at_ms)
-            self._time("verdict to write", presence, write.at_ms - begin.row_ms)
+            self._time(message("event to verdict"), presence, begin.row_ms - begin.at_ms)
+            self._time(message("verdict to write"), presence, write.at_ms - begin.row_ms)
         of_end = None
         if end is not None:
             of_end = first_write(writes, end)
             if of_end is None:
                 return self._end_unwritten(journal, presence, end)
-            self._time("end to write", presence, of_end.at_ms - end.row_ms)
+            self._time(message("end to write"), presence, of_end.at_ms - end.row_ms)
         if self._cluster is None:
             return None
         return self._follow_in_cluster(self._cluster, journal, presence, write, of_end)
@@ -274,7 +275,7 @@ class _Matching:
             return UNDER_WAY
         if journal.has_lost_rows_after(end):
             return MISSING_ROWS
-        text = "no acknowledged write shows its end"
+        text = sentence("no acknowledged write shows its end")
         return self._gap(GapName.ENDED_BUT_SHOWN, presence, text)
 
     def _unwritten(self, journal: NodeJournal, presence: Presence, writes: list[Write]) -> Outcome:
@@ -283,17 +284,21 @@ class _Matching:
         if journal.has_lost_rows_after(presence.begin):
             return MISSING_ROWS
         if not writes:
-            text = (
+            text = sentence(
                 "the journal has no write of its document: another program writes it, or the "
                 "store never answered"
             )
             return self._gap(GapName.NOT_KNOWN, presence, text)
         if not any(write.through for write in writes):
-            text = "writes in the journal do not state what they show: their agent was older"
+            text = sentence(
+                "writes in the journal do not state what they show: their agent was older"
+            )
             return self._gap(GapName.NOT_KNOWN, presence, text)
         if presence.end is not None:
-            return "over before its store answered"
-        return self._gap(GapName.NEVER_PUBLISHED, presence, "no acknowledged write shows it")
+            return message("over before its store answered")
+        return self._gap(
+            GapName.NEVER_PUBLISHED, presence, sentence("no acknowledged write shows it")
+        )
 
     def _follow_in_cluster(
         self,
@@ -328,11 +333,13 @@ class _Matching:
         for episode in presence.episodes:
             at_ms = received.get(episode)
             if at_ms is not None:
-                self._time("verdict to history", presence, at_ms - times.verdict_ms)
+                self._time(message("verdict to history"), presence, at_ms - times.verdict_ms)
             elif cluster.at_ms - times.verdict_ms < BOUND_MS:
                 return UNDER_WAY
             else:
-                text = f"the aggregator has not received the episode {episode}"
+                text = sentence(
+                    "the aggregator has not received the episode {episode}", episode=episode
+                )
                 return self._gap(GapName.AGGREGATOR_BEHIND, presence, text)
         return None
 
@@ -355,18 +362,24 @@ class _Matching:
         last = matches[-1]
         # An entry that began earlier is of a presence before this one.
         if not presence.is_held and matches[0].begin_ms >= times.verdict_ms - EARLY_MS:
-            self._time("write to entry", presence, matches[0].begin_ms - times.written_ms)
+            self._time(message("write to entry"), presence, matches[0].begin_ms - times.written_ms)
         # The level of a part of the server is that of its worst code.
         if presence.kind != "host" and self._had_its_level(cluster, times):
             levels = {level for entry in matches for level in entry.levels}
             if presence.levels[-1] not in levels:
-                text = f"it is {presence.levels[-1]}, and the aggregator has {', '.join(levels)}"
+                text = sentence(
+                    "it is {level}, and the aggregator has {levels}",
+                    level=presence.levels[-1],
+                    levels=", ".join(levels),
+                )
                 return self._gap(GapName.LEVEL_DIFFERS, presence, text)
         if times.over_ms is None:
             return None
         if last.end_ms is not None:
             self._time(
-                "end in the write to end of the entry", presence, last.end_ms - times.over_ms
+                message("end in the write to end of the entry"),
+                presence,
+                last.end_ms - times.over_ms,
             )
             return None
         # The code is there again, so its entry goes on.
@@ -374,7 +387,9 @@ class _Matching:
             return None
         if cluster.at_ms - times.over_ms < BOUND_MS:
             return UNDER_WAY
-        return self._gap(GapName.ENDED_BUT_SHOWN, presence, "the aggregator has no end of it")
+        return self._gap(
+            GapName.ENDED_BUT_SHOWN, presence, sentence("the aggregator has no end of it")
+        )
 
     def _had_its_level(self, cluster: ClusterView, times: _PresenceTimes) -> bool:
         """Return whether its document had its last level for so long that the aggregator has it."""
@@ -397,9 +412,11 @@ class _Matching:
             # What holds must be shown all the same.
             return None if presence.end is None else NOT_RECORDED
         if times.over_ms is not None and times.over_ms - times.written_ms < MERGED_MS:
-            return "shown by its node for less than the aggregator may take"
+            return message("shown by its node for less than the aggregator may take")
         name = GapName.AGGREGATOR_BEHIND if presence.end is None else GapName.NEVER_PUBLISHED
-        return self._gap(name, presence, "the history of the aggregator has no entry for it")
+        return self._gap(
+            name, presence, sentence("the history of the aggregator has no entry for it")
+        )
 
     def _follow_shown(
         self, cluster: ClusterView, presence: Presence, times: _PresenceTimes
@@ -412,18 +429,24 @@ class _Matching:
                 return None
             if cluster.at_ms - times.over_ms < BOUND_MS:
                 return UNDER_WAY
-            return self._gap(GapName.ENDED_BUT_SHOWN, presence, f"it is shown as {level}")
+            return self._gap(
+                GapName.ENDED_BUT_SHOWN, presence, sentence("it is shown as {level}", level=level)
+            )
         if key in cluster.withheld:
             return WITHHELD
         if level is None:
             if cluster.at_ms - times.written_ms < BOUND_MS:
                 return UNDER_WAY
-            return self._gap(GapName.AGGREGATOR_BEHIND, presence, "it holds, and is not shown")
+            return self._gap(
+                GapName.AGGREGATOR_BEHIND, presence, sentence("it holds, and is not shown")
+            )
         if level == presence.levels[-1] or presence.kind == "host":
             return None
         if cluster.at_ms - times.changed_ms < BOUND_MS:
             return UNDER_WAY
-        text = f"it is {presence.levels[-1]}, and shown as {level}"
+        text = sentence(
+            "it is {level}, and shown as {other}", level=presence.levels[-1], other=level
+        )
         return self._gap(GapName.LEVEL_DIFFERS, presence, text)
 
     # Back.
@@ -446,7 +469,7 @@ class _Matching:
                     for presence in self._presences.get(key, ())
                 ):
                     continue
-                text = f"the aggregator published {entry.levels[-1]}"
+                text = sentence("the aggregator published {level}", level=entry.levels[-1])
                 self._unexplained(key, entry.begin_ms, entry.end_ms, text)
 
     def _is_outside(self, journal: NodeJournal, begin_ms: int, end_ms: int) -> bool:
@@ -469,7 +492,8 @@ class _Matching:
             return
         for key in self._keys[journal.node]:
             if key not in self._presences and not _is_not_of_agents(key):
-                self._unexplained(key, None, None, f"it is shown as {cluster.shown[key]}")
+                text = sentence("it is shown as {level}", level=cluster.shown[key])
+                self._unexplained(key, None, None, text)
 
     def _unexplained(self, key: Key, since_ms: int | None, until_ms: int | None, text: str) -> None:
         self.proof.gaps.append(DeliveryGap(GapName.UNEXPLAINED, *key, (), since_ms, until_ms, text))
@@ -484,7 +508,7 @@ class _Matching:
                 )
         from_ms = journal.from_ms
         if journal.pruned and from_ms is not None and 0 < self._since_ms < from_ms:
-            text = "older rows of the journal were deleted"
+            text = sentence("older rows of the journal were deleted")
             times = self._since_ms, from_ms
             self.proof.gaps.append(
                 DeliveryGap(GapName.NOT_KNOWN, journal.node, "", "", (), *times, text)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.plural import plural
+from contract.sentences import counted, message, sentence
 from vigil.exit_status import ExitStatus
+from vigil.language import shown, translated
 from vigil.prove.match import DeliveryGap, GapName, StepTime
 from vigil.reports.show import field, print_json, print_lines, width
 from vigil.reports.times import written
@@ -25,10 +26,10 @@ _MAX_NODES_NAMED = 5
 _MISSING_PERCENT = 1
 _NOT_PROVED = {
     "nothing": (
-        "that the cluster shows what was written: name --server or --store",
-        "that nothing else is published",
+        message("that the cluster shows what was written: name --server or --store"),
+        message("that nothing else is published"),
     ),
-    "the documents": ("what the aggregator published before now: name --server",),
+    "the documents": (message("what the aggregator published before now: name --server"),),
 }
 
 
@@ -119,54 +120,91 @@ def show(report: ProofReport, *, as_json: bool, utc: bool) -> None:
 
 
 def _lines(report: ProofReport, columns: int, *, utc: bool) -> Iterator[str]:
-    yield _verdict(report)
-    yield from field("journals", _journals(report), columns)
-    yield from field("compared", f"with {report.compared_with}", columns)
+    yield from wrapped(shown(_verdict(report)), columns)
+    yield from field(translated("journals"), _journals(report), columns)
+    compared = sentence("with {compared}", compared=report.compared_with)
+    yield from field(translated("compared"), compared, columns)
     for text in report.not_proved:
-        yield from field("not proved", text, columns)
-    counted = f"{report.episodes}, of which {report.proved} are proved"
-    if report.together:
-        counted += f" ({report.together} together with another one)"
-    yield from field("episodes", counted, columns)
+        yield from field(translated("not proved"), translated(text), columns)
+    yield from field(translated("episodes"), _episodes(report), columns)
     for reason, number in report.counts.items():
-        yield from field("no gap", f"{number} {reason}", columns)
+        yield from field(translated("no gap"), f"{number} {translated(reason)}", columns)
     for name, number in report.gaps_by_name.items():
-        yield from field("gaps", f"{number} {name}", columns)
+        yield from field(translated("gaps"), f"{number} {translated(name)}", columns)
     for step, times in report.steps.items():
-        text = (
-            f"{step}: p50 {times.p50_ms} ms, p99 {times.p99_ms} ms, longest {times.longest_ms} ms"
+        text = sentence(
+            "{step}: p50 {p50} ms, p99 {p99} ms, longest {longest} ms",
+            step=sentence(step),
+            p50=times.p50_ms,
+            p99=times.p99_ms,
+            longest=times.longest_ms,
         )
-        yield from field("step", text, columns)
+        yield from field(translated("step"), text, columns)
     if report.slowest is not None:
         slowest = report.slowest
-        place = f"{slowest.code} of {slowest.node} {slowest.part}"
-        yield from field("slowest", f"{slowest.step} of {place}: {slowest.took_ms} ms", columns)
+        text = sentence(
+            "{step} of {code} of {part}: {took} ms",
+            step=sentence(slowest.step),
+            code=slowest.code,
+            part=f"{slowest.node} {slowest.part}",
+            took=slowest.took_ms,
+        )
+        yield from field(translated("slowest"), text, columns)
     if report.gaps:
         yield ""
     for gap in report.gaps[:_MAX_GAPS_SHOWN]:
         yield from wrapped(_gap_text(gap, utc=utc), columns, following="  ")
     if len(report.gaps) > _MAX_GAPS_SHOWN:
-        yield f"and {plural(len(report.gaps) - _MAX_GAPS_SHOWN, 'gap')} more; --json has all"
+        more = len(report.gaps) - _MAX_GAPS_SHOWN
+        text = counted(
+            more, "and {count} gap more; --json has all", "and {count} gaps more; --json has all"
+        )
+        yield shown(text)
 
 
 def _verdict(report: ProofReport) -> str:
     if report.status == ExitStatus.OUTSIDE:
-        return "not possible: too many journals are missing"
+        return sentence("not possible: too many journals are missing")
     if report.gaps:
-        return f"not proved: {plural(len(report.gaps), 'gap')}"
-    return "proved: no fault was lost" if report.episodes else "proved: there was no fault"
+        return counted(len(report.gaps), "not proved: {count} gap", "not proved: {count} gaps")
+    if report.episodes:
+        return sentence("proved: no fault was lost")
+    return sentence("proved: there was no fault")
+
+
+def _episodes(report: ProofReport) -> str:
+    text = sentence(
+        "{count}, of which {proved} are proved", count=report.episodes, proved=report.proved
+    )
+    if not report.together:
+        return text
+    return sentence(
+        "{counted} ({together} together with another one)", counted=text, together=report.together
+    )
 
 
 def _journals(report: ProofReport) -> str:
-    text = plural(report.nodes, "node")
-    if report.not_known:
-        names = ", ".join(sorted(report.not_known)[:_MAX_NODES_NAMED])
-        text += f"; not known: {plural(len(report.not_known), 'node')} ({names})"
-    return text
+    text = _nodes(report.nodes)
+    if not report.not_known:
+        return text
+    return sentence(
+        "{nodes}; not known: {missing} ({names})",
+        nodes=text,
+        missing=_nodes(len(report.not_known)),
+        names=", ".join(sorted(report.not_known)[:_MAX_NODES_NAMED]),
+    )
+
+
+def _nodes(count: int) -> str:
+    return counted(count, "{count} node", "{count} nodes")
 
 
 def _gap_text(gap: DeliveryGap, *, utc: bool) -> str:
     place = " ".join(part for part in (gap.node, gap.part, gap.code) if part)
-    since = "" if gap.since_ms is None else f", since {written(gap.since_ms, utc=utc)}"
-    until = "" if gap.until_ms is None else f" until {written(gap.until_ms, utc=utc)}"
-    return f"{gap.name.value}: {place}{since}{until}: {gap.reason}"
+    head = sentence("{gap}: {place}", gap=sentence(gap.name.value), place=place)
+    if gap.since_ms is not None:
+        head = sentence("{gap}, since {since}", gap=head, since=written(gap.since_ms, utc=utc))
+    if gap.until_ms is not None:
+        head = sentence("{gap} until {until}", gap=head, until=written(gap.until_ms, utc=utc))
+    # The reason may be of an error or a journal, which is English in each language.
+    return f"{shown(head)}: {shown(gap.reason)}"

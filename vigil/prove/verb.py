@@ -68,6 +68,7 @@ def prove(
     import time
 
     from contract.errors import ConfigurationError, Problem
+    from contract.sentences import sentence
     from vigil.daemon_client import DaemonClient
     from vigil.prove.gather import (
         Journals,
@@ -87,7 +88,7 @@ def prove(
     since_ms = None if since is None else since_of(since, int(time.time() * 1000), utc=utc)
     journals = Journals()
     journals.add_files(state_dir or ([AGENT_PLACE[0]] if agents is None else []), since_ms)
-    cluster, compared_with = None, "nothing"
+    cluster, compared_with = None, sentence("nothing")
     if server is not None:
         client = DaemonClient(server, 60.0)
         if agents is not None:
@@ -95,7 +96,7 @@ def prove(
         begins = [item.from_ms for item in journals.by_node.values() if item.from_ms is not None]
         # Entries may look older than their verdicts, by the clocks of two hosts.
         cluster = cluster_of_server(client, max(0, min(begins, default=0) - 3_600_000))
-        compared_with = f"the aggregator at {server}"
+        compared_with = sentence("the aggregator at {server}", server=server)
     elif store is not None:
         from vigil.sources.documents import StoreSource
 
@@ -104,7 +105,7 @@ def prove(
             cluster = cluster_of_documents(source)
         finally:
             source.close()
-        compared_with = f"the documents of {store}"
+        compared_with = sentence("the documents of {store}", store=store)
     proof = matched(journals.by_node.values(), cluster, since_ms)
     report = report_of(proof, journals.by_node, journals.not_known, compared_with)
     with answering():

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from contract.plural import plural
+from contract.sentences import counted, message, sentence
+from vigil.language import shown, translated
 
 if TYPE_CHECKING:
     from agent.policy.state import Change
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 _SHOWN_DEVIATIONS = 10
 _SHOWN_BREAKS = 20
 _WIDTH_OF_A_FILE = 160
+_SIDES = (message("recorded"), message("replayed"))
+_SUMS = (
+    *(message("episodes"), message("upgrades"), message("releases")),
+    *(message("unhealthy"), message("network"), message("isolated")),
+)
 
 
 def print_findings(findings: Findings, *, compared: bool) -> None:
@@ -27,51 +33,67 @@ def print_findings(findings: Findings, *, compared: bool) -> None:
         # Without a terminal, rich takes 80 columns, and the tables are wider.
         console.width = _WIDTH_OF_A_FILE
     if findings.from_ms is None or findings.until_ms is None:
-        console.print(f"{plural(findings.rows, 'row')} without a snapshot: nothing can be played")
+        text = counted(
+            findings.rows,
+            "{count} row without a snapshot: nothing can be played",
+            "{count} rows without a snapshot: nothing can be played",
+        )
+        console.print(shown(text))
         return
-    console.print(
-        f"node {findings.node}: {_time(findings.from_ms)} to {_time(findings.until_ms)}, "
-        f"{plural(findings.inputs, 'input')} in {plural(findings.rows, 'row')}"
+    text = sentence(
+        "node {node}: {begin} to {end}, {inputs} in {rows}",
+        node=findings.node,
+        begin=_time(findings.from_ms),
+        end=_time(findings.until_ms),
+        inputs=counted(findings.inputs, "{count} input", "{count} inputs"),
+        rows=counted(findings.rows, "{count} row", "{count} rows"),
     )
+    console.print(shown(text))
     if findings.pruned:
-        console.print("the beginning of the journal is gone: played from its oldest snapshot on")
+        text = sentence("the beginning of the journal is gone: played from its oldest snapshot on")
+        console.print(shown(text))
     _print_breaks(findings, console)
     _print_days(findings, console, compared=compared)
     differences = [(day, difference) for day in findings.days for difference in day.differences]
     if compared and differences:
         _print_differences(differences, console)
     elif compared:
-        console.print("nothing would have been different")
+        console.print(translated("nothing would have been different"))
     _print_deviations(findings, console)
 
 
 def _print_breaks(findings: Findings, console: Console) -> None:
     for item in findings.breaks[:_SHOWN_BREAKS]:
-        console.print(f"{_time(item.from_ms)} to {_time(item.until_ms)}: {item.what}")
+        text = sentence("{begin} to {end}", begin=_time(item.from_ms), end=_time(item.until_ms))
+        console.print(f"{shown(text)}: {shown(item.what)}")
     if len(findings.breaks) > _SHOWN_BREAKS:
-        console.print(f"... and {len(findings.breaks) - _SHOWN_BREAKS} more (--json has them)")
+        more = len(findings.breaks) - _SHOWN_BREAKS
+        console.print(translated("... and {count} more (--json has them)", count=more))
 
 
 def _print_days(findings: Findings, console: Console, *, compared: bool) -> None:
-    table = Table(title="recorded → replayed" if compared else "recorded", title_justify="left")
-    for heading in ("day", "subject"):
-        table.add_column(heading)
-    for heading in ("episodes", "upgrades", "releases", "unhealthy", "network", "isolated"):
-        table.add_column(heading, justify="right")
-    table.add_column("at levels")
-    shown = [day for day in findings.days if day.recorded or day.replayed]
-    for day in shown:
+    title = message("recorded → replayed") if compared else message("recorded")
+    table = Table(title=translated(title), title_justify="left")
+    for heading in (message("day"), message("subject")):
+        table.add_column(translated(heading))
+    for heading in _SUMS:
+        table.add_column(translated(heading), justify="right")
+    table.add_column(translated("at levels"))
+    days = [day for day in findings.days if day.recorded or day.replayed]
+    for day in days:
         if _is_quiet(day.recorded) and _is_quiet(day.replayed):
             continue
         table.add_row(day.day, day.subject, *_cells(day))
-    quiet = sum(_is_quiet(day.recorded) and _is_quiet(day.replayed) for day in shown)
+    quiet = sum(_is_quiet(day.recorded) and _is_quiet(day.replayed) for day in days)
     if table.row_count:
         console.print(table)
     if quiet:
-        console.print(
-            f"{plural(quiet, 'chip-day')} without a fault "
-            f"{'is' if quiet == 1 else 'are'} not listed"
+        text = counted(
+            quiet,
+            "{count} chip-day without a fault is not listed",
+            "{count} chip-days without a fault are not listed",
         )
+        console.print(shown(text))
 
 
 def _is_quiet(sums: DaySums | None) -> bool:
@@ -109,11 +131,11 @@ def _shown(sums: DaySums) -> list[str]:
 
 
 def _print_differences(differences: list[tuple[Day, LevelDifference]], console: Console) -> None:
-    table = Table(title="what would have been different", title_justify="left")
-    for heading in ("day", "subject", "code", "recorded", "replayed"):
-        table.add_column(heading)
-    for heading in ("times", "for"):
-        table.add_column(heading, justify="right")
+    table = Table(title=translated("what would have been different"), title_justify="left")
+    for heading in (message("day"), message("subject"), message("code"), *_SIDES):
+        table.add_column(translated(heading))
+    for heading in (message("times"), message("for")):
+        table.add_column(translated(heading), justify="right")
     for day, item in differences:
         table.add_row(
             *(day.day, day.subject, item.code),
@@ -125,30 +147,45 @@ def _print_differences(differences: list[tuple[Day, LevelDifference]], console: 
 
 
 def _level(level: str | None, because: str) -> str:
-    return "no level" if level is None else f"{level or 'shown only'}\n({because})"
+    if level is None:
+        return translated("no level")
+    return f"{level or translated('shown only')}\n({because})"
 
 
 def _print_deviations(findings: Findings, console: Console) -> None:
     if not findings.deviation_count:
-        console.print(f"all {findings.checked} recorded verdicts are reproduced")
+        text = sentence("all {count} recorded verdicts are reproduced", count=findings.checked)
+        console.print(shown(text))
         return
-    console.print(
-        f"{findings.deviation_count} of {findings.checked} recorded verdicts are NOT reproduced "
-        f"(the journal was written by version {', '.join(findings.versions) or 'unknown'}):"
+    text = sentence(
+        "{count} of {checked} recorded verdicts are NOT reproduced (the journal was written by "
+        "version {versions}):",
+        count=findings.deviation_count,
+        checked=findings.checked,
+        versions=", ".join(findings.versions) or sentence("unknown"),
     )
+    console.print(shown(text))
     for deviation in findings.deviations[:_SHOWN_DEVIATIONS]:
-        console.print(f"  row {deviation.sequence}, {_time(deviation.at_ms)}: {deviation.what}")
-        for word, changes in (("recorded", deviation.recorded), ("replayed", deviation.replayed)):
+        text = sentence(
+            "row {row}, {time}: {difference}",
+            row=deviation.sequence,
+            time=_time(deviation.at_ms),
+            difference=deviation.what,
+        )
+        console.print(f"  {shown(text)}")
+        sides = zip(_SIDES, (deviation.recorded, deviation.replayed), strict=True)
+        for word, changes in sides:
             for change in changes:
-                console.print(f"    {word}: {_change(change)}")
+                console.print(f"    {translated(word)}: {_change(change)}")
     if findings.deviation_count > _SHOWN_DEVIATIONS:
-        console.print("  ... and more (--json has the first 100)")
+        console.print(f"  {translated('... and more (--json has the first 100)')}")
 
 
 def _change(change: Change) -> str:
+    nothing = translated("nothing")
     return (
         f"{change.subject} {change.code} {change.kind}: "
-        f"{change.old_level or 'nothing'} -> {change.new_level or 'nothing'} ({change.because})"
+        f"{change.old_level or nothing} -> {change.new_level or nothing} ({change.because})"
     )
 
 

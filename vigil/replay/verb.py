@@ -60,6 +60,7 @@ def replay(
     from agent.replay.replay import replay as play
     from contract.errors import JournalError
     from contract.operator_rules.fault_configuration import catalogue_of
+    from contract.sentences import english
     from vigil.file_checks import read_fault_files
     from vigil.replay.table import print_findings
 
@@ -79,7 +80,9 @@ def replay(
         print(f"vigil: {error}", file=sys.stderr)
         raise typer.Exit(ExitStatus.OUTSIDE) from None
     if as_json:
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(findings)) + b"\n")
+        sys.stdout.buffer.write(
+            msgspec.json.format(msgspec.json.encode(findings, enc_hook=english)) + b"\n"
+        )
     else:
         print_findings(findings, compared=other is not None)
     raise typer.Exit(ExitStatus.NOT_WELL if findings.deviation_count else 0)

@@ -12,8 +12,8 @@ from contract.observation import Subject
 from contract.pages.agent_status import AgentStatus
 from contract.pages.faults import subject_name
 from contract.pages.history import HistoryPage
+from contract.sentences import sentence
 from vigil.daemon_client import UnknownNode
-from vigil.language import sentence
 from vigil.reports.explanation import is_meant
 from vigil.reports.job_report import leader_of
 from vigil.reports.status_report import STATUS, agent_source, names_of, other_node

@@ -9,7 +9,8 @@ import msgspec
 from contract.errors import ConfigurationError, Problem
 from contract.pages.aggregator_status import ClusterStatePage, JobsPage, LeaderPage
 from contract.pages.faults import FaultsPage
-from vigil.language import sentence, shown, translated
+from contract.sentences import sentence
+from vigil.language import shown, translated
 from vigil.reports.show import source_lines
 from vigil.reports.status_report import in_language, names_of, source_of
 from vigil.reports.times import since

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.errors import printable
+from contract.sentences import Sentence, english, message, sentence
 from vigil.exit_status import ExitStatus
-from vigil.language import Sentence, english, message, sentence, shown, translated
+from vigil.language import shown, translated
 from vigil.reports.times import since
 from vigil.reports.wrapping import columns_of, padded, wrapped
 

@@ -25,8 +25,8 @@ from contract.pages.aggregator_status import (
 )
 from contract.pages.faults import FaultsPage, subject_name
 from contract.pages.readiness import ReadinessPage
+from contract.sentences import Sentence, message, sentence
 from vigil.daemon_client import OtherNode
-from vigil.language import Sentence, message, sentence
 from vigil.reports.times import ago
 
 if TYPE_CHECKING:

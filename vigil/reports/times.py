@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from contract.errors import ConfigurationError, Problem
-from vigil.language import Sentence, message, sentence
+from contract.sentences import Sentence, message, sentence
 
 _SECOND_MS = 1000
 _UNITS_MS = {"s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -45,7 +45,7 @@ def written(at_ms: int, *, utc: bool) -> str:
         time = datetime.fromtimestamp(at_ms / _SECOND_MS, UTC)
         return f"{time if utc else time.astimezone():%Y-%m-%d %H:%M:%S}{' UTC' if utc else ''}"
     except (ValueError, OverflowError, OSError):
-        return "unknown time"
+        return sentence("unknown time")
 
 
 def since_of(text: str, now_ms: int, *, utc: bool) -> int:

@@ -27,9 +27,9 @@ from contract.codes.reference import CodeKind
 from contract.documents.cluster_info import entry_texts
 from contract.errors import ConfigurationError, DocumentError, Problem
 from contract.names import STATE_KEY, STATE_PREFIX
+from contract.sentences import message, sentence
 from stores.base import DocumentsListed
 from vigil.daemon_client import UnknownNode
-from vigil.language import message, sentence
 from vigil.reports.explanation import NodeExplanation, PartExplanation, is_meant, parts_of
 from vigil.reports.job_report import JobReport, job_rows
 from vigil.reports.status_report import (

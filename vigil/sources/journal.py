@@ -12,8 +12,8 @@ from agent.journal.rows import JournalRow, RowKind, Start, decoded
 from agent.pages.history import history_rows
 from agent.state_dir import is_claimed
 from contract.errors import JournalError, StoreUnavailable
+from contract.sentences import sentence
 from vigil.daemon_client import OtherNode
-from vigil.language import sentence
 from vigil.reports.explanation import is_meant
 from vigil.reports.fault_history import Timeline, TimelineRow, timeline_row
 from vigil.sources.source import FaultHistory

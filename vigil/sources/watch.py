@@ -15,8 +15,9 @@ import msgspec
 import typer
 
 from contract.errors import StoreUnavailable, printable
+from contract.sentences import Sentence, english, sentence
 from vigil.exit_status import ExitStatus
-from vigil.language import Sentence, english, sentence, shown, translated
+from vigil.language import shown, translated
 from vigil.reports.show import answering, print_json, print_lines, source_lines, width
 from vigil.reports.status_report import in_language
 from vigil.reports.times import written

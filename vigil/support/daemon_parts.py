@@ -22,10 +22,10 @@ from contract.names import (
     node_info_name,
 )
 from contract.pages.history import HistoryRange
+from contract.sentences import english
 from contract.validation_texts import decode_text
 from stores.address import open_store
 from vigil.daemon_client import OK
-from vigil.language import english
 from vigil.reports.fault_history import timeline_row
 from vigil.sources.daemon import DaemonSource
 from vigil.sources.journal import JournalSource, has_journal

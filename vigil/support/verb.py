@@ -47,7 +47,9 @@ def support(
     import time
 
     from contract.errors import printable
+    from contract.sentences import message, sentence
     from vigil.exit_status import ExitStatus, print_refusal
+    from vigil.language import shown, translated
     from vigil.reports.show import print_json, print_lines
     from vigil.support.place import place_of
     from vigil.support.run import write_archive
@@ -60,10 +62,15 @@ def support(
     try:
         manifest = write_archive(place, file, redact=redact)
     except OSError as error:
-        text = f"vigil: {file} cannot be written: {error.strerror or error}; nothing is left of it"
-        refusal = printable(f"{text}. Name another place with --output")
-        sys.exit(print_refusal(refusal, ExitStatus.OUTSIDE))
-    lacks = [part for part in manifest.parts if part.state in ("partial", "missing")]
+        text = sentence(
+            "{file} cannot be written: {reason}; nothing is left of it. Name another place with "
+            "--output",
+            file=file,
+            reason=error.strerror or error,
+        )
+        sys.exit(print_refusal(printable(f"vigil: {shown(text)}"), ExitStatus.OUTSIDE))
+    heads = {"partial": message("{part}: partial"), "missing": message("{part}: missing")}
+    lacks = [part for part in manifest.parts if part.state in heads]
     if as_json:
         import msgspec
 
@@ -71,10 +78,16 @@ def support(
     else:
         print_lines(
             [
-                f"{file}: {file.stat().st_size} bytes",
-                *(f"{part.part}: {part.state}: {part.problem}" for part in lacks),
-                *(f"cut: {text}" for text in manifest.cut),
-                "Look at the archive before you give it away: MANIFEST.txt lists its files.",
+                translated("{file}: {size} bytes", file=file, size=file.stat().st_size),
+                # Problems and cuts are English, as in the manifest.
+                *(
+                    f"{translated(heads[part.state], part=part.part)}: {part.problem}"
+                    for part in lacks
+                ),
+                *(f"{translated('cut')}: {text}" for text in manifest.cut),
+                translated(
+                    "Look at the archive before you give it away: MANIFEST.txt lists its files."
+                ),
             ]
         )
     if lacks or manifest.cut:

@@ -1,0 +1,51 @@
+"""Sentences for people, which a verb can show in another language.
+
+The English text is the key of its translation: a whole sentence or heading, with named fields.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Sentence(str):
+    """An English text that can be shown in the chosen language, with its template and fields."""
+
+    __slots__ = ("fields", "template")
+
+    template: str
+    fields: Mapping[str, object]
+
+
+def sentence(text: str, /, **fields: object) -> Sentence:
+    """Return ``text`` in English with its ``{fields}`` filled in, to be translated by ``shown``.
+
+    Reports keep it, so their JSON is English. A field is a name, a number or a sentence, never a
+    text that a daemon made: that is English in each language.
+    """
+    result = Sentence(text.format(**fields) if fields else text)
+    result.template, result.fields = text, fields
+    return result
+
+
+def counted(count: int, singular: str, plural: str, /, **fields: object) -> Sentence:
+    """Return the sentence for ``count``, which is a field of both."""
+    return sentence(singular if count == 1 else plural, count=count, **fields)
+
+
+def english(value: object) -> str:
+    """Return a sentence as plain text: the ``enc_hook`` with which msgspec encodes reports.
+
+    Raises ``NotImplementedError`` for what is no sentence, so that no JSON has it by mistake.
+    """
+    if isinstance(value, Sentence):
+        return str(value)
+    raise NotImplementedError(f"{type(value).__name__} is no type of JSON")
+
+
+def message(text: str) -> str:
+    """Return ``text``, which belongs to the catalogue and is translated where it is printed."""
+    return text

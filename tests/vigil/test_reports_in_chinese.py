@@ -1,0 +1,64 @@
+"""Reports of verbs that ask no daemon: Chinese for people, one JSON in both languages."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from agent.journal.file import FILE_NAME
+from tests.agent.node_history import a_history, changed
+from tests.parts.verbs import run_verb
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_TWO_WORDS = re.compile(r"\b[a-z]{2,} [a-z]{2,}\b")
+
+
+def _english(text: str) -> list[str]:
+    """Return the lines of a report with two English words in a row, which is no name."""
+    return [line.strip() for line in text.splitlines() if _TWO_WORDS.search(line)]
+
+
+def _chinese(*arguments: object, status: int = 0, json: bool = True) -> str:
+    """Return what a verb prints in Chinese; its JSON is the same in both languages."""
+    words = [str(argument) for argument in arguments]
+    if json:
+        english, chinese = (
+            run_verb("--lang", language, *words, "--json") for language in ("en", "zh")
+        )
+        assert chinese == english
+    ended, output, errors = run_verb("--lang", "zh", *words)
+    assert ended == status, errors
+    return output.decode() + errors
+
+
+async def test_replay(tmp_path: Path) -> None:
+    await a_history(tmp_path)
+    (tmp_path / "faultCode.json").write_text('{"SubHealthFaultCodes":["80E3A201"]}')
+    compared = _chinese("replay", "--journal", tmp_path / FILE_NAME, "--fault-config", tmp_path)
+    assert "会有哪些不同" in compared
+    # The reasons of the policy are the agent's.
+    reasons = re.compile(r"\([a-z ]+|[a-z ]+\)|│[a-z ]+│")
+    assert [line for line in _english(compared) if not reasons.search(line)] == []
+    changed(tmp_path, "UPDATE rows SET body = replace(body, 'Separate', 'Restart')")
+    deviating = _chinese("replay", "--journal", tmp_path / FILE_NAME, status=1)
+    assert "变化与记录的不同" in deviating
+
+
+async def test_prove(tmp_path: Path) -> None:
+    await a_history(tmp_path)
+    # The time of the report is that of its call.
+    proof = _chinese("prove", "--state-dir", tmp_path, "--utc", json=False)
+    assert "已证明：没有丢失故障" in proof
+    assert _english(proof) == []
+
+
+def test_support(tmp_path: Path) -> None:
+    options = ("support", "--state-dir", tmp_path, "--output")
+    text = _chinese(*options, tmp_path / "support.tar.gz", status=1, json=False)
+    assert "提供归档文件之前请先查看" in text
+    # Problems are English, as in the manifest of the archive.
+    assert [line for line in _english(text) if not re.match("[a-z-]+: (缺失|不完整): ", line)] == []
+    refused = _chinese(*options, tmp_path / "none" / "file", status=3, json=False)
+    assert refused.startswith(f"vigil: 无法写入 {tmp_path}/none/file：")
