@@ -65,7 +65,7 @@ help:
 	@echo "make chaos         faults and troubles: kept plans, and 20 new ones of each world (SEED=… repeats them); half an hour"
 	@echo "make bench         latency on a real kube-apiserver; others: python -m benchmarks.NAME, such as scale or signals"
 	@echo "make fuzz          2,000 wrong inputs for each parser, of another seed each day; five minutes"
-	@echo "make fuzz-guided   inputs that reach new code, for each parser; two hours on two cores, x86_64 only; ARGS='--seconds 20' is shorter"
+	@echo "make fuzz-guided   inputs that reach new code, for each parser; four hours of a processor, x86_64 only; ARGS='--seconds 20' is shorter, ARGS=--resume continues"
 	@echo "make lock          pins the packages of pyproject.toml anew, with their hashes"
 	@echo "make wire          generates contract/wire from its .proto files"
 	@echo "make picture       the picture of vigil demo in the README, of a terminal"

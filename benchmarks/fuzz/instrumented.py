@@ -2,10 +2,11 @@
 
 ::
 
-    python -m benchmarks.fuzz.instrumented TARGET DIRECTORY [options of libFuzzer]
+    python -m benchmarks.fuzz.instrumented TARGET SECONDS DIRECTORY [options of libFuzzer]
 
 Only functions of modules that the good inputs run are instrumented, so that their edges are those
-of the parser. Code in C (msgspec, libyaml, OpenSSL, protobuf) has no edges.
+of the parser. Code in C (msgspec, libyaml, OpenSSL, protobuf) has no edges. Ends after so many
+seconds of a processor, so that a busy machine feeds as many inputs as a quiet one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import contextlib
 import dis
 import gc
 import logging
+import os
 import sys
 import time
 from random import Random
@@ -35,6 +37,9 @@ _INPUTS = 200
 _SECONDS = 2.0
 """Good and mutated inputs that show which modules a parser needs, and how long they may take."""
 
+_SHOWN_TIMES = 300
+"""How often the processor time is printed."""
+
 
 def _edges(code: CodeType) -> int:
     """Return how many edges of a patched function and of the functions in it are counted."""
@@ -43,8 +48,11 @@ def _edges(code: CodeType) -> int:
     return inner + len(own)
 
 
-def instrument(target: Target) -> int:
-    """Count the edges of all functions of the modules that ``target`` runs; return how many."""
+def instrument(target: Target) -> tuple[int, set[str]]:
+    """Count the edges of all functions of the modules that ``target`` runs.
+
+    Returns how many there are, and the files of the modules.
+    """
     rng, end = Random(target.name), time.thread_time() + _SECONDS
     files: set[str] = set()
     for _ in range(_INPUTS):
@@ -58,18 +66,33 @@ def instrument(target: Target) -> int:
             if code not in patched:
                 patched[code] = atheris.patch_code(code, trace_dataflow=True)
             function.__code__ = patched[code]
-    return sum(map(_edges, patched.values()))
+    return sum(map(_edges, patched.values())), files
 
 
 def main() -> None:
     """Run the command. Ends with 77 where an input fails, as libFuzzer does."""
     logging.disable()
-    name, directory, *options = sys.argv[1:]
+    name, seconds, directory, *options = sys.argv[1:]
     target = TARGETS[name]()
     encoding = encoding_of(name)
-    print(f"edges: {instrument(target)}", flush=True)
+    edges, files = instrument(target)
+    print(
+        f"edges: {edges}",
+        *(f"file: {os.path.relpath(file)}" for file in files),
+        sep="\n",
+        flush=True,
+    )
+    begun, inputs, shown = time.process_time(), 0, 0.0
 
     def feed(data: bytes) -> None:
+        nonlocal inputs, shown
+        inputs += 1
+        spent = time.process_time() - begun
+        if spent >= shown:
+            print(f"spent: {spent:.1f} s, inputs: {inputs}", flush=True)
+            shown = spent + float(seconds) / _SHOWN_TIMES
+        if spent >= float(seconds):
+            os._exit(0)  # libFuzzer has no limit of processor time
         with contextlib.suppress(VigilError):
             target.feed(data.decode(encoding, "replace"))
 

@@ -6,13 +6,16 @@ damage that are frequent. Of whole programs that are slow, ``make fuzz`` has 40 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
 from benchmarks.fuzz import corpora
+from benchmarks.fuzz.guided import Run, file_digest, kept_result
 from benchmarks.fuzz.mutations import mutated
 from benchmarks.fuzz.running import fuzz, played
 from benchmarks.fuzz.targets import TARGETS
@@ -62,6 +65,31 @@ def test_a_selection_has_the_shortest_inputs_that_reach_more() -> None:
     good = target.seeds[0]
     assert corpora.arcs_of(target, good)
     assert corpora.selected(target, [good, "name:no hash\n", "n:no hash\n"]) == ["n:no hash\n"]
+
+
+def test_a_result_counts_until_a_file_of_its_parser_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = Path("parser.py")
+    file.write_text("one = 1\n")
+    run = Run("users-file", 180.0, inputs=5, files={str(file): file_digest(str(file))})
+    run.path.parent.mkdir(parents=True)
+
+    def keep(kept: Run) -> None:
+        kept.path.write_text(json.dumps(asdict(kept)))
+
+    assert kept_result(run) is None
+    keep(run)
+    assert kept_result(replace(run, seconds=20.0)) == run
+    assert kept_result(replace(run, seconds=480.0)) is None
+    keep(replace(run, failures=["raised"]))
+    assert kept_result(run) is None
+    keep(run)
+    file.write_text("one = 2\n")
+    assert kept_result(run) is None
+    file.unlink()
+    assert kept_result(run) is None
 
 
 @dataclass(frozen=True)
