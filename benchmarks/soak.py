@@ -128,6 +128,8 @@ class Soak:
         run_site(lambda: SimulatedSite(directory, NODES[:1], periods="shipped"), self._run, seed=1)
 
     async def _run(self, site: SimulatedSite) -> None:
+        # What the modules made stays, and each collection would visit it.
+        gc.freeze()
         for program in site.programs.values():
             program.start()
         tasks = [

@@ -74,13 +74,14 @@ class ListTracker:
 
     def check_of(self, keys: Iterable[Key]) -> float | None:
         """Return when ``keys`` must be audited because of events."""
-        states = [self.states[key] for key in keys if key in self.states]
-        waiting = (
-            state.event_at + LAG_SECONDS
-            for state in states
-            if state.event_at is not None and not state.audited
-        )
-        return min(waiting, default=None)
+        first: float | None = None
+        for key in keys:
+            state = self.states.get(key)
+            if state is None or state.audited or state.event_at is None:
+                continue
+            if first is None or state.event_at < first:
+                first = state.event_at
+        return None if first is None else first + LAG_SECONDS
 
     def expect(self, key: Key, at: float) -> None:
         """Apply a report about ``key``: an audit shows whether it lasts."""

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, cast
 
 from msgspec import Meta
@@ -263,7 +264,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
 
         They are ordered once per round, because an idle agent spends most of its time on that.
         """
-        self._queries = sorted(self._all_queries(), key=lambda item: item[0])
+        self._queries = sorted(self._all_queries(), key=itemgetter(0))
         return self._queries[0][0] if self._queries else NEVER
 
     async def _ask_due(self, began: float) -> None:

@@ -122,9 +122,8 @@ class ApiServer:
         self.is_up = True
 
     def _answer(self, method: str, path: str, body: Any, by: str) -> tuple[int, Any]:
-        parts = urlsplit(path)
-        query, place = _query_of(parts.query), place_of(parts.path)
-        if place.resource.rpartition("/")[2] in self._without:
+        place, query = place_and_query_of(path)
+        if self._without and place.resource.rpartition("/")[2] in self._without:
             return _status(404, "the server could not find the requested resource")
         content = _decoded(body)
         match method, place.name, place.subresource:
@@ -397,6 +396,13 @@ class Client:
 
     async def close(self) -> None:
         """See ``Connection``."""
+
+
+@functools.lru_cache(maxsize=256)
+def place_and_query_of(target: str) -> tuple[Place, Mapping[str, str]]:
+    """Decode the target of a request: what it is about, and the last value of each key."""
+    parts = urlsplit(target)
+    return place_of(parts.path), _query_of(parts.query)
 
 
 @functools.lru_cache(maxsize=256)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import copy
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
 
 import msgspec
 from typing_extensions import override
@@ -21,7 +20,7 @@ from tests.cluster.apiserver import (
     Client,
     Place,
     only_metadata_of,
-    place_of,
+    place_and_query_of,
 )
 from tests.parts.places import Cluster
 
@@ -59,7 +58,7 @@ class SimulatedApiServer(ApiServer):
             raise StoreUnavailable("no answer in time")
         await asyncio.sleep(half)
         self._check(client)
-        place, before = place_of(urlsplit(path).path), self._version
+        (place, _), before = place_and_query_of(path), self._version
         if self.refuses(method, place):
             status, answer = self.refuses_with, {"kind": "Status", "code": self.refuses_with}
         else:

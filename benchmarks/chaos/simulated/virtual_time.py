@@ -12,7 +12,7 @@ import heapq
 import itertools
 import math
 import selectors
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _MAX_CANCELLED = 1000
 """So many cancelled timers are kept, where they are not the most of all."""
+_MAX_EVENTS = 64
+"""More pipes are never open: a poll for fewer events than there are changes their order."""
 
 PROGRAM: ContextVar[str] = ContextVar("program", default="")
 """The program to which a callback belongs; empty for the platform itself."""
@@ -30,6 +32,46 @@ PROGRAM: ContextVar[str] = ContextVar("program", default="")
 
 class Deadlock(RuntimeError):
     """Nothing is due, now or later."""
+
+
+class _Handle(asyncio.Handle):
+    """A handle that is made without calls of Python code: a virtual day makes millions."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], loop: Any, context: Any
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop, self._callback, self._args = loop, callback, args
+        self._cancelled, self._repr, self._source_traceback = False, None, None
+
+
+class _TimerHandle(asyncio.TimerHandle):
+    """A timer of the loop's heap, made and cancelled without further calls."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: Any,
+        context: Any,
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop, self._callback, self._args = loop, callback, args
+        self._cancelled, self._repr, self._source_traceback = False, None, None
+        self._when, self._scheduled = when, True
+
+    @override
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback = self._args = None  # type: ignore[assignment]
+            if self._scheduled:
+                self._loop.count_cancelled()  # type: ignore[attr-defined]
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
@@ -42,7 +84,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._now = 0.0
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[float, int, _TimerHandle]] = []
         """A heap by time and number: tuples are compared without a call of Python code."""
         self._numbers = itertools.count()
         self._cancelled = 0
@@ -99,36 +141,52 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
-        timer._scheduled = True  # type: ignore[attr-defined]
+        timer = _TimerHandle(when, callback, args, self, context)
         heapq.heappush(self._timers, (when, next(self._numbers), timer))
         return timer
 
-    def _timer_handle_cancelled(self, timer: asyncio.TimerHandle) -> None:
-        # asyncio calls it when a timer is cancelled.
-        self._cancelled += timer._scheduled  # type: ignore[attr-defined]
-        if self._cancelled > max(_MAX_CANCELLED, len(self._timers) // 2):
-            self._timers = [
-                item for item in self._timers if item[2] is not timer and not item[2].cancelled()
-            ]
+    @override
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        timer = _TimerHandle(self._now + delay, callback, args, self, context)
+        heapq.heappush(self._timers, (timer._when, next(self._numbers), timer))
+        return timer
+
+    @override
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.Handle:
+        handle = _Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def count_cancelled(self) -> None:
+        """Count a timer of the heap that was cancelled; drop them where they are too many."""
+        self._cancelled += 1
+        if self._cancelled > _MAX_CANCELLED and self._cancelled > len(self._timers) // 2:
+            self._timers = [item for item in self._timers if not item[2]._cancelled]
             heapq.heapify(self._timers)
             self._cancelled = 0
 
     def _run_once(self) -> None:
         """Do what asyncio's loop does in a round, with a cheaper heap."""
         timers, ready = self._timers, self._ready
-        timeout: float | None = 0.0
+        # Pipes are read when nothing else is ready, before time passes.
         if not ready and not self._stopping:
-            while timers and timers[0][2].cancelled():
+            while timers and timers[0][2]._cancelled:
                 heapq.heappop(timers)
                 self._cancelled -= 1
-            timeout = max(0.0, timers[0][0] - self._now) if timers else None
-        self._process_events(self._selector.select(timeout))  # type: ignore[attr-defined]
+            timeout = timers[0][0] - self._now if timers else None
+            if timeout is None or timeout > 0:
+                events = self._selector.select(timeout)  # type: ignore[attr-defined]
+                if events:
+                    self._process_events(events)  # type: ignore[attr-defined]
         end = self._now + self._clock_resolution
         while timers and timers[0][0] < end:
             timer = heapq.heappop(timers)[2]
-            timer._scheduled = False  # type: ignore[attr-defined]
-            if timer.cancelled():
+            timer._scheduled = False
+            if timer._cancelled:
                 self._cancelled -= 1
             else:
                 ready.append(timer)
@@ -136,7 +194,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             self._filter()
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle.cancelled():
+            if not handle._cancelled:
                 handle._run()
 
     def _filter(self) -> None:
@@ -158,21 +216,20 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             self._ready.append(handle)
 
 
-class _VirtualSelector(selectors.DefaultSelector):
+class _VirtualSelector(selectors.EpollSelector):
     def __init__(self, loop: VirtualTimeLoop) -> None:
         super().__init__()
         self._loop = loop
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        # Pipes are read when nothing else is ready, before time passes.
-        if timeout == 0:
-            return []
-        # A paused program reads no pipe, and what is in it must not hold up time.
-        ready = super().select(0)
-        if ready and self._loop.is_any_paused:
-            ready = [item for item in ready if not self._is_held(item[0])]
-        if ready:
-            return ready
+        # Mostly no pipe has anything, which the system call shows without further Python code.
+        if self._selector.poll(0, _MAX_EVENTS):  # type: ignore[attr-defined]
+            ready = super().select(0)
+            # A paused program reads no pipe, and what is in it must not hold up time.
+            if self._loop.is_any_paused:
+                ready = [item for item in ready if not self._is_held(item[0])]
+            if ready:
+                return ready
         if timeout is None:
             raise Deadlock("all programs wait for something that never comes")
         self._loop.advance(timeout)
