@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from benchmarks.chaos.judge import excused_share, one_off_seconds
+from benchmarks.chaos.judge import excused_seconds, one_off_seconds
 from benchmarks.chaos.plan import Plan
 from benchmarks.chaos.shrink import MAX_SECONDS, shrunk
 from benchmarks.chaos.stage import judged, settled
@@ -63,7 +63,7 @@ def outcome_of(
         [verdict.wrong.value for verdict in verdicts] + kinds,
         [msgspec.json.encode(verdict).decode() for verdict in verdicts]
         + [f"{kind}: {text}" for kind, text in errors],
-        excused_share(excuses, plan.seconds),
+        excused_seconds(excuses, plan.seconds) / plan.seconds,
         settled(plan, faults, samples),
         one_off_seconds(faults, samples),
     )

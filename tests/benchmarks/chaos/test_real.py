@@ -15,7 +15,8 @@ from benchmarks.chaos import real
 from benchmarks.chaos.judge import Excuse, Fault, Sample, Wrong
 from benchmarks.chaos.outcome import Kept
 from benchmarks.chaos.plan import NODES, Plan
-from benchmarks.chaos.troubles import CLUSTER_INFO, DEVICE_INFO, plan_of
+from benchmarks.chaos.planning import plan_of
+from benchmarks.chaos.troubles import CLUSTER_INFO, DEVICE_INFO
 
 if TYPE_CHECKING:
     from pathlib import Path
