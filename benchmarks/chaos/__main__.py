@@ -23,20 +23,18 @@ import argparse
 import contextlib
 import functools
 import json
-import math
 import sys
 import tempfile
 import time
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from benchmarks.chaos.judge import Wrong
 from benchmarks.chaos.outcome import Kept, Outcome, outcome_of, proved
-from benchmarks.chaos.planning import MAX_EXCUSED, plan_of, read_plan
+from benchmarks.chaos.planning import plan_of, read_plan
 from benchmarks.chaos.simulated.processes import fix_order_of_sets, mapped
+from benchmarks.chaos.summary import Results
 
 if TYPE_CHECKING:
     from benchmarks.chaos.plan import Plan
@@ -44,97 +42,6 @@ if TYPE_CHECKING:
 _SIMULATED = "simulated"
 _ALL = "all"
 """Stands for each mutant of virtual time."""
-
-
-class _Results:
-    """What ``planned`` episodes came to."""
-
-    def __init__(self, planned: int) -> None:
-        self._planned = planned
-        self._outcomes: list[Outcome] = []
-        self._began = time.monotonic()
-
-    @property
-    def are_right(self) -> bool:
-        """Whether nothing is wrong, and all is proved."""
-        return self.first_wrong is None
-
-    @property
-    def first_wrong(self) -> Outcome | None:
-        """The first episode with something wrong or not proved."""
-        return next((outcome for outcome in self._outcomes if not outcome.is_right), None)
-
-    @property
-    def seeds_above(self) -> list[int]:
-        """The seeds of episodes of which more than ``MAX_EXCUSED`` was excused."""
-        return [outcome.plan.seed for outcome in self._outcomes if outcome.share > MAX_EXCUSED]
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no episode was played."""
-        return not self._outcomes
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all planned episodes were played."""
-        return len(self._outcomes) == self._planned
-
-    def add(self, outcome: Outcome) -> None:
-        """Add an episode, and print what is wrong."""
-        self._outcomes.append(outcome)
-        plan = outcome.plan
-        if not outcome.is_right or plan.platform != _SIMULATED:
-            names = ", ".join(f"{item.name} of {item.subject}" for item in plan.troubles)
-            print(
-                f"seed {plan.seed}: {outcome.faults} faults, {names}: {outcome.samples} samples, "
-                f"settled after {outcome.settled_seconds:.1f} s, {len(outcome.wrong)} wrong",
-                *outcome.texts,
-                *(f"gap: {number} {name}" for name, number in outcome.gaps.items()),
-                sep="\n  ",
-                flush=True,
-            )
-
-    def summary(self) -> dict[str, object]:
-        """Return what all episodes came to."""
-        outcomes = self._outcomes
-        shares = [outcome.share for outcome in outcomes]
-        wrong, gaps = Counter[str](), Counter[str]()
-        for outcome in outcomes:
-            wrong.update(outcome.wrong)
-            gaps.update(outcome.gaps)
-        one_offs = [seconds for outcome in outcomes for seconds in outcome.one_off_seconds]
-        used = sum(outcome.processor_seconds for outcome in outcomes)
-        return {
-            "episodes": len(outcomes),
-            "not_played": self._planned - len(outcomes),
-            "wrong": dict(wrong),
-            "settled_seconds": _spread([outcome.settled_seconds for outcome in outcomes]),
-            "nodes_lost_wrongly": wrong[Wrong.LOST],
-            "one_offs": {"number": len(one_offs), "shortest_seconds": _shortest(one_offs)},
-            "excused": {
-                "mean": round(sum(shares) / len(shares), 2),
-                **_spread(shares),
-                f"seeds_above_{MAX_EXCUSED}": self.seeds_above,
-            },
-            "proof": {
-                "proved": sum(outcome.proved for outcome in outcomes),
-                "gaps": dict(gaps),
-            },
-            "seconds": round(time.monotonic() - self._began, 1),
-            "processor_seconds_per_episode": round(used / len(outcomes), 2),
-        }
-
-
-def _shortest(values: list[float]) -> float | None:
-    return round(min(values), 2) if values else None
-
-
-def _spread(values: list[float]) -> dict[str, float]:
-    ordered = sorted(values)
-    ranks = {"p50": 0.5, "p95": 0.95, "max": 1.0}
-    return {
-        name: round(ordered[math.ceil(rank * len(ordered)) - 1], 2) for name, rank in ranks.items()
-    }
 
 
 def main() -> int:
@@ -169,7 +76,7 @@ def main() -> int:
         if plans[0].platform != _SIMULATED:
             parser.error(f"--mutant {_ALL} is for the world {_SIMULATED}")
         return 0 if _all_are_found(plans, given.keep, given.workers) else 1
-    results, kept = _Results(len(plans)), Kept(given.keep, given.mutant)
+    results, kept = Results(len(plans)), Kept(given.keep, given.mutant)
     if plans[0].platform == _SIMULATED:
         _play_simulated(plans, results, kept, given.workers)
     else:
@@ -186,7 +93,7 @@ def main() -> int:
     return 0 if results.are_right and is_whole and is_within else 1
 
 
-def _play_simulated(plans: list[Plan], results: _Results, kept: Kept, workers: int) -> None:
+def _play_simulated(plans: list[Plan], results: Results, kept: Kept, workers: int) -> None:
     """Play each plan with programs of its own, in so many processes."""
     fix_order_of_sets()
     play = functools.partial(_played, mutant=kept.mutant)
@@ -206,7 +113,7 @@ def _all_are_found(plans: list[Plan], keep: Path | None, workers: int) -> bool:
     rows = ["| mutant | first seed that finds it | what is wrong |", "|---|---|---|"]
     are_found = True
     for mutant in MUTANTS:
-        results = _Results(len(plans))
+        results = Results(len(plans))
         _play_simulated(plans, results, Kept(keep, mutant), workers)
         outcome = results.first_wrong
         are_found &= outcome is not None

@@ -48,6 +48,13 @@ class Outcome(msgspec.Struct, frozen=True):
         return not self.wrong and self.is_proved
 
 
+class NotPlayed(msgspec.Struct, frozen=True):
+    """Plans that were not played, because their store did not start."""
+
+    plans: list[Plan]
+    cause: str
+
+
 def outcome_of(
     plan: Plan,
     faults: list[Fault],
