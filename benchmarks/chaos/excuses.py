@@ -24,10 +24,17 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from benchmarks.chaos.judge import BOUND_SECONDS, Excuse
-from benchmarks.chaos.troubles import BOTH, CLUSTER, Effect, Trouble
+from benchmarks.chaos.plan import NODES
+from benchmarks.chaos.troubles import BOTH, CLUSTER, TROUBLES, Effect, Trouble
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from benchmarks.chaos.plan import PlannedTrouble
+
+
+_UNDO_SECONDS = 1.0
+"""``undo`` takes so long with real parts, unless the trouble has a figure of its own."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,29 @@ class PastTrouble:
         return self.visible_from < effect.end and effect.begin < self.end + self.bound
 
 
+def planned_excuses(platform: str, troubles: Iterable[PlannedTrouble]) -> list[Excuse]:
+    """Return what ``troubles`` excuse at most.
+
+    Each aggregator leads. With real parts each trouble ends in time, or late because a machine is
+    busy. While one is undone, the others last.
+    """
+    pasts: list[PastTrouble] = []
+    late = 0.0
+    for planned in sorted(troubles, key=_end):
+        trouble, end = TROUBLES[planned.name], _end(planned)
+        ends = [end]
+        if platform != "simulated":
+            late = max(late, end) + trouble.undo_seconds.get(platform, _UNDO_SECONDS)
+            ends.append(late)
+        nodes, bound = nodes_of(planned.subject), trouble.bounds[platform]
+        pasts += (PastTrouble(trouble, nodes, planned.at, end, bound) for end in ends)
+    return excuses_of(pasts)
+
+
+def _end(planned: PlannedTrouble) -> float:
+    return planned.at if Effect.AT_ONCE in TROUBLES[planned.name].effects else planned.until
+
+
 def excuses_of(troubles: Sequence[PastTrouble]) -> list[Excuse]:
     """Return what is excused in an episode with these troubles."""
     excuses: list[Excuse] = []
@@ -84,6 +114,11 @@ def excuses_of(troubles: Sequence[PastTrouble]) -> list[Excuse]:
                 )
                 waiting.append((later, repair))
     return excuses
+
+
+def nodes_of(subject: str) -> frozenset[str]:
+    """Return the nodes whose documents a trouble of ``subject`` is visible in."""
+    return frozenset({subject} if subject in NODES else NODES)
 
 
 def _effects(past: PastTrouble) -> Iterator[Excuse]:

@@ -143,10 +143,10 @@ def judge(
     return list(judging.verdicts.values())
 
 
-def excused_share(excuses: Iterable[Excuse], seconds: float) -> float:
-    """Return in which part of an episode a document may be late, or a node may be lost."""
+def excused_seconds(excuses: Iterable[Excuse], end: float) -> float:
+    """Return how long, until ``end``, a document may be late or a node may be lost."""
     covering = (excuse for excuse in excuses if excuse.is_late or excuse.loses)
-    return sum(max(0.0, min(end, seconds) - begin) for begin, end in _joined(covering)) / seconds
+    return sum(max(0.0, min(until, end) - begin) for begin, until in _joined(covering))
 
 
 def settled_seconds(

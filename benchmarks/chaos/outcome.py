@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from benchmarks.chaos.judge import excused_share, one_off_seconds
+from benchmarks.chaos.judge import excused_seconds, one_off_seconds
 from benchmarks.chaos.plan import Plan
 from benchmarks.chaos.shrink import MAX_SECONDS, shrunk
 from benchmarks.chaos.stage import judged, settled
@@ -48,6 +48,13 @@ class Outcome(msgspec.Struct, frozen=True):
         return not self.wrong and self.is_proved
 
 
+class NotPlayed(msgspec.Struct, frozen=True):
+    """Plans that were not played, because their store did not start."""
+
+    plans: list[Plan]
+    cause: str
+
+
 def outcome_of(
     plan: Plan,
     faults: list[Fault],
@@ -63,7 +70,7 @@ def outcome_of(
         [verdict.wrong.value for verdict in verdicts] + kinds,
         [msgspec.json.encode(verdict).decode() for verdict in verdicts]
         + [f"{kind}: {text}" for kind, text in errors],
-        excused_share(excuses, plan.seconds),
+        excused_seconds(excuses, plan.seconds) / plan.seconds,
         settled(plan, faults, samples),
         one_off_seconds(faults, samples),
     )

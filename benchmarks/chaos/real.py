@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import psutil
 from msgspec.structs import replace
 
-from benchmarks.chaos.outcome import Outcome, outcome_of, proved
+from benchmarks.chaos.outcome import NotPlayed, Outcome, outcome_of, proved
 from benchmarks.chaos.plan import aggregators_of
 from benchmarks.chaos.site import Site, open_platform
 from benchmarks.chaos.stage import judged
 from dcmi_shim.emulator.install import install
-from tests.parts.processes import end_with_the_parent
+from tests.parts.processes import PartFailed, end_with_the_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +31,9 @@ _REAL_MUTANTS = {("mqtt", "a deletion assumed at once"): "benchmarks.chaos.hasty
 """The module that aggregators are started from, by world and name."""
 
 
-def play_real(plans: list[Plan], add: Callable[[Outcome], None], kept: Kept, workers: int) -> None:
+def play_real(
+    plans: list[Plan], add: Callable[[Outcome | NotPlayed], None], kept: Kept, workers: int
+) -> None:
     """Play the plans in so many processes, each with programs, a store and ports of its own."""
     # Agents start with short periods, and restart where the periods change.
     plans = sorted(plans, key=lambda plan: plan.periods, reverse=True)
@@ -54,21 +56,21 @@ def play_real(plans: list[Plan], add: Callable[[Outcome], None], kept: Kept, wor
 
 
 def _work(plans: list[Plan], kept: Kept, writer: Connection) -> None:
-    """Play plans, and send what each came to."""
+    """Play plans, and send what each came to. A store that does not start ends it."""
     end_with_the_parent()
     while plans:
-        played = 0
-        for outcome in play_until_wrong(plans, kept):
-            writer.send(outcome)
-            played += 1
-            is_over = kept.mutant is not None and bool(outcome.wrong)
-        plans = [] if is_over else plans[played:]
+        for result in play_until_wrong(plans, kept):
+            writer.send(result)
+            if isinstance(result, NotPlayed) or (kept.mutant is not None and result.wrong):
+                return
+            plans = plans[1:]
 
 
-def play_until_wrong(plans: list[Plan], kept: Kept) -> Iterator[Outcome]:
+def play_until_wrong(plans: list[Plan], kept: Kept) -> Iterator[Outcome | NotPlayed]:
     """Play plans with one set of programs, until something is wrong in an episode.
 
-    Yields what each came to. The last outcome has the proof and the processor time of all.
+    Yields what each came to. The last outcome has the proof and the processor time of all. Where
+    the store does not start, no plan is played.
     """
     before = _processor_seconds()
     platform, program = plans[0].platform, "vigil"
@@ -78,7 +80,11 @@ def play_until_wrong(plans: list[Plan], kept: Kept) -> Iterator[Outcome]:
         directory = Path(folder)
         install(directory / "driver", directory / "emulator", "a2")
         with contextlib.ExitStack() as stack:
-            store = open_platform(platform, directory, stack)
+            try:
+                store = open_platform(platform, directory, stack)
+            except (PartFailed, OSError) as error:
+                yield NotPlayed(plans, str(error))
+                return
             names = aggregators_of(platform)
             site = Site(directory, directory, store, names, program)
             stack.callback(site.close)

@@ -7,7 +7,7 @@ import http.client
 import json
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from benchmarks.chaos.excuses import PastTrouble
+from benchmarks.chaos.excuses import PastTrouble, nodes_of
 from benchmarks.chaos.judge import (
     Fault,
     Sample,
@@ -17,7 +17,7 @@ from benchmarks.chaos.judge import (
     judge,
     settled_seconds,
 )
-from benchmarks.chaos.plan import AGGREGATORS, CODES, NODES
+from benchmarks.chaos.plan import AGGREGATORS, CODES
 from benchmarks.chaos.troubles import CLUSTER_INFO, DEVICE_INFO, TROUBLES, Effect
 from contract.codes.catalogue import shipped
 from contract.names import CLUSTER_NODE_NAME
@@ -111,9 +111,8 @@ class Stage:
                 ends = Effect.AT_ONCE not in trouble.effects
                 begin = planned_trouble.at
             if ends and number not in self._unseen:
-                nodes = frozenset({subject} if subject in NODES else NODES)
                 bound = self.waits(trouble.bounds[plan.platform])
-                past.append(PastTrouble(trouble, nodes, begin, self.now, bound))
+                past.append(PastTrouble(trouble, nodes_of(subject), begin, self.now, bound))
 
     def waits(self, seconds: float) -> float:
         """Return how long a bound of ``seconds`` is here; it is longer on a busy machine."""

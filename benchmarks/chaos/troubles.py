@@ -8,17 +8,14 @@ visible at all.
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Flag, auto
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from benchmarks.chaos.plan import AGGREGATORS, NODES, STORE, Plan, aggregators_of, make_plan
+from benchmarks.chaos.plan import AGGREGATORS, NODES, STORE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from benchmarks.chaos.stage import Stage
 
@@ -73,7 +70,8 @@ class Trouble:
     """What happens to a subject. ``documents`` about the subject's nodes may be late.
 
     ``bounds`` are by platform how long after the end (seconds). In virtual time no machine is busy.
-    ``length`` are the shortest and the longest (seconds).
+    ``length`` are the shortest and the longest (seconds). ``undo_seconds`` are by platform how long
+    ``undo`` takes on a busy machine, where that is more than a second.
     """
 
     name: str
@@ -84,6 +82,7 @@ class Trouble:
     bounds: Mapping[str, float]
     effects: Effect = Effect.NOTHING
     length: tuple[float, float] = SHORT
+    undo_seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 def _kill_agent(site: Stage, subject: str) -> None:
@@ -410,6 +409,8 @@ _TABLE = (
     Trouble(
         *("store-away", _ON_STORE, _take_store, _give_store, BOTH),
         *(_bounds(real=12.0, virtual=3.0), Effect.STOPS | Effect.LOSES),
+        # An API server starts.
+        undo_seconds={"kubernetes": 10.0},
     ),
     Trouble(
         *("store-late", _ON_STORE, _be_late, _be_on_time, BOTH),
@@ -446,48 +447,3 @@ _TABLE = (
     ),
 )
 TROUBLES = {trouble.name: trouble for trouble in _TABLE}
-_TOO_LONG_WITH_SHIPPED_PERIODS = Effect.NEEDS_AUDIT | Effect.SILENCES
-
-
-def troubles_of(platform: str, periods: str = "short") -> dict[str, tuple[str, ...]]:
-    """Return the subjects of each trouble of a platform, by name.
-
-    With the shipped periods an audit comes later than the judge waits.
-    """
-    running = aggregators_of(platform)
-    return {
-        trouble.name: tuple(
-            subject
-            for subject in trouble.subjects
-            if subject not in AGGREGATORS or subject in running
-        )
-        for trouble in TROUBLES.values()
-        if platform in trouble.bounds
-        and not (periods == "shipped" and trouble.effects & _TOO_LONG_WITH_SHIPPED_PERIODS)
-    }
-
-
-def read_plan(file: Path) -> Plan:
-    """Return a kept plan. Raises ``ValueError`` with the file and a remedy."""
-    try:
-        plan = msgspec.json.decode(file.read_bytes(), type=Plan)
-        for planned in plan.troubles:
-            if planned.subject not in TROUBLES[planned.name].subjects:
-                raise ValueError(f"{planned.name} has no subject {planned.subject}")
-    except (OSError, ValueError, KeyError) as error:
-        raise ValueError(
-            f"{file} is no plan of this version: {error}. Play its seed with --keep to make it anew"
-        ) from error
-    return plan
-
-
-def plan_of(platform: str, seed: int) -> Plan:
-    """Return the plan of this seed; each tenth has the shipped periods."""
-    periods = "shipped" if seed % 10 == 0 else "short"
-    lengths = {trouble.name: trouble.length for trouble in TROUBLES.values()}
-    hiding, losing = (
-        frozenset(name for name, trouble in TROUBLES.items() if effect in trouble.effects)
-        for effect in (Effect.HIDES_EVENTS, Effect.LOSES_NEXT_EVENT)
-    )
-    names = troubles_of(platform, periods)
-    return make_plan(platform, seed, names, lengths, hiding, losing, periods)

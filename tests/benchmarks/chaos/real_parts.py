@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.chaos.outcome import Kept, Outcome
+from benchmarks.chaos.outcome import Kept, NotPlayed, Outcome
 from benchmarks.chaos.plan import CODES, Plan, PlannedFault, PlannedTrouble
 from benchmarks.chaos.real import play_real
 from benchmarks.chaos.site import DirectoryPlatform, Site
@@ -36,9 +36,10 @@ PLAN = Plan(
 
 
 def test_a_plan_of_real_parts_is_right_and_proved(tmp_path: Path) -> None:
-    outcomes: list[Outcome] = []
+    outcomes: list[Outcome | NotPlayed] = []
     play_real([PLAN], outcomes.append, Kept(tmp_path / "kept", None), workers=1)
     (outcome,) = outcomes
+    assert isinstance(outcome, Outcome)
     assert outcome.texts == []
     assert outcome.plan == PLAN
     assert outcome.faults == len(PLAN.faults)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.chaos.host import Disk, Host, build_library
-from benchmarks.chaos.troubles import troubles_of
+from benchmarks.chaos.planning import troubles_of
 
 if TYPE_CHECKING:
     from pathlib import Path

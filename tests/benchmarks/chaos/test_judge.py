@@ -12,13 +12,13 @@ from benchmarks.chaos.judge import (
     Sample,
     Silence,
     Wrong,
-    excused_share,
+    excused_seconds,
     judge,
     one_off_seconds,
     settled_seconds,
 )
+from benchmarks.chaos.planning import plan_of
 from benchmarks.chaos.stage import judged as judged_plan
-from benchmarks.chaos.troubles import plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -250,8 +250,8 @@ def test_an_excuse_moves_the_bound_and_is_of_its_nodes_and_documents() -> None:
     assert wrongs(until_the_end, other, faults=(fault,)) == [Wrong.MISSING]
 
 
-def test_the_excused_share_counts_no_time_twice() -> None:
-    assert excused_share([excuse(0, 10), excuse(5, 15), excuse(30, 90)], 60) == pytest.approx(0.75)
+def test_excused_seconds_count_no_time_twice() -> None:
+    assert excused_seconds([excuse(0, 10), excuse(5, 15), excuse(30, 90)], 60) == pytest.approx(45)
 
 
 def test_a_document_that_is_never_shown_is_wrong() -> None:

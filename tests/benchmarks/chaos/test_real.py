@@ -6,6 +6,7 @@ stay wrong take a minute. ``real_parts.py`` plays on the programs.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
@@ -13,9 +14,11 @@ import pytest
 
 from benchmarks.chaos import real
 from benchmarks.chaos.judge import Excuse, Fault, Sample, Wrong
-from benchmarks.chaos.outcome import Kept
+from benchmarks.chaos.outcome import Kept, NotPlayed, Outcome
 from benchmarks.chaos.plan import NODES, Plan
-from benchmarks.chaos.troubles import CLUSTER_INFO, DEVICE_INFO, plan_of
+from benchmarks.chaos.planning import plan_of
+from benchmarks.chaos.summary import Results
+from benchmarks.chaos.troubles import CLUSTER_INFO, DEVICE_INFO
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,6 +69,13 @@ def site(monkeypatch: pytest.MonkeyPatch) -> type[StandIn]:
     return Site
 
 
+def played(plans: list[Plan], kept: Kept) -> list[Outcome]:
+    results = [*real.play_until_wrong(plans, kept)]
+    outcomes = [result for result in results if isinstance(result, Outcome)]
+    assert outcomes == results
+    return outcomes
+
+
 def kept_plan(directory: Path, seed: int) -> Plan:
     return msgspec.json.decode((directory / f"directory-{seed}.json").read_bytes(), type=Plan)
 
@@ -73,7 +83,7 @@ def kept_plan(directory: Path, seed: int) -> Plan:
 def test_programs_end_after_an_episode_with_something_wrong_and_its_plan_is_kept_small(
     tmp_path: Path, site: type[StandIn]
 ) -> None:
-    outcomes = list(real.play_until_wrong(PLANS, Kept(tmp_path, None)))
+    outcomes = played(PLANS, Kept(tmp_path, None))
     assert [outcome.plan.seed for outcome in outcomes] == [1, 2]
     assert [outcome.wrong for outcome in outcomes] == [[], [Wrong.INVENTED]]
     assert outcomes[0].processor_seconds == 0.0 < outcomes[1].processor_seconds
@@ -87,7 +97,7 @@ def test_no_plan_becomes_smaller_once_documents_stay_wrong(
     tmp_path: Path, site: type[StandIn]
 ) -> None:
     site.last = 4
-    outcomes = list(real.play_until_wrong(PLANS, Kept(tmp_path, None)))
+    outcomes = played(PLANS, Kept(tmp_path, None))
     assert len(outcomes) == 2
     assert len(site.played) == 4, "a smaller plan was played after that"
     assert kept_plan(tmp_path, 2) == PLANS[1], "it would need three runs"
@@ -97,7 +107,35 @@ def test_where_documents_stay_wrong_all_plans_are_kept_as_they_are(
     tmp_path: Path, site: type[StandIn]
 ) -> None:
     site.wrong_seed, site.last = 0, 3
-    outcomes = list(real.play_until_wrong(PLANS, Kept(tmp_path, None)))
+    outcomes = played(PLANS, Kept(tmp_path, None))
     assert [outcome.wrong for outcome in outcomes] == [[], [], [ERROR[0]]]
     assert site.played == PLANS[:3]
     assert [kept_plan(tmp_path, seed) for seed in (1, 2, 3)] == PLANS[:3]
+
+
+@pytest.mark.slow
+def test_plans_whose_broker_does_not_start_are_not_played_and_the_cause_is_named(
+    tmp_path: Path,
+    site: type[StandIn],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    broker = tmp_path / "mosquitto"
+    broker.write_text("#!/bin/sh\necho no memory\nexit 3\n")
+    broker.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    plans = [plan_of("mqtt", seed) for seed in (1, 2)]
+    (result,) = real.play_until_wrong(plans, Kept(None, None))
+    assert isinstance(result, NotPlayed)
+    assert result.plans == plans
+    assert "no memory" in result.cause
+    assert site.played == []
+    results = Results(3)
+    results.add(*played(PLANS[:1], Kept(None, None)))
+    results.add(result)
+    summary = results.summary()
+    assert (summary["episodes"], summary["not_played"]) == (1, 2)
+    assert summary["causes"] == {f"{broker} ended with 3:": 2}
+    assert (
+        f"2 episodes are not played: {broker} ended with 3:\nno memory" in capsys.readouterr().out
+    )

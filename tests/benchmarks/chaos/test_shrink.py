@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from benchmarks.chaos.planning import plan_of
 from benchmarks.chaos.shrink import RUNS, shrunk
-from benchmarks.chaos.troubles import plan_of
 
 if TYPE_CHECKING:
     from benchmarks.chaos.plan import Plan

@@ -10,11 +10,11 @@ import pytest
 
 from benchmarks.chaos import __main__ as program
 from benchmarks.chaos.judge import Wrong
+from benchmarks.chaos.planning import read_plan
 from benchmarks.chaos.simulated import mutants
 from benchmarks.chaos.simulated.mutants import MUTANTS
 from benchmarks.chaos.simulated.site import play_in
 from benchmarks.chaos.stage import judged
-from benchmarks.chaos.troubles import read_plan
 from tests.parts.examples import mostly_slow
 from tests.parts.tree import ROOT
 

@@ -1,0 +1,110 @@
+"""Adds up what the episodes of a run came to."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+
+from benchmarks.chaos.judge import Wrong
+from benchmarks.chaos.outcome import NotPlayed, Outcome
+from benchmarks.chaos.planning import MAX_EXCUSED
+
+
+class Results:
+    """What ``planned`` episodes came to."""
+
+    def __init__(self, planned: int) -> None:
+        self._planned = planned
+        self._outcomes: list[Outcome] = []
+        self._causes = Counter[str]()
+        """How many episodes were not played, by the reason why."""
+        self._began = time.monotonic()
+
+    @property
+    def are_right(self) -> bool:
+        """Whether nothing is wrong, and all is proved."""
+        return self.first_wrong is None
+
+    @property
+    def first_wrong(self) -> Outcome | None:
+        """The first episode with something wrong or not proved."""
+        return next((outcome for outcome in self._outcomes if not outcome.is_right), None)
+
+    @property
+    def seeds_above(self) -> list[int]:
+        """The seeds of episodes of which more than ``MAX_EXCUSED`` was excused."""
+        return [outcome.plan.seed for outcome in self._outcomes if outcome.share > MAX_EXCUSED]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no episode was played."""
+        return not self._outcomes
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all planned episodes were played."""
+        return len(self._outcomes) == self._planned
+
+    def add(self, outcome: Outcome | NotPlayed) -> None:
+        """Add an episode, and print what is wrong."""
+        if isinstance(outcome, NotPlayed):
+            number = len(outcome.plans)
+            self._causes[outcome.cause.partition("\n")[0]] += number
+            print(f"{number} episodes are not played: {outcome.cause}", flush=True)
+            return
+        self._outcomes.append(outcome)
+        plan = outcome.plan
+        if not outcome.is_right or plan.platform != "simulated":
+            names = ", ".join(f"{item.name} of {item.subject}" for item in plan.troubles)
+            print(
+                f"seed {plan.seed}: {outcome.faults} faults, {names}: {outcome.samples} samples, "
+                f"settled after {outcome.settled_seconds:.1f} s, {len(outcome.wrong)} wrong",
+                *outcome.texts,
+                *(f"gap: {number} {name}" for name, number in outcome.gaps.items()),
+                sep="\n  ",
+                flush=True,
+            )
+
+    def summary(self) -> dict[str, object]:
+        """Return what all episodes came to."""
+        outcomes = self._outcomes
+        shares = [outcome.share for outcome in outcomes]
+        wrong, gaps = Counter[str](), Counter[str]()
+        for outcome in outcomes:
+            wrong.update(outcome.wrong)
+            gaps.update(outcome.gaps)
+        one_offs = [seconds for outcome in outcomes for seconds in outcome.one_off_seconds]
+        used = sum(outcome.processor_seconds for outcome in outcomes)
+        return {
+            "episodes": len(outcomes),
+            "not_played": self._planned - len(outcomes),
+            "causes": dict(self._causes),
+            "wrong": dict(wrong),
+            "settled_seconds": _spread([outcome.settled_seconds for outcome in outcomes]),
+            "nodes_lost_wrongly": wrong[Wrong.LOST],
+            "one_offs": {"number": len(one_offs), "shortest_seconds": _shortest(one_offs)},
+            "excused": {
+                "mean": round(sum(shares) / len(shares), 2),
+                **_spread(shares),
+                f"seeds_above_{MAX_EXCUSED}": self.seeds_above,
+            },
+            "proof": {
+                "proved": sum(outcome.proved for outcome in outcomes),
+                "gaps": dict(gaps),
+            },
+            "seconds": round(time.monotonic() - self._began, 1),
+            "processor_seconds_per_episode": round(used / len(outcomes), 2),
+        }
+
+
+def _shortest(values: list[float]) -> float | None:
+    return round(min(values), 2) if values else None
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    ordered = sorted(values)
+    ranks = {"p50": 0.5, "p95": 0.95, "max": 1.0}
+    return {
+        name: round(ordered[math.ceil(rank * len(ordered)) - 1], 2) for name, rank in ranks.items()
+    }
