@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from contract.plural import plural
 from contract.refusal import Reason
-from stores.base import Changed, Deleted, DocumentsListed
+from stores.base import Changed, Deleted, DocumentsListed, ListedPage
 from stores.interruption import Interrupted
 from stores.refusals import Refused
 
@@ -79,7 +79,8 @@ class Namespaces:
             case Deleted(namespace, name) if not self.takes(namespace):
                 self._left_out[source].discard((namespace, name))
                 return None
-            case Changed() | Deleted() | Interrupted():
+            # Pages are for watches that ask for them; this one does not.
+            case Changed() | Deleted() | Interrupted() | ListedPage():
                 return event
 
     def refused(self, source: int) -> tuple[Refused, ...]:

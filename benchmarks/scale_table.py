@@ -34,6 +34,9 @@ def _both(small: Any, large: Any) -> dict[int, Any]:
     return {1000: small, 10_000: large}
 
 
+_OF_LARGE_P50 = {10_000: 1.5, 50_000: 1.5}
+_OF_LARGE_P99 = {10_000: 2.0, 50_000: 2.0}
+
 LINES = (
     Line("fill_s", "(generator: all device-infos created)", "s", 1),
     Line(
@@ -42,13 +45,21 @@ LINES = (
         "s",
         2,
         {10_000: "6.3"},
-        {10_000: 5.0},
+        {10_000: 5.0, 50_000: 10.0, 100_000: 30.0},
     ),
     Line("start_cpu_s", "CPU until then", "s", 2),
     Line("start_peak_mb", "RSS, peak until then", "MB"),
     Line("rss_mb", "RSS at rest", "MB", 0, _both("78", "262"), _both(110, 262)),
-    Line("peak_mb", "RSS, peak", "MB", 0, {10_000: "292"}, {10_000: 350}),
-    Line("rest_cpu_s", "CPU at rest, per minute", "s", 2, _both("1", "13"), _both(0.5, 1.5)),
+    Line("pss_mb", "PSS at rest", "MB", 0, None, {10_000: 110, 50_000: 300}),
+    Line("peak_mb", "RSS, peak", "MB", 0, {10_000: "292"}, {10_000: 350, 100_000: 600}),
+    Line(
+        "rest_cpu_s",
+        "CPU at rest, per minute",
+        "s",
+        2,
+        _both("1", "13"),
+        _both(0.5, 1.5) | {50_000: 0.8},
+    ),
     Line("leases_cpu_s", "the same with Leases every 15 s", "s", 2, None, {10_000: 3.0}),
     Line("leases_late_s", "(generator: latest behind its schedule)", "s", 2),
     Line(
@@ -62,6 +73,8 @@ LINES = (
     Line("rest_touches", "touches at rest, per minute", ""),
     Line("bare_p50_ms", "one small ConfigMap → a watch shows it, p50", "ms", 1),
     Line("bare_p99_ms", "p99", "ms", 1),
+    Line("large_p50_ms", "one as large as a cluster document, p50", "ms", 1),
+    Line("large_p99_ms", "p99", "ms", 1),
     Line(
         "change_p50_ms",
         "one change → visible, p50",
@@ -71,6 +84,8 @@ LINES = (
         _both(30, 100),
     ),
     Line("change_p99_ms", "p99", "ms", 1, _both("1000", "1650"), _both(100, 250)),
+    Line("change_p50_times", "times the large ConfigMap, p50", "", 2, None, _OF_LARGE_P50),
+    Line("change_p99_times", "p99", "", 2, None, _OF_LARGE_P99),
     Line("change_kb", "sent per change", "KB", 0, {10_000: "2600"}, {10_000: 300}),
     Line("change_kept", "documents of kept state written per change", "", 2),
     Line("change_cpu_ms", "CPU per change", "ms", 1),

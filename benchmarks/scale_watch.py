@@ -171,6 +171,13 @@ class Readers:
         self._waiting.append((is_it, found))
         return found
 
+    @property
+    def largest(self) -> str:
+        """The text of the largest device document."""
+        documents = self.documents.items()
+        texts = [d.data[name] for name, d in documents if name.startswith(CLUSTER_DEVICE_PREFIX)]
+        return max(texts, key=len)
+
     def doubled(self) -> int:
         """Return how many nodes are in two documents, as it is shown now."""
         seen: list[str] = []

@@ -70,6 +70,7 @@ class Selection(msgspec.Struct, frozen=True):
     is malformed again; for all other watchers the last good one stays.
     ``shows_malformed``: it is shown with its ``problem`` instead, and the watcher keeps the last
     good one.
+    ``by_page``: the watcher takes ``ListedPage`` where the store lists in pages.
     """
 
     namespace: str | None = None
@@ -78,6 +79,7 @@ class Selection(msgspec.Struct, frozen=True):
     has_label: str | None = None
     owned: bool = False
     shows_malformed: bool = False
+    by_page: bool = False
 
     def fits(self, labels: Mapping[str, str]) -> bool:
         """Return whether a document with these labels is one of them as far as labels go."""
@@ -103,6 +105,16 @@ class DocumentsListed(msgspec.Struct, frozen=True):
     documents: tuple[Document, ...]
 
 
+class ListedPage(msgspec.Struct, frozen=True):
+    """A page of a list, before ``DocumentsListed``, which then has none of its documents.
+
+    ``is_first``: the list begins, or begins again after an error.
+    """
+
+    documents: tuple[Document, ...]
+    is_first: bool
+
+
 class Changed(msgspec.Struct, frozen=True):
     """A document was created or replaced."""
 
@@ -120,7 +132,7 @@ class Deleted(msgspec.Struct, frozen=True):
     by_list: bool = False
 
 
-WatchEvent: TypeAlias = DocumentsListed | Changed | Deleted | Interrupted
+WatchEvent: TypeAlias = DocumentsListed | ListedPage | Changed | Deleted | Interrupted
 
 
 class Beat(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -467,8 +479,9 @@ class Store(Protocol):
         """Follow the selected documents for ever.
 
         The first event is ``DocumentsListed`` or ``Interrupted``. After ``Interrupted`` the watch
-        connects again by itself (backoff with jitter) and begins with ``DocumentsListed``. Own
-        writes are shown too. ``StoreRefused`` ends it only when waiting cannot help.
+        connects again by itself (backoff with jitter) and begins with ``DocumentsListed``. Where
+        the selection asks for it, ``ListedPage`` comes before. Own writes are shown too.
+        ``StoreRefused`` ends it only when waiting cannot help.
         """
 
     def usage(self, node: str) -> AsyncIterator[UsageEvent] | None:

@@ -28,7 +28,7 @@ from contract.names import (
     node_name_problem,
 )
 from service.failing_requests import FailingRequests
-from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
+from stores.base import Changed, Deleted, Document, DocumentsListed, ListedPage, Selection
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -163,7 +163,10 @@ class DocumentWatch:
     ) -> None:
         self.document = document
         # Malformed documents are asked for as well: a refusal is shown, and ends no good report.
-        self.selection = Selection(namespace=namespace, label=REPORT_LABEL, shows_malformed=True)
+        # By page: the texts of all documents at once would be the peak of a start's memory.
+        self.selection = Selection(
+            namespace=namespace, label=REPORT_LABEL, shows_malformed=True, by_page=True
+        )
         """What to watch."""
         self.caches = caches
         self.own_key = DocumentCache(OWN_KEY, caches[0].max_nodes)
@@ -186,6 +189,8 @@ class DocumentWatch:
         """Whether the watch fails, by its events."""
         self._missing: dict[str, int] = {}
         """Nodes whose document is gone, with the steady time from which it counts as deleted."""
+        self._paged: set[str] | None = None
+        """Nodes in the pages of the list that is being read."""
         self._listeners: list[set[str]] = []
         """One set for each ``listening``."""
         self._namespace = namespace
@@ -206,6 +211,12 @@ class DocumentWatch:
         made immutable. See ``settle``.
         """
         match event:
+            case ListedPage(documents, is_first):
+                if is_first:
+                    self._ahead.clear()
+                there = set[str]() if is_first or self._paged is None else self._paged
+                self._paged = there
+                return self._take_listed(documents, there, now_ms)
             case DocumentsListed(documents):
                 self.listed = True
                 self.interrupted = None
@@ -280,21 +291,36 @@ class DocumentWatch:
     def _replace(
         self, documents: Iterable[Document], now_ms: int, deleted_at_ms: int | None
     ) -> frozenset[str]:
+        there, self._paged = self._paged, None
+        if there is None:
+            self._ahead.clear()
+            there = set()
+        changed = set(self._take_listed(documents, there, now_ms))
+        gone = self.present.keys() - there
+        self._note(gone)
+        for node in gone:
+            changed |= self._miss(node, now_ms, deleted_at_ms, is_reported=False)
+        return frozenset(changed)
+
+    def _take_listed(
+        self, documents: Iterable[Document], there: set[str], now_ms: int
+    ) -> frozenset[str]:
+        """Apply documents of a list and add their nodes to ``there``; return those that changed.
+
+        A list is newer than all that was read by name before it, and older than what was read
+        between two of its pages.
+        """
         changed: set[str] = set()
-        # A list is newer than all that was read by name before it.
-        self._ahead.clear()
-        gone = set(self.present)
-        there = set()
+        listed: set[str] = set()
         for document in documents:
             node = self._node_of(document.namespace, document.name)
             if node is None or self._is_set_back(node, document):
                 continue
-            changed |= self._take(document, now_ms)
-            there.add(node)
-        self._note(gone | there)
-        gone -= there
-        for node in gone:
-            changed |= self._miss(node, now_ms, deleted_at_ms, is_reported=False)
+            listed.add(node)
+            if not self._is_behind(node, document.version):
+                changed |= self._take(document, now_ms)
+        self._note(listed)
+        there |= listed
         return frozenset(changed)
 
     def _is_set_back(self, node: str, document: Document) -> bool:  # noqa: ARG002

@@ -26,6 +26,7 @@ from aggregator.processors.chains import ProcessorEngine
 from aggregator.processors.state_types import NO_DEVICE_STATE, NO_SWITCH_STATE, earliest
 from contract.documents.cluster_info import missed
 from contract.names import CLUSTER_NODE_NAME
+from stores.base import ListedPage
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -222,7 +223,8 @@ class Pipeline:
         if isinstance(event, Interrupted):
             # By the steady clock: how long a store fails is shown in ``/readyz``.
             watch.reading.failed("watch", event.reason, now.steady_ms)
-        else:
+        # A page proves nothing: the list may fail at the same later page each time.
+        elif not isinstance(event, ListedPage):
             watch.reading.succeeded()
         self._dirty |= watch.observe_event(event, now.wall_ms, self._deleted_at_ms(now))
 

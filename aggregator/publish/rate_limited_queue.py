@@ -11,6 +11,7 @@ next change, which would otherwise find that all turns were just used.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,14 +24,17 @@ if TYPE_CHECKING:
 _BURST_SHARE = 4
 """One in so many writes of a second may go at once."""
 
+_WINDOW_MS = 1001
+"""A second. Times are whole milliseconds, so two of them may be a part of one closer."""
+
 _TOUCH_PATIENCE_MS = 5000
 """A touch that has waited for longer counts as a change. Its period leaves 10 s or more."""
 
 _KEPT_FREE_SHARE = 2
 """Of the writes that may go at once one in so many is left to changes."""
 
-_STATE_SHARE = 6
-"""One in so many writes is state, where both wait."""
+_STATE_SHARE = 8
+"""One in so many writes is state, where both wait: two in a second."""
 
 _FIRST_WRITES = 4
 """First writes of documents in flight. Each one in flight has a connection, and its TLS handshake
@@ -59,9 +63,12 @@ class RateLimitedQueue:
     """The documents that wait to be written, in the order of their turns. Pure."""
 
     def __init__(self, writes_per_second: int) -> None:
+        self._writes_per_second = writes_per_second
         burst = max(1, writes_per_second // _BURST_SHARE)
-        # Nowhere do more than ``writes_per_second`` fit into a second.
-        self._bucket = TokenBucket(burst, writes_per_second - burst + 1)
+        self._bucket = TokenBucket(burst, writes_per_second)
+        # The bucket alone would allow its burst besides ``writes_per_second`` in a second.
+        self._last_second: deque[int] = deque(maxlen=writes_per_second)
+        """When the last writes were granted; it is as long as a second may have writes."""
         # Touches and state leave this many tokens for the next change.
         self._patient = 1 + burst // _KEPT_FREE_SHARE
         """So many writes must be possible for what can wait."""
@@ -89,13 +96,23 @@ class RateLimitedQueue:
         while self._waiting:
             name, needed = self._next(now_ms)
             # The first in order decides: a later one that needs less would overtake it.
-            if self._bucket.wait_ms(now_ms, needed):
+            if self._wait_ms(now_ms, needed):
                 break
             kind = self._waiting.pop(name).kind
             self._since_state = 0 if kind is WriteKind.STATE else self._since_state + 1
             self._bucket.take()
+            self._last_second.append(max(now_ms, self._bucket.at_ms))
             granted.append(name)
         return granted
+
+    def _wait_ms(self, now_ms: int, needed: int) -> int:
+        """Return after how many milliseconds so many writes are possible; 0: now."""
+        bucket_ms = self._bucket.wait_ms(now_ms, needed)
+        # So many of the last writes must be more than a second ago, the oldest ones first.
+        past = len(self._last_second) + needed - self._writes_per_second
+        if past <= 0:
+            return bucket_ms
+        return max(bucket_ms, self._last_second[past - 1] + _WINDOW_MS - self._bucket.at_ms)
 
     def _next(self, now_ms: int) -> tuple[str, int]:
         """Return the next document, and how many writes must be possible for its turn."""
@@ -122,7 +139,7 @@ class RateLimitedQueue:
             return None
         now_ms = self._bucket.at_ms
         _, needed = self._next(now_ms)
-        return now_ms + self._bucket.wait_ms(now_ms, needed)
+        return now_ms + self._wait_ms(now_ms, needed)
 
 
 class WriteQueue:

@@ -14,7 +14,16 @@ from typing_extensions import override
 
 from contract.errors import StoreConflict, StoreForbidden, StoreRefused, StoreUnavailable
 from contract.validation_texts import decode_text
-from stores.base import Changed, Deleted, Document, DocumentsListed, Selection, Store, WatchEvent
+from stores.base import (
+    Changed,
+    Deleted,
+    Document,
+    DocumentsListed,
+    ListedPage,
+    Selection,
+    Store,
+    WatchEvent,
+)
 from stores.document_names import check_names
 from stores.kubernetes_api import wire, writers
 from stores.kubernetes_api.beats import LeaseHeartbeats
@@ -222,7 +231,10 @@ class KubernetesStore(Store):
     def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
         """See ``Store``. Missing rights are waited for: they may come, as tokens and roles do."""
         path, query = _path(selection.namespace), _query(selection)
-        return watched(self._connection, path, query, _read_page, "ConfigMaps", _everything, _event)
+        return watched(
+            *(self._connection, path, query, _read_page, "ConfigMaps", _everything, _event),
+            read_pages=_documents_page if selection.by_page else None,
+        )
 
     @override
     def usage(self, node: str) -> AsyncIterator[UsageEvent]:
@@ -317,6 +329,10 @@ def _document(body: bytes, action: str) -> Document:
 
 def _everything(items: list[wire.ConfigMap]) -> WatchEvent:
     return DocumentsListed(tuple(map(wire.document, items)))
+
+
+def _documents_page(items: list[wire.ConfigMap], is_first: bool) -> WatchEvent:
+    return ListedPage(tuple(map(wire.document, items)), is_first)
 
 
 def _event(kind: str, content: msgspec.Raw) -> tuple[WatchEvent, str]:

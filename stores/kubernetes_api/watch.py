@@ -10,8 +10,9 @@ import asyncio
 import contextlib
 import random
 import socket
+from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
@@ -25,13 +26,15 @@ from stores.interruption import Interrupted
 from stores.kubernetes_api import wire
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 
     from stores.kubernetes_api.client.connection import ApiConnection
 
 # The size of a page in client-go.
 _PAGE = 500
 _PAGE_SECONDS = 60.0
+_HEAD_START_SECONDS = 0.001
+"""Until the request for the next page is sent, before the process is busy with this one."""
 # Random as in client-go, so that the watches of all agents do not end at the same time.
 _WATCH_SECONDS = (240, 480)
 _MAX_FRAME_BYTES = 16 * 1024 * 1024
@@ -71,25 +74,66 @@ async def listed(
     ``is_of_one``: there is at most one, so the answer comes as soon as that to a read of it.
     """
     items: list[Item] = []
-    parameters = {**query, "limit": str(_PAGE)}
-    headers = wire.LIST_ONLY_METADATA if only_metadata else None
-    while True:
-        url = f"{path}?{urlencode(parameters)}"
-        if is_of_one:
-            answer = await connection.request("GET", url, headers=headers)
-        else:
-            answer = await connection.list(url, _PAGE_SECONDS, headers)
-        body = wire.accepted(answer, f"list {action}")
-        try:
-            page = read_page(body)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise StoreUnavailable(
-                f"the list of {action} is malformed: {decode_text(error)}"
-            ) from error
+    ask = partial(
+        _page,
+        *(connection, path, query, read_page, action),
+        only_metadata=only_metadata,
+        is_of_one=is_of_one,
+    )
+    page = await ask("")
+    items.extend(page.items or ())
+    while page.metadata.continue_token:
+        page = await ask(page.metadata.continue_token)
         items.extend(page.items or ())
-        if not page.metadata.continue_token:
-            return items, page.metadata.resource_version
-        parameters["continue"] = page.metadata.continue_token
+    return items, page.metadata.resource_version
+
+
+async def _listed_by_page(
+    ask: Callable[[str], Coroutine[Any, Any, ListPage[Item]]],
+) -> AsyncGenerator[ListPage[Item], None]:
+    """Yield the pages of a list. The server makes the next one while the caller has one."""
+    page = await ask("")
+    while token := page.metadata.continue_token:
+        asked = asyncio.create_task(ask(token), name="list the next page")
+        try:
+            await asyncio.sleep(_HEAD_START_SECONDS)
+            yield page
+            page = await asked
+        finally:
+            # Also where the caller ends before the answer is there.
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+    yield page
+
+
+async def _page(
+    connection: ApiConnection,
+    path: str,
+    query: Mapping[str, str],
+    read_page: Callable[[bytes], ListPage[Item]],
+    action: str,
+    token: str,
+    *,
+    only_metadata: bool = False,
+    is_of_one: bool = False,
+) -> ListPage[Item]:
+    """Return the first page of a list, or the one that continues with ``token``."""
+    parameters = {**query, "limit": str(_PAGE)}
+    if token:
+        parameters["continue"] = token
+    url = f"{path}?{urlencode(parameters)}"
+    headers = wire.LIST_ONLY_METADATA if only_metadata else None
+    if is_of_one:
+        answer = await connection.request("GET", url, headers=headers)
+    else:
+        answer = await connection.list(url, _PAGE_SECONDS, headers)
+    body = wire.accepted(answer, f"list {action}")
+    try:
+        return read_page(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise StoreUnavailable(
+            f"the list of {action} is malformed: {decode_text(error)}"
+        ) from error
 
 
 async def watched(
@@ -101,6 +145,7 @@ async def watched(
     everything: Callable[[list[Item]], Event],
     read_event: Callable[[str, msgspec.Raw], tuple[Event | None, str]],
     *,
+    read_pages: Callable[[list[Item], bool], Event] | None = None,
     only_metadata: bool = False,
     pause_seconds: float = 0.0,
 ) -> AsyncGenerator[Event | Interrupted, None]:
@@ -110,7 +155,8 @@ async def watched(
 
     ``everything`` makes an event of a list, ``read_event`` of a frame's type and object, with the
     version after it, which is empty where it could not be read; it may raise
-    ``msgspec.DecodeError``.
+    ``msgspec.DecodeError``. With ``read_pages`` each page of a list is an event, and ``everything``
+    gets no objects; it gets those of the page, and whether that is the first one.
     """
     loop = asyncio.get_running_loop()
     backoff = Backoff()
@@ -118,13 +164,27 @@ async def watched(
     while True:
         began = loop.time()
         try:
-            items, version = await listed(
-                connection, path, query, read_page, action, only_metadata=only_metadata
-            )
-            yield everything(items)
-            # A generator keeps its locals: all objects would stay
-            # in memory as long as the watch lasts.
-            del items
+            if read_pages is None:
+                items, version = await listed(
+                    connection, path, query, read_page, action, only_metadata=only_metadata
+                )
+                yield everything(items)
+                # A generator keeps its locals: all objects would stay
+                # in memory as long as the watch lasts.
+                del items
+            else:
+                ask = partial(
+                    _page,
+                    *(connection, path, query, read_page, action),
+                    only_metadata=only_metadata,
+                )
+                is_first = True
+                async with contextlib.aclosing(_listed_by_page(ask)) as pages:
+                    async for page in pages:
+                        yield read_pages(page.items or [], is_first)
+                        is_first, version = False, page.metadata.resource_version
+                        del page
+                yield everything([])
             reason = ""
             changes = _follow(
                 connection,

@@ -50,3 +50,7 @@ def test_a_missed_budget_is_reported_and_other_sizes_have_none() -> None:
     assert len(missed([bad])) == 1
     assert "change_p50_ms" in missed([bad])[0]
     assert missed([bad | {"chips": 16}, bad | {"nodes": 5000}]) == []
+    slow = good | {"change_p50_times": 1.51, "change_p99_times": 2.0}
+    assert missed([slow]) == [
+        "10000 nodes: times the large ConfigMap, p50 (change_p50_times) is 1.51"
+    ]

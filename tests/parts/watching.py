@@ -6,7 +6,15 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, TypeVar
 
-from stores.base import Changed, Deleted, Document, DocumentsListed, Selection, WatchEvent
+from stores.base import (
+    Changed,
+    Deleted,
+    Document,
+    DocumentsListed,
+    ListedPage,
+    Selection,
+    WatchEvent,
+)
 from stores.interruption import Interrupted
 from tests.parts.deadlines import patience
 
@@ -15,7 +23,7 @@ if TYPE_CHECKING:
 
     from stores.base import Store
 
-_Event = TypeVar("_Event", DocumentsListed, Changed, Deleted, Interrupted)
+_Event = TypeVar("_Event", DocumentsListed, ListedPage, Changed, Deleted, Interrupted)
 
 
 class Watching:

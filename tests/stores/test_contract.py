@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.errors import StoreConflict, StoreRefused
-from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
+from stores.base import (
+    Changed,
+    Deleted,
+    Document,
+    DocumentsListed,
+    ListedPage,
+    Selection,
+)
 from stores.interruption import Interrupted
+from stores.kubernetes_api import watch as kubernetes_watch
 from tests.parts.processes import program
 from tests.parts.watching import watching
 
@@ -261,6 +269,34 @@ async def test_documents_of_two_pages_are_all_listed_and_watched(store: Store) -
     assert sorted(one.name for one in listed) == sorted(names)
     async with watching(store, Selection(label=LABEL)) as seen:
         assert len(seen.documents) == len(names)
+
+
+@pytest.mark.apiserver
+async def test_an_api_server_lists_by_page_where_that_is_asked(
+    kubernetes: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubernetes_watch, "_PAGE", 2)
+    names = [f"node-{number}" for number in range(5)]
+    for name in names:
+        await kubernetes.put(a_document(name))
+    async with watching(kubernetes, Selection("mindx-dl", label=LABEL, by_page=True)) as seen:
+        pages = seen.of(ListedPage)
+        assert [len(page.documents) for page in pages] == [2, 2, 1]
+        assert [page.is_first for page in pages] == [True, False, False]
+        assert [one.name for page in pages for one in page.documents] == names
+        assert seen.of(DocumentsListed) == [DocumentsListed(())]
+        # What changes after the first page is shown after the list.
+        await kubernetes.put(a_document("node-3", "y"))
+        await seen.until(lambda seen: len(seen.of(Changed)) == 1)
+
+
+async def test_a_watcher_that_takes_pages_sees_all_documents(store: Store) -> None:
+    await store.put(a_document("one"))
+    await store.put(a_document("two"))
+    async with watching(store, Selection("mindx-dl", label=LABEL, by_page=True)) as seen:
+        listed = [one for page in seen.of(ListedPage) for one in page.documents]
+        listed += [one for event in seen.of(DocumentsListed) for one in event.documents]
+        assert sorted(one.name for one in listed) == ["one", "two"]
 
 
 SPOILT = (b"[]", b'{"labels":{"mx-con', b"{}", b"\xff\x00", b" ")

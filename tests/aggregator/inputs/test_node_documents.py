@@ -11,7 +11,7 @@ import pytest
 from aggregator.cluster_documents.kinds import SWITCH
 from aggregator.inputs.node_documents import DocumentCache, DocumentSource, DocumentWatch, newest
 from contract.documents.device_info import DEVICE_INFO_KEY, SWITCH_INFO_KEY
-from stores.base import Changed, Deleted, Document, DocumentsListed
+from stores.base import Changed, Deleted, Document, DocumentsListed, ListedPage
 from stores.interruption import Interrupted
 from tests.aggregator.nodes import T0, faulty, healthy, record, report, with_switch
 from tests.contract.documents.node_documents import config
@@ -180,6 +180,51 @@ def test_a_list_replaces_what_was_known() -> None:
     assert watch.interrupted is None
     assert set(device(watch).reports) == {"n2", "n4"}
     assert device(watch).rejected == {}
+
+
+def a_page(*nodes: str, is_first: bool = False) -> ListedPage:
+    return ListedPage(tuple(report(node, faulty()) for node in nodes), is_first)
+
+
+def test_a_list_in_pages_replaces_what_was_known_at_its_end() -> None:
+    watch = DocumentSource("test:").devices
+    watch.observe_event(Changed(report("n1", healthy())), 1)
+    with watch.listening() as changed:
+        assert watch.observe_event(a_page("n2", is_first=True), 2) == {"n2"}
+        assert watch.observe_event(a_page("n3"), 3) == {"n3"}
+        was_listed = watch.listed
+        assert set(device(watch).reports) == {"n1", "n2", "n3"}
+        assert watch.observe_event(DocumentsListed(()), 4) == {"n1"}
+    assert (was_listed, watch.listed) == (False, True)
+    assert set(device(watch).reports) == {"n2", "n3"}
+    assert changed == {"n1", "n2", "n3"}
+
+
+def test_a_list_that_begins_again_does_not_count_its_earlier_pages() -> None:
+    watch = DocumentSource("test:").devices
+    watch.observe_event(a_page("n1", is_first=True), 1)
+    watch.observe_event(a_page("n2"), 2)
+    watch.observe_event(Interrupted("gone"), 3)
+    assert watch.observe_event(a_page("n2", is_first=True), 4) == frozenset()
+    while_listing = watch.interrupted
+    assert watch.observe_event(DocumentsListed(()), 5) == {"n1"}
+    assert set(device(watch).reports) == {"n2"}
+    assert (while_listing, watch.interrupted) == ("gone", None)
+    assert watch.observe_event(DocumentsListed(()), 6) == {"n2"}, "the pages were of another list"
+
+
+def test_what_is_read_by_name_between_two_pages_is_newer_than_the_list() -> None:
+    watch = DocumentSource("test:").devices
+    watch.read("n1", at("10", report("n1", faulty(1))), 1)
+    page = ListedPage((at("20", report("n1", faulty(2))),), is_first=True)
+    assert watch.observe_event(page, 2) == {"n1"}
+    watch.read("n2", at("30", report("n2", faulty(3))), 3)
+    watch.read("n3", None, 3)
+    page = ListedPage((at("15", report("n2", faulty(4))),), is_first=False)
+    assert watch.observe_event(page, 4) == frozenset()
+    assert watch.observe_event(DocumentsListed(()), 5) == frozenset()
+    assert record_of(watch, "n1") == record(faulty(2))
+    assert record_of(watch, "n2") == record(faulty(3))
 
 
 def test_deleted() -> None:

@@ -7,7 +7,7 @@ import pytest
 from aggregator.cluster_documents.kinds import DEVICE
 from aggregator.merge.pipeline import lost_of
 from contract.names import CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
-from stores.base import Changed, Document
+from stores.base import Changed, Document, DocumentsListed, ListedPage
 from stores.interruption import Interrupted
 from tests.aggregator.nodes import T0, faulty, healthy, instant, published, report, unhealthy
 from tests.aggregator.pipelines import DEVICES, PendingPipeline, gone, listed
@@ -307,3 +307,14 @@ def test_names_of_lost_nodes_fit_into_an_annotation() -> None:
 
 def test_of_another_document_no_node_is_lost() -> None:
     assert lost_of(Document(CLUSTER_NAMESPACE, DEVICES, {})) is None
+
+
+def test_a_page_does_not_end_the_failure_of_a_watch() -> None:
+    bench = PendingPipeline()
+    watch = bench.pipeline.sources[0].devices
+    bench.pipeline.observe_event(watch, Interrupted("away"), instant(0))
+    page = ListedPage((report("n1", healthy()),), is_first=True)
+    bench.pipeline.observe_event(watch, page, instant(90))
+    assert watch.reading.problem("a watch", 90_000) == "a watch has failed for 90 s: away"
+    bench.pipeline.observe_event(watch, DocumentsListed(()), instant(91))
+    assert watch.reading.problem("a watch", 91_000) is None
