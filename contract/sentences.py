@@ -20,7 +20,7 @@ class Sentence(str):
     fields: Mapping[str, object]
 
 
-def sentence(text: str, /, **fields: object) -> Sentence:
+def sentence(text: str, /, **fields: object) -> str:
     """Return ``text`` in English with its ``{fields}`` filled in, to be translated by ``shown``.
 
     Reports keep it, so their JSON is English. A field is a name, a number or a sentence, never a
@@ -31,7 +31,7 @@ def sentence(text: str, /, **fields: object) -> Sentence:
     return result
 
 
-def counted(count: int, singular: str, plural: str, /, **fields: object) -> Sentence:
+def counted(count: int, singular: str, plural: str, /, **fields: object) -> str:
     """Return the sentence for ``count``, which is a field of both."""
     return sentence(singular if count == 1 else plural, count=count, **fields)
 

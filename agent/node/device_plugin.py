@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from agent.publishing.chip_lists import DUO_FAMILY
 from contract.errors import StoreError
+from contract.sentences import message
 from stores.deadline import answered_within
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ log = logging.getLogger("agent.device_plugin")
 PROGRAM = re.compile(r"(^|[\s/])(ascend-)?device-plugin(\s|$)")
 """A command line that runs the vendor's Device Plugin."""
 
-ADVICE = (
+ADVICE = message(
     'set compatibility.duo_cards = "together", or pods are bound to dies that the kubelet refuses'
 )
 _PERIOD_SECONDS = 300.0

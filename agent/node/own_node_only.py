@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, NoReturn
 
 from contract.errors import StoreError
+from contract.sentences import message
 from pacing.waiting import wait_for_event
 from stores.base import WRITE_SECONDS
 from stores.deadline import answered_within
@@ -26,11 +27,11 @@ _MISSING_SECONDS = 60.0
 _RECONNECTED_SECONDS = 10.0
 """From an interruption of the store to the check: all watches are connected again in this time."""
 
-MISSING = (
+MISSING = message(
     "own-node-only is not in force: the API server lets this agent write what belongs to other "
     "nodes. So an attacker on one node can isolate the chips of all"
 )
-ADVICE = (
+ADVICE = message(
     "apply daemonset/base on Kubernetes 1.30 or newer, without the component "
     "without-own-node-only, and run the agent with the token of its pod"
 )

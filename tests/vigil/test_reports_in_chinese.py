@@ -6,8 +6,11 @@ import re
 from typing import TYPE_CHECKING
 
 from agent.journal.file import FILE_NAME
+from contract.names import device_info_name
+from stores.base import Beat
 from tests.agent.node_history import a_history, changed
 from tests.parts.verbs import run_verb
+from tests.vigil.sources.recorded_documents import contents, inputs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,3 +65,18 @@ def test_support(tmp_path: Path) -> None:
     assert [line for line in _english(text) if not re.match("[a-z-]+: (缺失|不完整): ", line)] == []
     refused = _chinese(*options, tmp_path / "none" / "file", status=3, json=False)
     assert refused.startswith(f"vigil: 无法写入 {tmp_path}/none/file：")
+
+
+def test_isolate_and_release(tmp_path: Path) -> None:
+    report = inputs("three-nodes-one-faulty")[device_info_name("n1")]
+    contents(tmp_path, report)
+    store = ("--store", f"directory:{tmp_path}")
+    isolate = ("isolate", "n1", "Ascend910-3", "--reason", "x", *store)
+    assert _chinese(*isolate, status=1).startswith("vigil: 已拒绝：n1 没有 NPU Vigil 代理的心跳")
+    contents(tmp_path, report, beats=(Beat("n1", "host", 5.0, 1),))
+    assert _chinese(*isolate, status=1).startswith("vigil: 已拒绝：n1 的代理不写入 device-info：")
+    unknown = _chinese("release", "n9", "3", *store, status=2)
+    assert unknown == f"vigil: 没有节点 'n9'：directory:{tmp_path} 中没有其 device-info\n"
+    assert _chinese("release", "n1", "Ascend910-3", *store) == (
+        "n1 的 Ascend910-3 没有隔离：无需解除\n"
+    )

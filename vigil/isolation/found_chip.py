@@ -17,6 +17,7 @@ from contract.names import (
     DEVICE_INFO_NAMESPACE,
     device_info_name,
 )
+from contract.sentences import sentence
 from stores.kubernetes_api.writers import OURS
 from vigil.isolation.change import is_named, is_separated
 
@@ -46,15 +47,19 @@ class FoundChip:
         """Return the documents that isolate the chip, each with its store."""
         return [
             *(
-                f"{document.namespace}/{document.name} of {store.url}"
+                _place(f"{document.namespace}/{document.name}", store)
                 for store, document in self.reports
                 if is_named(document, self.chip)
             ),
             *(
-                f"{separation_documents.NAMESPACE}/{separation_documents.CHIPS_NAME} of {store.url}"
+                _place(f"{separation_documents.NAMESPACE}/{separation_documents.CHIPS_NAME}", store)
                 for store in self.separating
             ),
         ]
+
+
+def _place(document: str, store: Store) -> str:
+    return sentence("{document} of {store}", document=document, store=store.url)
 
 
 async def find(stores: Stores, node: str, chip: str) -> FoundChip:
@@ -124,18 +129,21 @@ async def refusal(chip: FoundChip, node: str) -> str | None:
         writer = await store.writer(document.namespace, document.name)
         # Decision 39: the verb refuses where the Device Plugin would take the name out.
         if writer is not None and writer.name not in OURS:
-            return (
-                f"device-info of {node} is written by {writer.name!r}, which takes an added name "
-                "out again. Isolate the chip with the means of that program, or cordon the node"
+            return sentence(
+                "device-info of {node} is written by {writer}, which takes an added name out "
+                "again. Isolate the chip with the means of that program, or cordon the node",
+                node=node,
+                writer=repr(writer.name),
             )
     if chip.problems:
         return chip.problems[0]
     if chip.beats is None:
         return None
     if not chip.beats:
-        return (
-            f"no agent of NPU Vigil has a heartbeat for {node}, so none would take the request; "
-            "device-info is another program's, or it is left behind"
+        return sentence(
+            "no agent of NPU Vigil has a heartbeat for {node}, so none would take the request; "
+            "device-info is another program's, or it is left behind",
+            node=node,
         )
     for beat in chip.beats:
         try:
@@ -143,8 +151,9 @@ async def refusal(chip: FoundChip, node: str) -> str | None:
         except NoWrites:
             continue
         if owned is not None and "device-info" not in owned:
-            return (
-                f"the agent of {node} does not write device-info: it is in shadow, of an earlier "
-                "release, or another program writes it"
+            return sentence(
+                "the agent of {node} does not write device-info: it is in shadow, of an earlier "
+                "release, or another program writes it",
+                node=node,
             )
     return None

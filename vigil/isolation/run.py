@@ -11,6 +11,7 @@ import asyncio
 import sys
 import time
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -35,11 +36,14 @@ from contract.errors import (
 )
 from contract.go.decode import decode as decode_go
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, device_info_name
+from contract.sentences import Sentence, message, sentence
 from stores.base import Selection
 from vigil.aggregator_stores import Silence, open_stores
 from vigil.exit_status import ExitStatus
 from vigil.isolation.change import MANUAL, Consent, edited_report, is_named, without_separation
 from vigil.isolation.found_chip import FoundChip, beats_of, find, refusal
+from vigil.language import shown as shown_text
+from vigil.language import translated
 from vigil.reports.show import answering, print_json, print_lines
 
 if TYPE_CHECKING:
@@ -51,9 +55,11 @@ if TYPE_CHECKING:
     from vigil.isolation.change import Isolation
     from vigil.isolation.found_chip import FoundChip
 
-_UNCHANGED = "nothing was changed"
+_UNCHANGED = message("nothing was changed")
 # Agents write device-info often, so a conflict is normal; five in a row are not.
 _ATTEMPTS = 5
+_ISOLATED = message("{chip} of {node} is isolated")
+_RELEASED = message("{chip} of {node} is released")
 _RIGHTS = (
     "your account needs get and update of ConfigMaps in kube-system and cluster-system, and list "
     "in mindx-dl. With the overlay beside-device-plugin it needs the right write to device-info of "
@@ -128,27 +134,31 @@ class _IsolationRun:
             if named:
                 return self._end(found_chip, ExitStatus.OK, _by_whom(named[0], found_chip), shown)
             if (reason := await refusal(found_chip, change.node)) is not None:
-                return self._end(found_chip, ExitStatus.NOT_WELL, f"refused: {reason}", shown)
+                return self._end(found_chip, ExitStatus.NOT_WELL, _refused(reason), shown)
         elif not self._holders:
             if any(item.is_isolated for item in shown) and not found_chip.problems:
                 # Another request released it a moment ago.
                 return await self._wait(found_chip)
-            text = f"{found_chip.chip} of {change.node} is not isolated: nothing is to be released"
+            names = {"chip": found_chip.chip, "node": change.node}
+            text = sentence("{chip} of {node} is not isolated: nothing is to be released", **names)
             status = ExitStatus.OK
             if found_chip.problems:
-                text = f"no document that can be read isolates {found_chip.chip} of {change.node}"
+                text = sentence("no document that can be read isolates {chip} of {node}", **names)
                 status = ExitStatus.NOT_WELL
             return self._end(found_chip, status, text, shown)
         plan = self._plan(found_chip)
         if consent is Consent.DRY_RUN:
-            return self._end(found_chip, ExitStatus.OK, f"would {plan}; nothing was changed", shown)
+            text = sentence("would {plan}; nothing was changed", plan=plan)
+            return self._end(found_chip, ExitStatus.OK, text, shown)
         if consent is Consent.ASK:
             # A script gets no question that nothing would answer.
             if not sys.stdin.isatty():
-                text = f"would {plan}; nothing was changed: without a terminal, add --yes"
+                text = sentence(
+                    "would {plan}; nothing was changed: without a terminal, add --yes", plan=plan
+                )
                 return self._end(found_chip, ExitStatus.WRONG_USE, text, shown)
             if not await consents(plan):
-                return self._end(found_chip, ExitStatus.NOT_WELL, _UNCHANGED, shown)
+                return self._end(found_chip, ExitStatus.NOT_WELL, sentence(_UNCHANGED), shown)
         return await self._carry_out(found_chip)
 
     async def _carry_out(self, chip: FoundChip) -> ExitStatus:
@@ -158,24 +168,43 @@ class _IsolationRun:
             return await self._wait(chip)
         except asyncio.CancelledError:
             # After Ctrl-C the user has to know whether the document was changed.
-            done = "is written" if self._changed else "may be written"
-            see = f"see vigil explain {self._change.node}/{chip.chip}"
-            print(f"\nvigil: not waited for; the change {done}: {quoted(see)}", file=sys.stderr)
+            template = message(
+                "not waited for; the change may be written: see vigil explain {part}"
+            )
+            if self._changed:
+                template = message(
+                    "not waited for; the change is written: see vigil explain {part}"
+                )
+            text = translated(template, part=quoted(f"{self._change.node}/{chip.chip}"))
+            print(f"\nvigil: {text}", file=sys.stderr)
             raise
 
     def _unknown(self, found_chip: FoundChip) -> str | None:
         node, chip = self._change.node, found_chip.chip
         if not found_chip.reports and not found_chip.separating:
             where = ", ".join(store.url for store in self._stores.read)
-            return f"there is no node {quoted(node)!r}: {where} has no device-info of it"
+            return sentence(
+                "there is no node {node}: {stores} has no device-info of it",
+                node=repr(quoted(node)),
+                stores=where,
+            )
         if chip_of(chip) is None:
-            has = _listed(found_chip)
-            return f"{quoted(chip)!r} is not a valid name of a chip of {node}; it has {has}"
+            return sentence(
+                "{chip} is not a valid name of a chip of {node}; it has {chips}",
+                chip=repr(quoted(chip)),
+                node=node,
+                chips=_listed(found_chip),
+            )
         if chip in found_chip.chips or found_chip.separating:
             return None
         types = {name.rpartition("-")[0] for name in found_chip.chips}
         if found_chip.chips_are_complete or (types and chip.rpartition("-")[0] not in types):
-            return f"{node} has no chip {chip}; it has {_listed(found_chip)}"
+            return sentence(
+                "{node} has no chip {chip}; it has {chips}",
+                node=node,
+                chip=chip,
+                chips=_listed(found_chip),
+            )
         return None
 
     def _plan(self, found_chip: FoundChip) -> str:
@@ -183,11 +212,21 @@ class _IsolationRun:
         if change.isolates:
             (_, document), *_ = found_chip.reports
             place = f"{document.namespace}/{document.name}"
-            return (
-                f"isolate {chip} of {change.node} in {place}, by {change.by}, because: "
-                f"{change.reason}; pods that use it are rescheduled"
+            return sentence(
+                "isolate {chip} of {node} in {place}, by {by}, because: {reason}; pods that use it "
+                "are rescheduled",
+                chip=chip,
+                node=change.node,
+                place=place,
+                by=change.by,
+                reason=change.reason,
             )
-        return f"release {chip} of {change.node} in {' and '.join(self._holders)}"
+        return sentence(
+            "release {chip} of {node} in {places}",
+            chip=chip,
+            node=change.node,
+            places=reduce(_and_place, self._holders),
+        )
 
     async def _write(self, chip: FoundChip) -> None:
         """Edit each document. Raises ``StoreError`` that names what is done already."""
@@ -223,8 +262,9 @@ class _IsolationRun:
         )
         if why_not is not None:
             return self._end(chip, ExitStatus.NOT_WELL, why_not, shown)
-        text = "isolated" if change.isolates else "released"
-        return self._end(chip, ExitStatus.OK, f"{chip.chip} of {change.node} is {text}", shown)
+        template = _ISOLATED if change.isolates else _RELEASED
+        text = sentence(template, chip=chip.chip, node=change.node)
+        return self._end(chip, ExitStatus.OK, text, shown)
 
     def _end(
         self,
@@ -255,10 +295,15 @@ class _IsolationRun:
             with answering():
                 print_json(outcome)
         else:
-            lines = [outcome.text]
+            lines = [shown_text(outcome.text)]
             if worst and not self._change.isolates:
                 lines.append(
-                    f"{chip.chip} stays at {worst} because of other faults: {', '.join(because)}"
+                    translated(
+                        "{chip} stays at {level} because of other faults: {codes}",
+                        chip=chip.chip,
+                        level=worst,
+                        codes=", ".join(because),
+                    )
                 )
             lines += chip.problems
             if status is ExitStatus.OK:
@@ -271,14 +316,15 @@ class _IsolationRun:
 
 async def consents(plan: str) -> bool:
     """Return whether the person at the terminal agrees to ``plan``; Ctrl-C is raised."""
-    print(f"This will {plan}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+    question = sentence("This will {plan}. Go on? [y/N] ", plan=plan)
+    print(shown_text(question), end="", file=sys.stderr, flush=True)
     loop, is_answered = asyncio.get_running_loop(), asyncio.Event()
     # A thread that reads would delay the end until Enter is pressed.
     loop.add_reader(sys.stdin, is_answered.set)
     try:
         await is_answered.wait()
     except asyncio.CancelledError:
-        print(f"\nvigil: {_UNCHANGED}", file=sys.stderr)
+        print(f"\nvigil: {translated(_UNCHANGED)}", file=sys.stderr)
         raise
     finally:
         loop.remove_reader(sys.stdin)
@@ -312,17 +358,30 @@ def _level(level: str) -> ChipLevel:
 
 
 def _listed(chip: FoundChip) -> str:
-    return ", ".join(sorted(chip.chips, key=lambda name: chip_of(name) or 0)) or "no known chip"
+    names = sorted(chip.chips, key=lambda name: chip_of(name) or 0)
+    return ", ".join(names) or sentence("no known chip")
+
+
+def _refused(reason: str) -> str:
+    # A document that cannot be read has an error, so the sentence is English.
+    if not isinstance(reason, Sentence):
+        return f"refused: {reason}"
+    return sentence("refused: {reason}", reason=reason)
+
+
+def _and_place(places: str, place: str) -> str:
+    """Return ``places`` and one more, which may be sentences."""
+    return sentence("{places} and {place}", places=places, place=place)
 
 
 def _by_whom(document: Document, chip: FoundChip) -> str:
     number = chip_of(chip.chip)
     assert number is not None
     request = read_requests(document.annotations).get(number)
-    by = "by a rule or by a name in its document"
+    by = sentence("by a rule or by a name in its document")
     if request is not None:
-        by = f"by {request.by} (as stated): {request.reason}"
-    return f"{chip.chip} is isolated already, {by}; nothing was changed"
+        by = sentence("by {by} (as stated): {reason}", by=request.by, reason=request.reason)
+    return sentence("{chip} is isolated already, {by}; nothing was changed", chip=chip.chip, by=by)
 
 
 async def wait_until_shown(
@@ -350,9 +409,11 @@ async def wait_until_shown(
         if change.isolates and not await _is_requested(found_chip):
             # Twice taken out: the agent does so on purpose.
             if requests == _REQUESTS:
-                reason = (
-                    f"the agent of {node} took the request out again: it knows no chip {chip}, or "
-                    "it is of an earlier release"
+                reason = sentence(
+                    "the agent of {node} took the request out again: it knows no chip {chip}, or "
+                    "it is of an earlier release",
+                    node=node,
+                    chip=chip,
                 )
                 return shown, reason
             requests += 1
@@ -360,9 +421,12 @@ async def wait_until_shown(
         silent_seconds = silence.seconds(await beats_of(stores, node))
         # A silent agent cannot take the request, so waiting longer is of no use.
         if silent_seconds or time.monotonic() >= give_up:
-            done = "written" if is_written else "no document isolates it"
+            done = sentence("written") if is_written else sentence("no document isolates it")
             reason = _why_not(f"{node}/{chip}", node, silent_seconds, is_shown=bool(shown))
-            return shown, f"{done}, but cluster-info does not show that{reason}"
+            text = sentence(
+                "{done}, but cluster-info does not show that{reason}", done=done, reason=reason
+            )
+            return shown, text
         await asyncio.sleep(_POLL_SECONDS)
 
 
@@ -376,14 +440,20 @@ async def _is_requested(chip: FoundChip) -> bool:
 
 def _why_not(place: str, node: str, silent_seconds: float, *, is_shown: bool) -> str:
     if silent_seconds:
-        return (
-            f": no heartbeat of {node} came for {silent_seconds:.0f} s; its agent takes the change "
-            "when it runs again"
+        return sentence(
+            ": no heartbeat of {node} came for {seconds} s; its agent takes the change when it "
+            "runs again",
+            node=node,
+            seconds=round(silent_seconds),
         )
-    after = f" after {_WAIT_SECONDS:.0f} s"
+    seconds = round(_WAIT_SECONDS)
     if not is_shown:
-        return f"{after}: it has no entry of {node}; an aggregator must run"
-    return f"{after}: see vigil explain {place}"
+        return sentence(
+            " after {seconds} s: it has no entry of {node}; an aggregator must run",
+            seconds=seconds,
+            node=node,
+        )
+    return sentence(" after {seconds} s: see vigil explain {part}", seconds=seconds, part=place)
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,12 @@ import msgspec
 
 from contract.errors import StoreConflict, StoreForbidden, StoreNotFound, StoreRefused
 from contract.node_signals import TAINT_KEY
+from contract.sentences import sentence
 from vigil.aggregator_stores import open_stores
 from vigil.exit_status import ExitStatus
 from vigil.isolation.change import Consent
 from vigil.isolation.run import consents
+from vigil.language import shown
 from vigil.reports.show import print_json, print_lines
 
 if TYPE_CHECKING:
@@ -50,7 +52,10 @@ async def release_taint(
         changed = False
         try:
             if cluster is None:
-                status, text = ExitStatus.WRONG_USE, "only the store kubernetes: has Nodes"
+                status, text = (
+                    ExitStatus.WRONG_USE,
+                    sentence("only the store kubernetes: has Nodes"),
+                )
             else:
                 status, text, changed = await _release(cluster, node, consent)
         except StoreForbidden as error:
@@ -59,7 +64,7 @@ async def release_taint(
         done = status is ExitStatus.OK
         print_json(TaintRelease(node, TAINT_KEY, "release", done, changed, text))
     else:
-        print_lines([text])
+        print_lines([shown(text)])
     return status
 
 
@@ -68,24 +73,29 @@ async def _release(cluster: Cluster, node: str, consent: Consent) -> tuple[ExitS
     try:
         seen = await cluster.node_signals(node)
     except StoreNotFound:
-        return ExitStatus.WRONG_USE, f"there is no Node {node}", False
+        return ExitStatus.WRONG_USE, sentence("there is no Node {node}", node=node), False
     if not seen.fault_taints:
-        return ExitStatus.NOT_WELL, f"node {node} has no taint {TAINT_KEY}", False
+        text = sentence("node {node} has no taint {taint}", node=node, taint=TAINT_KEY)
+        return ExitStatus.NOT_WELL, text, False
     taint = ", ".join(f"{t.key}={t.value}:{t.effect}" for t in seen.fault_taints)
-    plan = f"remove the taint {taint} from node {node}"
+    plan = sentence("remove the taint {taint} from node {node}", taint=taint, node=node)
     if consent is Consent.DRY_RUN:
-        return ExitStatus.OK, f"would {plan}; nothing was changed", False
+        return ExitStatus.OK, sentence("would {plan}; nothing was changed", plan=plan), False
     if consent is Consent.ASK:
         # A script gets no question that nothing would answer.
         if not sys.stdin.isatty():
-            text = f"would {plan}; nothing was changed: without a terminal, add --yes"
+            text = sentence(
+                "would {plan}; nothing was changed: without a terminal, add --yes", plan=plan
+            )
             return ExitStatus.WRONG_USE, text, False
         if not await consents(plan):
-            return ExitStatus.NOT_WELL, "nothing was changed", False
+            return ExitStatus.NOT_WELL, sentence("nothing was changed"), False
     await _remove(cluster, node, seen)
-    text = (
-        f"removed the taint {taint} from node {node}; the aggregator writes it again for other "
-        "faults only"
+    text = sentence(
+        "removed the taint {taint} from node {node}; the aggregator writes it again for other "
+        "faults only",
+        taint=taint,
+        node=node,
     )
     return ExitStatus.OK, text, True
 

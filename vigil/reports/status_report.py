@@ -25,7 +25,7 @@ from contract.pages.aggregator_status import (
 )
 from contract.pages.faults import FaultsPage, subject_name
 from contract.pages.readiness import ReadinessPage
-from contract.sentences import Sentence, message, sentence
+from contract.sentences import message, sentence
 from vigil.daemon_client import OtherNode
 from vigil.reports.times import ago
 
@@ -393,7 +393,7 @@ def reasons_of_blind(rows: Iterable[BlindRow], about: str | None = None) -> Iter
         yield sentence("no answer from {sources}", sources=names_in_short(sources))
 
 
-def blind_source(row: BlindRow, about: str | None = None) -> Sentence:
+def blind_source(row: BlindRow, about: str | None = None) -> str:
     """Return the source and what it is about; the node ``about`` is not named again."""
     if row.node == about and not row.part:
         return sentence("{source} of the node", source=row.source)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from contract.errors import ConfigurationError, Problem
-from contract.sentences import Sentence, message, sentence
+from contract.sentences import message, sentence
 
 _SECOND_MS = 1000
 _UNITS_MS = {"s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -18,7 +18,7 @@ _STEPS = (
 """Units in seconds, the largest first, with how a past and a future time is written."""
 
 
-def ago(at_ms: int, now_ms: int) -> Sentence:
+def ago(at_ms: int, now_ms: int) -> str:
     """Return how long ago ``at_ms`` is (both epoch milliseconds): ``3 min ago``."""
     seconds = (now_ms - at_ms) // _SECOND_MS
     length = abs(seconds)
@@ -26,7 +26,7 @@ def ago(at_ms: int, now_ms: int) -> Sentence:
     return sentence(future if seconds < 0 else past, count=length // size)
 
 
-def since(at_ms: int, now_ms: int, *, utc: bool) -> Sentence:
+def since(at_ms: int, now_ms: int, *, utc: bool) -> str:
     """Return ``at_ms`` in both forms: ``3 min ago (21:44:20)``, with the date where it is older."""
     zone = UTC if utc else None
     try:

@@ -22,10 +22,18 @@ _PIECE = re.compile(
 """What stays in one line: a character of two columns or a word, with its punctuation."""
 
 
-def wrapped(text: str, columns: int, indent: str = "", following: str | None = None) -> list[str]:
+def wrapped(
+    text: str,
+    columns: int,
+    indent: str = "",
+    following: str | None = None,
+    *,
+    breaks_words: bool = True,
+) -> list[str]:
     """Return ``text`` in lines of at most ``columns``; the later ones begin with ``following``.
 
-    Characters of East Asia take two columns.
+    Characters of East Asia take two columns. Without ``breaks_words`` a word that is longer than a
+    line stays in one piece.
     """
     spread = _spread(text)
     # The second column of a character may come to lie in the next line.
@@ -34,6 +42,7 @@ def wrapped(text: str, columns: int, indent: str = "", following: str | None = N
         initial_indent=_spread(indent),
         subsequent_indent="    " if following is None else following,
         break_on_hyphens=False,
+        break_long_words=breaks_words,
     )
     lines = wrapper.wrap(spread) or [indent.rstrip()]
     return [line.replace(_SECOND_COLUMN, "") for line in lines]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from contract.errors import StoreError
 from contract.names import DEVICE_INFO_NAMESPACE, device_info_name
-from contract.plural import plural
+from contract.sentences import counted, sentence
 from contract.topics import ack_topic, document_topic
 from pacing.abandonable_thread import AbandonableThread
 from stores.address import shown
@@ -52,14 +52,14 @@ async def check_broker(configuration: AgentConfiguration) -> tuple[Check, ...]:
     try:
         address = parse_address(configuration.store)
     except ValueError as error:
-        advice = "write mqtts://HOST:PORT or mqtt://HOST:PORT"
+        advice = sentence("write mqtts://HOST:PORT or mqtt://HOST:PORT")
         finding = f"{shown(configuration.store)} {error}"
         return (problem(BROKER, finding, advice, ExitStatus.WRONG_USE),)
     connections = (await _tcp(address), await _tls(address, configuration))
     checks = [*connections, _own_certificate(configuration)]
     # Without a connection a login could only repeat the same error.
     if any(check.means is ExitStatus.OUTSIDE for check in connections):
-        left_out = [not_applicable(name, "no connection") for name in (LOGIN, TOPICS)]
+        left_out = [not_applicable(name, sentence("no connection")) for name in (LOGIN, TOPICS)]
         judged = await check_fault_configuration(configuration, None)
         return (*checks, *left_out, _writers(), judged)
     connection = BrokerConnection(address, configuration.mqtt, configuration.node_name)
@@ -74,7 +74,7 @@ async def check_broker(configuration: AgentConfiguration) -> tuple[Check, ...]:
         if is_in:
             checks.append(await _topics(connection, configuration.node_name))
         else:
-            checks.append(not_applicable(TOPICS, "the broker does not let us in"))
+            checks.append(not_applicable(TOPICS, sentence("the broker does not let us in")))
         judged = await check_fault_configuration(configuration, read if is_in else None)
         return (*checks, _writers(), judged)
     finally:
@@ -83,7 +83,7 @@ async def check_broker(configuration: AgentConfiguration) -> tuple[Check, ...]:
 
 
 def _writers() -> Check:
-    return not_applicable(WRITERS, "a broker does not record who wrote what it retains")
+    return not_applicable(WRITERS, sentence("a broker does not record who wrote what it retains"))
 
 
 async def _tcp(address: BrokerAddress) -> Check:
@@ -94,15 +94,22 @@ async def _tcp(address: BrokerAddress) -> Check:
         # Name resolution cannot be cancelled, so the thread is left behind where it hangs.
         await AbandonableThread(connect, "scan").result(2 * _CONNECT_SECONDS)
     except (OSError, TimeoutError) as error:
-        reason = getattr(error, "strerror", None) or str(error) or "no answer"
-        advice = "is the broker started, its listener on this address, and a firewall between?"
-        return problem(BROKER, f"{address}: {reason}", advice, ExitStatus.OUTSIDE)
-    return ok(BROKER, f"{address} takes connections")
+        reason = getattr(error, "strerror", None) or str(error) or sentence("no answer")
+        advice = sentence(
+            "is the broker started, its listener on this address, and a firewall between?"
+        )
+        return problem(
+            BROKER,
+            sentence("{address}: {reason}", address=address, reason=reason),
+            advice,
+            ExitStatus.OUTSIDE,
+        )
+    return ok(BROKER, sentence("{address} takes connections", address=address))
 
 
 async def _tls(address: BrokerAddress, configuration: AgentConfiguration) -> Check:
     if not address.is_tls:
-        finding = "mqtt:// is not encrypted; passwords and faults can be read on the way"
+        finding = sentence("mqtt:// is not encrypted; passwords and faults can be read on the way")
         return not_applicable(TLS, finding)
     mqtt = configuration.mqtt
 
@@ -116,30 +123,39 @@ async def _tls(address: BrokerAddress, configuration: AgentConfiguration) -> Che
     try:
         end = end_of_der(await AbandonableThread(shake_hands, "scan").result(3 * _CONNECT_SECONDS))
     except ssl.SSLCertVerificationError as error:
-        advice = (
-            "mqtt.ca_file must hold the authority that issued the broker's certificate, and the "
-            "certificate must name the host of --store"
+        advice = sentence(
+            "mqtt.ca_file must hold the authority that issued the broker's certificate, "
+            "and the certificate must name the host of --store"
         )
         finding = f"the broker's certificate is not accepted: {error.verify_message}"
         return problem(TLS, finding, advice, ExitStatus.OUTSIDE)
     except (OSError, ValueError, TimeoutError) as error:
-        advice = "is this the port for TLS? see openssl s_client -connect, and mqtt.* files"
+        advice = sentence(
+            "is this the port for TLS? see openssl s_client -connect, and mqtt.* files"
+        )
         finding = f"TLS failed: {getattr(error, 'reason', None) or error or 'no answer'}"
         return problem(TLS, finding, advice, ExitStatus.OUTSIDE)
-    return check_end(TLS, f"the broker's certificate is good for {address.host}", end)
+    return check_end(
+        TLS, sentence("the broker's certificate is good for {host}", host=address.host), end
+    )
 
 
 def _own_certificate(configuration: AgentConfiguration) -> Check:
     file = configuration.mqtt.certificate_file
     if file is None:
-        return not_applicable(OWN_CERTIFICATE, "mqtt.certificate_file is not given")
+        return not_applicable(OWN_CERTIFICATE, sentence("mqtt.certificate_file is not given"))
     try:
         # PEM is base64 between lines of ASCII; another encoding is not a PEM file.
         end = end_of_pem(file.read_text(encoding="ascii"))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        advice = "give the certificate as PEM, readable for the agent"
-        return problem(OWN_CERTIFICATE, f"{file} {reason}", advice, ExitStatus.OUTSIDE)
+        advice = sentence("give the certificate as PEM, readable for the agent")
+        return problem(
+            OWN_CERTIFICATE,
+            f"{file} {reason}",
+            advice,
+            ExitStatus.OUTSIDE,
+        )
     return check_end(OWN_CERTIFICATE, str(file), end)
 
 
@@ -160,16 +176,18 @@ async def _login(address: BrokerAddress, configuration: AgentConfiguration) -> C
         ):
             lacking = unusable(address, client.limits)
             if lacking is not None:
-                advice = "docs/stores.md has what a broker needs"
+                advice = sentence("docs/stores.md has what a broker needs")
                 return problem(LOGIN, str(lacking), advice, ExitStatus.OUTSIDE)
     except StoreError as error:
         finding = str(error)
-        advice = "look at mqtt.user, mqtt.password_file, mqtt.certificate_file, the broker's log"
+        advice = sentence(
+            "look at mqtt.user, mqtt.password_file, mqtt.certificate_file, the broker's log"
+        )
         return problem(LOGIN, finding, advice, ExitStatus.OUTSIDE)
     except (OSError, ValueError) as error:
-        advice = "make the files of mqtt.* readable for the agent"
+        advice = sentence("make the files of mqtt.* readable for the agent")
         return problem(LOGIN, f"its files cannot be used: {error}", advice, ExitStatus.OUTSIDE)
-    return ok(LOGIN, "the broker lets us in")
+    return ok(LOGIN, sentence("the broker lets us in"))
 
 
 async def _topics(connection: BrokerConnection, node: str) -> Check:
@@ -192,16 +210,18 @@ async def _topics(connection: BrokerConnection, node: str) -> Check:
             is_kept = await session.keeps(_DOCUMENT_BYTES)
     except StoreError as error:
         finding = str(error)
-        advice = (
-            f"let the client read and write its topics below vigil/v1/nodes/{node}/ and read "
-            "vigil/v1/config/#: see systemd/mosquitto for rights by the name in the certificate"
+        advice = sentence(
+            "let the client read and write its topics below vigil/v1/nodes/{node}/ and "
+            "read vigil/v1/config/#: see systemd/mosquitto for rights by the name in the "
+            "certificate",
+            node=node,
         )
         return problem(TOPICS, finding, advice, ExitStatus.OUTSIDE)
     if not is_kept:
         finding = small_retained(connection.address, _DOCUMENT_BYTES)
-        advice = "raise the broker's size limit of retained messages: docs/stores.md"
+        advice = sentence("raise the broker's size limit of retained messages: docs/stores.md")
         return problem(TOPICS, finding, advice, ExitStatus.OUTSIDE)
-    return ok(TOPICS, f"vigil/v1/nodes/{node}/echo can be written and read")
+    return ok(TOPICS, sentence("vigil/v1/nodes/{node}/echo can be written and read", node=node))
 
 
 def check_end(name: str, result: str, end: datetime) -> Check:
@@ -210,10 +230,27 @@ def check_end(name: str, result: str, end: datetime) -> Check:
     ``result`` states what the certificate is.
     """
     remaining = end - datetime.now(UTC)
-    result = f"{result} until {end:%Y-%m-%d} ({plural(remaining.days, 'day')})"
+    result = counted(
+        remaining.days,
+        "{certificate} until {end} ({count} day)",
+        "{certificate} until {end} ({count} days)",
+        certificate=result,
+        end=f"{end:%Y-%m-%d}",
+    )
     facts: dict[str, object] = {"ends": f"{end:%Y-%m-%dT%H:%M:%SZ}", "days": remaining.days}
     if remaining < timedelta():
-        return problem(name, f"{result}: it has ended", "renew it", ExitStatus.OUTSIDE, facts)
+        return problem(
+            name,
+            sentence("{result}: it has ended", result=result),
+            sentence("renew it"),
+            ExitStatus.OUTSIDE,
+            facts,
+        )
     if remaining < _EXPIRES_SOON:
-        return problem(name, f"{result}: it ends soon", "renew it before", facts=facts)
+        return problem(
+            name,
+            sentence("{result}: it ends soon", result=result),
+            sentence("renew it before"),
+            facts=facts,
+        )
     return ok(name, result, facts=facts)

@@ -5,6 +5,7 @@ The agent's is read as the agent would read it; the others only where they are.
 
 from __future__ import annotations
 
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -13,7 +14,14 @@ from agent.fault_configuration.files import read_files
 from aggregator.accepted_namespaces import ALL
 from aggregator.config import load_aggregator
 from contract.errors import ConfigurationError, StoreError
-from contract.operator_rules.fault_configuration import CONFIG_MAPS, DOCUMENTS, InForce, judge
+from contract.operator_rules.fault_configuration import (
+    CONFIG_MAPS,
+    DOCUMENTS,
+    ConfigurationPlace,
+    InForce,
+    judge,
+)
+from contract.sentences import message, sentence
 from pacing.abandonable_thread import AbandonableThread
 from stores.deadline import answered_within
 from vigil.exit_status import ExitStatus
@@ -33,6 +41,11 @@ USUAL_FILE = Path("/etc/npu-vigil/aggregator.toml")
 _SECONDS = 10.0
 _VARIABLES = ("VIGIL_PUBLIC_FAULTS_NAMESPACES", "VIGIL_RANK_TABLES_NAMESPACES")
 FAULT_CONFIGURATION = "fault-configuration"
+_ORIGINS = {
+    ConfigurationPlace.CONFIG_MAP: message("{document} from configmap"),
+    ConfigurationPlace.FILE: message("{document} from file"),
+    ConfigurationPlace.SHIPPED: message("{document} from shipped"),
+}
 Read: TypeAlias = "Callable[[str, str], Awaitable[Document | None]]"
 """Reads a document by namespace and name, as ``Store.get``."""
 
@@ -41,12 +54,12 @@ def check_configuration(
     file: Path | None, environment: Mapping[str, str], command_line: Mapping[str, object]
 ) -> tuple[AgentConfiguration | None, tuple[Check, ...]]:
     """Return what is configured, ``None`` if it cannot be used, and every problem of it."""
-    source = "options and environment" if file is None else str(file)
+    source = sentence("options and environment") if file is None else str(file)
     try:
         configuration = load_agent(file, environment, command_line)
     except ConfigurationError as error:
         problems = [str(problem) for problem in error.problems]
-        advice = "correct all of it; docs/configuration.md has every option"
+        advice = sentence("correct all of it; docs/configuration.md has every option")
         check = problem(
             CONFIGURATION,
             f"{error.source}: {'; '.join(problems)}",
@@ -54,7 +67,7 @@ def check_configuration(
             ExitStatus.WRONG_USE,
             facts={"problems": problems},
         )
-        return None, (check, not_applicable(NODE, "the configuration cannot be used"))
+        return None, (check, not_applicable(NODE, sentence("the configuration cannot be used")))
     node = configuration.node_name
     return configuration, (
         ok(CONFIGURATION, source, facts={"source": source}),
@@ -72,8 +85,12 @@ async def check_namespaces(file: Path | None, environment: Mapping[str, str]) ->
             _SECONDS
         )
     except TimeoutError:
-        finding = f"{file or USUAL_FILE} hangs: no answer within {_SECONDS:g} s"
-        advice = "put the aggregator's file on a local disk"
+        finding = sentence(
+            "{path} hangs: no answer within {seconds} s",
+            path=file or USUAL_FILE,
+            seconds=f"{_SECONDS:g}",
+        )
+        advice = sentence("put the aggregator's file on a local disk")
         return tuple(problem(name, finding, advice) for name in (PUBLIC_FAULTS, RANK_TABLES))
 
 
@@ -83,18 +100,21 @@ def _settings(file: Path | None, environment: Mapping[str, str]) -> tuple[Check,
     # Only these: the other variables of this shell configure the agent.
     given = {name: environment[name] for name in _VARIABLES if name in environment}
     if file is None and not given:
-        reason = (
-            f"no aggregator is configured here ({USUAL_FILE} is not there): scan where it runs, "
-            "or give --aggregator-config"
+        reason = sentence(
+            "no aggregator is configured here ({file} is not there): scan where it runs, or give "
+            "--aggregator-config",
+            file=USUAL_FILE,
         )
         return tuple(not_applicable(name, reason) for name in (PUBLIC_FAULTS, RANK_TABLES))
     try:
         configuration = load_aggregator(file, given, {})
     except ConfigurationError as error:
         finding = f"{error.source}: {'; '.join(map(str, error.problems))}"
-        advice = "correct all of it; docs/configuration.md has every option"
+        advice = sentence("correct all of it; docs/configuration.md has every option")
         return tuple(problem(name, finding, advice) for name in (PUBLIC_FAULTS, RANK_TABLES))
-    advice = "name the namespaces of those who may isolate chips in public_faults.namespaces"
+    advice = sentence(
+        "name the namespaces of those who may isolate chips in public_faults.namespaces"
+    )
     return (
         _shown(PUBLIC_FAULTS, configuration.public_faults.namespaces, advice),
         _shown(RANK_TABLES, configuration.rank_tables.namespaces, ""),
@@ -104,14 +124,19 @@ def _settings(file: Path | None, environment: Mapping[str, str]) -> tuple[Check,
 def _shown(name: str, namespaces: tuple[str, ...], advice: str) -> Check:
     facts: dict[str, object] = {"namespaces": list(namespaces)}
     if ALL in namespaces:
-        return ok(name, "all namespaces", advice, facts)
+        return ok(name, sentence("all namespaces"), advice, facts)
     return ok(name, ", ".join(namespaces), facts=facts)
+
+
+def _and_origin(origins: str, origin: str) -> str:
+    """Return ``origins`` and one more, which are sentences."""
+    return sentence("{origins}, {origin}", origins=origins, origin=origin)
 
 
 async def check_fault_configuration(configuration: AgentConfiguration, read: Read | None) -> Check:
     """Return what is wrong in the operator's tables and rules, in the store and in files."""
     given: dict[OperatorConfigMap, Mapping[str, str] | None] = {}
-    unread = "the store is not asked" if read is None else ""
+    unread = ""
     for config_map in CONFIG_MAPS if read is not None else ():
         assert read is not None
         try:
@@ -125,19 +150,33 @@ async def check_fault_configuration(configuration: AgentConfiguration, read: Rea
             lambda: read_files(configuration.fault_config_dir), "scan"
         ).result(_SECONDS)
     except TimeoutError:
-        finding = f"{configuration.fault_config_dir} hangs: no answer within {_SECONDS:g} s"
-        return problem(FAULT_CONFIGURATION, finding, "put the files on a local disk")
+        finding = sentence(
+            "{path} hangs: no answer within {seconds} s",
+            path=configuration.fault_config_dir,
+            seconds=f"{_SECONDS:g}",
+        )
+        return problem(FAULT_CONFIGURATION, finding, sentence("put the files on a local disk"))
     judged = judge(given, files.texts, InForce(), files.unreadable)
     sources = {key: str(judged.in_force.place_of(key)) for key in DOCUMENTS}
-    finding = ", ".join(f"{key} from {place}" for key, place in sources.items())
+    origins = [sentence(_ORIGINS[judged.in_force.place_of(key)], document=key) for key in DOCUMENTS]
+    finding = reduce(_and_origin, origins)
     if judged.problems:
         texts = [str(problem) for problem in judged.problems]
-        advice = "correct it (vigil validate FILE); what is wrong has no effect, the rest has"
+        advice = sentence(
+            "correct it (vigil validate FILE); what is wrong has no effect, the rest has"
+        )
         return problem(
             FAULT_CONFIGURATION, "; ".join(texts), advice, facts={"problems": texts, **sources}
         )
+    if read is None:
+        text = sentence(
+            "{finding}; what the store has is not known: the store is not asked", finding=finding
+        )
+        return not_applicable(FAULT_CONFIGURATION, text)
     if unread:
         return not_applicable(
-            FAULT_CONFIGURATION, f"{finding}; what the store has is not known: {unread}"
+            FAULT_CONFIGURATION,
+            # The error of a store is English, and then the sentence is.
+            f"{finding}; what the store has is not known: {unread}",
         )
     return ok(FAULT_CONFIGURATION, finding, facts={**sources})

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import textwrap
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from contract.plural import plural
+from contract.sentences import counted, message
 from vigil.exit_status import ExitStatus
+from vigil.language import shown, translated
+from vigil.reports.wrapping import padded, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,9 +94,9 @@ def report(node: str | None, checks: tuple[Check, ...]) -> ScanReport:
 
 
 _WORDS = {
-    CheckState.OK: "ok",
-    CheckState.WARNING: "warning",
-    CheckState.PROBLEM: "PROBLEM",
+    CheckState.OK: message("ok"),
+    CheckState.WARNING: message("warning"),
+    CheckState.PROBLEM: message("PROBLEM"),
     CheckState.NOT_APPLICABLE: "-",
 }
 
@@ -104,32 +105,36 @@ def lines(report: ScanReport) -> Iterator[str]:
     """Yield a list with a paragraph for each check, problems and warnings counted at its end."""
     for check in report.checks:
         yield from _paragraph(check)
-    totals = "; ".join(
-        f"{plural(len(names), state.value)}: {', '.join(names)}"
-        for state in (CheckState.PROBLEM, CheckState.WARNING)
-        if (names := [check.name for check in report.checks if check.state is state])
-    )
+    totals = "; ".join(shown(total) for total in _totals(report.checks))
     yield ""
-    yield f"{report.node or '(no node name)'}: {totals or 'all well'}"
+    node = report.node or translated("(no node name)")
+    yield f"{node}: {totals or translated('all well')}"
+
+
+def _totals(checks: tuple[Check, ...]) -> Iterator[str]:
+    """Yield how many problems and warnings there are, with their names."""
+    named = {
+        state: [check.name for check in checks if check.state is state]
+        for state in (CheckState.PROBLEM, CheckState.WARNING)
+    }
+    if names := named[CheckState.PROBLEM]:
+        texts = message("{count} problem: {names}"), message("{count} problems: {names}")
+        yield counted(len(names), *texts, names=", ".join(names))
+    if names := named[CheckState.WARNING]:
+        texts = message("{count} warning: {names}"), message("{count} warnings: {names}")
+        yield counted(len(names), *texts, names=", ".join(names))
 
 
 def _paragraph(check: Check) -> Iterator[str]:
-    finding = check.found.splitlines() or [""]
-    head = f"{_WORDS[check.state]:<8} {check.name:<22} "
-    yield from _wrapped(head, finding[0])
+    finding = shown(check.found).splitlines() or [""]
+    word = translated(_WORDS[check.state])
+    yield from _wrapped(f"{padded(word, 8)} {check.name:<22} ", finding[0])
     for line in finding[1:]:
         yield from _wrapped(_INDENT, line.strip())
     if check.advice:
-        yield from _wrapped(f"{'':<23} to do: ".ljust(32), check.advice)
+        yield from _wrapped(padded(f"{'':<23} {translated('to do')}: ", 32), shown(check.advice))
 
 
 def _wrapped(head: str, text: str) -> list[str]:
     # A path or command must stay in one piece, so that it can be copied.
-    return textwrap.wrap(
-        text,
-        _WIDTH,
-        initial_indent=head,
-        subsequent_indent=_INDENT,
-        break_long_words=False,
-        break_on_hyphens=False,
-    ) or [head.rstrip()]
+    return wrapped(text, _WIDTH, head, _INDENT, breaks_words=False)

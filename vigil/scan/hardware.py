@@ -1,44 +1,36 @@
-"""Checks of the hardware: driver, cards, switch library, ``hccn_tool``, and the BMC."""
+"""Checks of the hardware: driver, cards, switch library, and ``hccn_tool``."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.node.device_plugin import ADVICE, is_duo, plugins_resetting_cards
-from collectors.bmc import BmcSection
 from collectors.chip_faults.collector import ChipFaultsSection, real_list_period
 from collectors.links.collector import LinksSection, check_once, counts_uboe
 from collectors.switch import WITH_SWITCHES
 from contract.codes.families import FAMILIES
 from contract.errors import (
-    BmcError,
     DriverCallError,
     DriverCallStuck,
     DriverError,
     DriverNotFound,
-    ForeignBmc,
     ToolError,
     ToolMissing,
     ToolSilent,
     VigilError,
 )
-from contract.plural import plural
+from contract.sentences import counted, sentence
 from dcmi_shim.driver import Driver
 from dcmi_shim.hccn.tool import HccnTool
-from dcmi_shim.ipmi.bmc import Ipmi
-from dcmi_shim.ipmi.tool import NAME as IPMITOOL
 from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, VendorPaths, find_library
 from dcmi_shim.library.return_codes import NOT_READY
 from dcmi_shim.library.vendor import LINGQU
 from dcmi_shim.switch.driver import SwitchDriver
-from dcmi_shim.tool import check_tool, tool_environment
 from dcmi_shim.worker.supervisor import DriverSettings
 from pacing.abandonable_thread import AbandonableThread
 from stores.address import open_store
@@ -61,15 +53,9 @@ _ANSWER_SECONDS = 12.0
 _CALLS_SECONDS = 30.0
 _MANAGER = Path("/dev/davinci_manager")
 DUO = "duo-cards"
-SWITCHES, LINKS, BMC, BMC_TOOL = "switch-library", "hccn_tool", "bmc", "ipmitool"
-MODULES = "kernel-modules"
-_MODULES = ("ipmi_msghandler", "ipmi_si", "ipmi_devintf")
-_LOADED = Path("/sys/module")
-_HUAWEI = 2011
+SWITCHES, LINKS = "switch-library", "hccn_tool"
 _SWITCH_SECONDS = 15.0
 _LINKS_SECONDS = 30.0
-_BMC_SECONDS = 20.0
-_DEVICE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -90,11 +76,14 @@ async def check_driver(configuration: AgentConfiguration) -> Hardware:
     except (DriverNotFound, TimeoutError) as error:
         text = str(error) or f"looking for it takes longer than {_FIND_SECONDS:g} s"
         root = configuration.driver_root or DEFAULT_DRIVER_ROOT
-        advice = (
-            f"install the driver below {root}, name its place with --driver-root, or let root own "
-            "what is refused (for development: --trust-driver)"
+        advice = sentence(
+            "install the driver below {root}, name its place with --driver-root, or let "
+            "root own what is refused (for development: --trust-driver)",
+            root=root,
         )
-        left_out = tuple(not_applicable(name, "no library") for name in (DRIVER, CALLS, EVENTS))
+        left_out = tuple(
+            not_applicable(name, sentence("no library")) for name in (DRIVER, CALLS, EVENTS)
+        )
         return Hardware((problem(LIBRARY, text, advice, ExitStatus.OUTSIDE), *left_out), None)
     checks = [_library_check(library)]
     settings = DriverSettings(call_seconds=configuration.driver.call_deadline_seconds)
@@ -103,7 +92,7 @@ async def check_driver(configuration: AgentConfiguration) -> Hardware:
         inventory = await first_answer(driver.inventory(), ended, _ANSWER_SECONDS)
         if inventory is None:
             checks.append(_silent(driver, ended))
-            checks += (not_applicable(name, "no answer") for name in (CALLS, EVENTS))
+            checks += (not_applicable(name, sentence("no answer")) for name in (CALLS, EVENTS))
             return Hardware(tuple(checks), None)
         calls, list_seconds = await _calls(driver, inventory)
         # The agent asks less often where the lists take long, so the same delay is shown.
@@ -116,9 +105,15 @@ async def check_driver(configuration: AgentConfiguration) -> Hardware:
 
 def _library_check(library: FoundLibrary) -> Check:
     if not library.warnings:
-        return ok(LIBRARY, f"{library.path}, belongs to root", facts={"path": str(library.path)})
+        return ok(
+            LIBRARY,
+            sentence("{path}, belongs to root", path=library.path),
+            facts={"path": str(library.path)},
+        )
     finding = f"{library.path}, accepted by --trust-driver though {'; '.join(library.warnings)}"
-    advice = "let root own it and no other user write it, before this is more than development"
+    advice = sentence(
+        "let root own it and no other user write it, before this is more than development"
+    )
     return ok(
         LIBRARY,
         finding,
@@ -131,16 +126,22 @@ def _silent(driver: Driver, ended: asyncio.Task[None]) -> Check:
     error = ended.exception() if ended.done() else None
     trouble = str(error) if error is not None else driver.trouble
     hangs = [call.function for call in driver.stuck_calls()]
-    finding = trouble or f"it does not list its chips within {_ANSWER_SECONDS:g} s"
+    finding = trouble or sentence(
+        "it does not list its chips within {seconds} s", seconds=f"{_ANSWER_SECONDS:g}"
+    )
     if hangs:
         finding = f"it hangs in {', '.join(sorted(set(hangs)))}: {finding}"
     elif "takes longer" in finding:
         finding = f"it hangs: {finding}"
-    advice = "see dmesg and npu-smi info; a driver that hangs may need a restart of the host"
+    advice = sentence(
+        "see dmesg and npu-smi info; a driver that hangs may need a restart of the host"
+    )
     if not _MANAGER.exists():
-        advice += (
-            f"; {_MANAGER} is not there: the driver's kernel modules are not loaded, or the "
-            "device was not given to this container"
+        advice = sentence(
+            "{advice}; {device} is not there: the driver's kernel modules are not loaded, or the "
+            "device was not given to this container",
+            advice=advice,
+            device=_MANAGER,
         )
     return problem(DRIVER, finding, advice, ExitStatus.OUTSIDE, facts={"hangs": hangs})
 
@@ -152,10 +153,14 @@ def _identity(driver: Driver, inventory: Inventory) -> Check:
         for chip in inventory.chips
     ]
     version = inventory.driver_version
-    finding = (
-        f"{plural(len(names), 'chip')} of {inventory.chip_name or inventory.family} "
-        f"({inventory.family}), "
-        f"driver {version or 'of unknown version'}: {', '.join(names)}"
+    finding = counted(
+        len(names),
+        "{count} chip of {chip_name} ({family}), driver {version}: {names}",
+        "{count} chips of {chip_name} ({family}), driver {version}: {names}",
+        chip_name=inventory.chip_name or inventory.family,
+        family=inventory.family,
+        version=version or sentence("of unknown version"),
+        names=", ".join(names),
     )
     facts: dict[str, object] = {
         "chips": names,
@@ -164,19 +169,30 @@ def _identity(driver: Driver, inventory: Inventory) -> Check:
         "driver_version": version,
     }
     if not names:
-        advice = "see npu-smi info: the driver knows no card; look at dmesg and lspci"
+        advice = sentence("see npu-smi info: the driver knows no card; look at dmesg and lspci")
         return problem(
-            DRIVER, "it answers, and has no chip", advice, ExitStatus.OUTSIDE, facts=facts
+            DRIVER, sentence("it answers, and has no chip"), advice, ExitStatus.OUTSIDE, facts=facts
         )
     if driver.trouble is not None:
-        advice = "see npu-smi info and dmesg; what is missing is asked for again and again"
-        return problem(DRIVER, f"{finding}; but {driver.trouble}", advice, facts=facts)
-    if inventory.virtual:
-        chips = ", ".join(map(str, inventory.virtual))
-        advice = "leave device-info to the vendor's Device Plugin: --documents node-info"
+        advice = sentence(
+            "see npu-smi info and dmesg; what is missing is asked for again and again"
+        )
         return problem(
             DRIVER,
-            f"{finding}; chips {chips} are cut into virtual devices, which are not published",
+            f"{finding}; but {driver.trouble}",
+            advice,
+            facts=facts,
+        )
+    if inventory.virtual:
+        chips = ", ".join(map(str, inventory.virtual))
+        advice = sentence("leave device-info to the vendor's Device Plugin: --documents node-info")
+        return problem(
+            DRIVER,
+            sentence(
+                "{finding}; chips {chips} are cut into virtual devices, which are not published",
+                finding=finding,
+                chips=chips,
+            ),
             advice,
             facts=facts,
         )
@@ -216,15 +232,31 @@ async def _calls(driver: Driver, inventory: Inventory) -> tuple[Check, float]:
     if stuck or failed:
         hanging = f"the driver hangs: {'; '.join(stuck)}" if stuck else ""
         texts = "; ".join(failed.values())
-        advice = "other chips go on; see dmesg, and npu-smi info of that chip; a reset may help"
+        advice = sentence(
+            "other chips go on; see dmesg, and npu-smi info of that chip; a reset may help"
+        )
         finding = "; ".join(filter(None, (hanging, texts)))
         return problem(CALLS, finding, advice, facts=facts), list_seconds
-    text = f"health and fault codes of {plural(len(inventory.chips), 'chip')}"
+    text = counted(
+        len(inventory.chips),
+        "health and fault codes of {count} chip",
+        "health and fault codes of {count} chips",
+    )
     if codes:
-        with_codes = "".join(f"; chip {chip} has {', '.join(some)}" for chip, some in codes.items())
-        advice = "faults of the hardware: the agent publishes them; see its /api/v1/faults"
-        return warning(CALLS, f"{text}{with_codes}", advice, facts=facts), list_seconds
-    return ok(CALLS, f"{text}; no fault", facts=facts), list_seconds
+        for number, some in codes.items():
+            text = sentence(
+                "{text}; chip {chip} has {codes}", text=text, chip=number, codes=", ".join(some)
+            )
+        advice = sentence(
+            "faults of the hardware: the agent publishes them; see its /api/v1/faults"
+        )
+        return warning(
+            CALLS,
+            text,
+            advice,
+            facts=facts,
+        ), list_seconds
+    return ok(CALLS, sentence("{text}; no fault", text=text), facts=facts), list_seconds
 
 
 async def _health(driver: Driver, chip: Chip) -> int | None:
@@ -240,14 +272,14 @@ async def _health(driver: Driver, chip: Chip) -> int | None:
 def _events(driver: Driver, inventory: Inventory, period_seconds: float) -> Check:
     reason = driver.polling_reason
     if reason is None:
-        return ok(EVENTS, "subscribed: faults are reported at once")
+        return ok(EVENTS, sentence("subscribed: faults are reported at once"))
     late = f"up to {round(period_seconds, 1):g} s late"
     finding = f"no events, faults are found by polls only, {late}: {reason}"
     facts: dict[str, object] = {"period_seconds": round(period_seconds, 3)}
     # A family without events lacks nothing.
     if not FAMILIES[inventory.family].events:
         return ok(EVENTS, f"{finding}; these chips have none", facts=facts)
-    advice = "update the driver; run as root, on the host"
+    advice = sentence("update the driver; run as root, on the host")
     return problem(EVENTS, finding, advice, facts=facts)
 
 
@@ -258,14 +290,17 @@ async def check_duo_cards(
     if inventory is None or not is_duo(inventory):
         return ()
     if configuration.compatibility.duo_cards == "together":
-        return (ok(DUO, "both dies of a card are unhealthy when one is"),)
+        return (ok(DUO, sentence("both dies of a card are unhealthy when one is")),)
     plugins = await _plugins(configuration)
     if plugins:
-        text = (
-            f"a Device Plugin resets both dies of a card as one (-hotReset=0): {', '.join(plugins)}"
+        text = sentence(
+            "a Device Plugin resets both dies of a card as one (-hotReset=0): {plugins}",
+            plugins=", ".join(plugins),
         )
-        return (problem(DUO, text, ADVICE, facts={"plugins": plugins}),)
-    return (ok(DUO, "each die counts for itself; no Device Plugin with -hotReset=0 is seen"),)
+        return (problem(DUO, text, sentence(ADVICE), facts={"plugins": plugins}),)
+    return (
+        ok(DUO, sentence("each die counts for itself; no Device Plugin with -hotReset=0 is seen")),
+    )
 
 
 async def _plugins(configuration: AgentConfiguration) -> list[str]:
@@ -285,9 +320,14 @@ async def _plugins(configuration: AgentConfiguration) -> list[str]:
 async def check_switches(configuration: AgentConfiguration, inventory: Inventory | None) -> Check:
     """Check whether the switch library of a server that has switches lists their faults."""
     if inventory is None:
-        return not_applicable(SWITCHES, "the driver does not show whether there are switches")
+        return not_applicable(
+            SWITCHES, sentence("the driver does not show whether there are switches")
+        )
     if inventory.family != WITH_SWITCHES:
-        return not_applicable(SWITCHES, f"an {inventory.family} server has no switches on board")
+        return not_applicable(
+            SWITCHES,
+            sentence("an {family} server has no switches on board", family=inventory.family),
+        )
     paths = VendorPaths(configuration.driver_root, configuration.trust_driver, os.environ)
     driver = SwitchDriver(lambda: find_library(paths, LINGQU), lambda: time.time_ns() // 1_000_000)
     try:
@@ -295,14 +335,18 @@ async def check_switches(configuration: AgentConfiguration, inventory: Inventory
             faults = await driver.faults()
     except (DriverError, TimeoutError) as error:
         finding = str(error) or f"it hangs: no answer within {_SWITCH_SECONDS:g} s"
-        advice = (
-            "install the switch library that belongs to the driver; one that is starting may take "
-            "90 s, so scan again"
+        advice = sentence(
+            "install the switch library that belongs to the driver; one that is starting "
+            "may take 90 s, so scan again"
         )
         return problem(SWITCHES, finding, advice)
     return ok(
         SWITCHES,
-        f"it answers and lists {plural(len(faults), 'fault')}",
+        counted(
+            len(faults),
+            "it answers and lists {count} fault",
+            "it answers and lists {count} faults",
+        ),
         facts={"faults": len(faults)},
     )
 
@@ -310,10 +354,12 @@ async def check_switches(configuration: AgentConfiguration, inventory: Inventory
 async def check_links(configuration: AgentConfiguration, inventory: Inventory | None) -> Check:
     """Check whether ``hccn_tool`` answers, asked about the first chip of each card."""
     if inventory is None:
-        return not_applicable(LINKS, "without the driver no chip is known to ask about")
+        return not_applicable(LINKS, sentence("without the driver no chip is known to ask about"))
     family = FAMILIES.get(inventory.family)
     if family is None or not family.has_network:
-        return not_applicable(LINKS, f"an {inventory.family} chip has no network of its own")
+        return not_applicable(
+            LINKS, sentence("an {family} chip has no network of its own", family=inventory.family)
+        )
     paths = VendorPaths(configuration.driver_root, configuration.trust_driver, os.environ)
     tool = HccnTool(paths)
     cards: dict[int, Chip] = {}
@@ -339,9 +385,9 @@ async def check_links(configuration: AgentConfiguration, inventory: Inventory | 
             if any(faults.values()):
                 down.append(family.device_name(chip.physical_id))
         except ToolMissing as error:
-            advice = (
-                "install the driver's tools, or name its place with --driver-root; until then "
-                "links are blind"
+            advice = sentence(
+                "install the driver's tools, or name its place with --driver-root; until "
+                "then links are blind"
             )
             return problem(LINKS, str(error), advice)
         except ToolSilent as error:
@@ -350,102 +396,24 @@ async def check_links(configuration: AgentConfiguration, inventory: Inventory | 
             failed.append(str(error))
     facts: dict[str, object] = {"cards": len(cards), "down": down, "failed": failed}
     if failed:
-        advice = f"run {tool.path} by hand as root; no other user may run it at the same time"
-        return problem(LINKS, "; ".join(failed), advice, facts=facts)
-    finding = f"{tool.path} answers about {plural(len(cards), 'card')}; links "
-    if down:
-        advice = "see cables, optical modules and the switch; the agent publishes these faults"
-        return warning(LINKS, f"{finding}down: {', '.join(down)}", advice, facts=facts)
-    return ok(LINKS, f"{finding}all up", facts=facts)
-
-
-async def check_bmc(configuration: AgentConfiguration) -> tuple[Check, ...]:
-    """Check whether the BMC lists its alarms by the way that the agent would take."""
-    settings = configuration.settings_of(BmcSection)
-    if not settings.enabled:
-        names = (BMC, BMC_TOOL, MODULES)
-        return tuple(not_applicable(name, "bmc.enabled is false") for name in names)
-    device = Path(settings.device)
-    has_device = await AbandonableThread(device.exists, "scan").result(_DEVICE_SECONDS)
-    tool = _bmc_tool(device if has_device else None, trust=configuration.trust_driver)
-    paths = VendorPaths(configuration.driver_root, configuration.trust_driver, os.environ)
-    ipmi = Ipmi(device, paths, settings.deadline_seconds)
-    way = str(device) if has_device else IPMITOOL
-    try:
-        async with asyncio.timeout(_BMC_SECONDS):
-            alarms = await ipmi.alarms(None)
-            serial = None
-            with suppress(BmcError, ToolError):  # the agent reads alarms without it, too
-                serial = await ipmi.serial_number()
-    except ForeignBmc as error:
-        foreign = await _foreign(ipmi, f"by {way}: {error.answer}", way)
-        return (foreign, tool, not_applicable(MODULES, "the BMC answers without more of them"))
-    except (BmcError, ToolError, TimeoutError) as error:
-        finding = str(error) or f"the list of alarms is not complete within {_BMC_SECONDS:g} s"
-        advice = (
-            "modprobe ipmi_si ipmi_devintf, or install ipmitool; where the server has no BMC: "
-            "bmc.enabled = false"
+        advice = sentence(
+            "run {path} by hand as root; no other user may run it at the same time", path=tool.path
         )
-        if has_device:
-            advice = "run as root; a BMC that does not answer may need a restart of its own"
-        silent = problem(BMC, f"by {way}: {finding}", advice, facts={"way": way})
-        return (silent, tool, _modules(settings))
-    modules = _modules(settings)
-    finding = f"{len(alarms)} active alarms, serial number {serial or 'unknown'}, read by {way}"
-    facts = {"way": way, "alarms": len(alarms), "serial_number": serial}
-    if alarms:
-        return (warning(BMC, finding, "see the BMC's list of alarms", facts), tool, modules)
-    return (ok(BMC, finding, facts=facts), tool, modules)
-
-
-async def _foreign(ipmi: Ipmi, result: str, way: str) -> Check:
-    """Return the check of a BMC without Huawei's command, with its maker where it names one."""
-    try:
-        async with asyncio.timeout(_BMC_SECONDS):
-            maker = await ipmi.manufacturer()
-    except (BmcError, ToolError, TimeoutError):
-        maker = None
-    facts: dict[str, object] = {"way": way, "manufacturer": maker}
-    if maker == _HUAWEI:
-        result = f"Huawei's BMC without the list of alarms, {result}"
-        advice = "update the firmware of the BMC; until then: bmc.enabled = false"
-        return problem(BMC, result, advice, facts=facts)
-    named = "" if maker is None else f" but of manufacturer {maker} (Huawei is {_HUAWEI})"
-    result = f"the BMC is not Huawei's{named}, {result}"
-    advice = (
-        "set bmc.enabled = false: only the alarms of Huawei's BMCs can be read; watch this one by "
-        "its maker's tools"
+        return problem(LINKS, "; ".join(failed), advice, facts=facts)
+    finding = counted(
+        len(cards),
+        "{tool} answers about {count} card",
+        "{tool} answers about {count} cards",
+        tool=tool.path,
     )
-    return problem(BMC, result, advice, facts=facts)
-
-
-def _modules(settings: BmcSection) -> Check:
-    """Return a hint for an unreachable BMC; a driver built into the kernel is not a module."""
-    loaded = [name for name in _MODULES if (_LOADED / name).is_dir()]
-    missing = [name for name in _MODULES if name not in loaded]
-    finding = f"loaded: {', '.join(loaded) or 'none'}"
-    if not missing:
-        return ok(MODULES, finding, facts={"loaded": loaded})
-    advice = (
-        f"modprobe {' '.join(missing)} makes {settings.device} on a server with a BMC; "
-        "write them to /etc/modules-load.d/ipmi.conf to have them after a restart"
-    )
-    finding = f"{finding}; not loaded: {', '.join(missing)}"
-    return ok(MODULES, finding, advice, facts={"loaded": loaded, "missing": missing})
-
-
-def _bmc_tool(device: Path | None, *, trust: bool) -> Check:
-    # On the path that the agent gives its tools.
-    path = shutil.which(IPMITOOL, path=tool_environment(os.environ)["PATH"])
-    if path is None:
-        if device is not None:
-            return not_applicable(BMC_TOOL, f"there is none, and {device} needs none")
-        advice = "install ipmitool, or load the kernel modules ipmi_si and ipmi_devintf"
-        return warning(BMC_TOOL, "there is neither a device of the BMC nor ipmitool", advice)
-    try:
-        check_tool(Path(path), trust_driver=trust)
-    except ToolMissing as error:
-        if device is not None:
-            return not_applicable(BMC_TOOL, f"{error}; {device} needs none")
-        return problem(BMC_TOOL, str(error), "let root own it and its directories")
-    return ok(BMC_TOOL, path if device is None else f"{path}, not needed beside {device}")
+    if down:
+        advice = sentence(
+            "see cables, optical modules and the switch; the agent publishes these faults"
+        )
+        return warning(
+            LINKS,
+            sentence("{finding}; links down: {chips}", finding=finding, chips=", ".join(down)),
+            advice,
+            facts=facts,
+        )
+    return ok(LINKS, sentence("{finding}; links all up", finding=finding), facts=facts)

@@ -19,6 +19,7 @@ from collectors.kernel_log.device import DEFAULT_DEVICE, opened
 from collectors.kernel_log.evidence import KernelEvidence
 from collectors.storage.collector import StorageSection, check_once
 from collectors.storage.status_parser import DPC, DTFS
+from contract.sentences import sentence
 from pacing.abandonable_thread import AbandonableThread
 from service.pages.daemon_pages import LISTEN_NAME
 from vigil.scan.findings import not_applicable, ok, problem, warning
@@ -47,12 +48,16 @@ def check_user(configuration: AgentConfiguration) -> Check:
     user = os.geteuid()
     if user == 0:
         return ok(USER, "root", facts={"uid": 0})
-    finding = f"user {user}, not root"
+    finding = sentence("user {user}, not root", user=user)
     if configuration.trust_driver:
         return ok(
-            USER, f"{finding}; --trust-driver declares this to be development", facts={"uid": user}
+            USER,
+            sentence("{finding}; --trust-driver declares this to be development", finding=finding),
+            facts={"uid": user},
         )
-    advice = "run it as root, as the unit and the DaemonSet do: the driver answers no other user"
+    advice = sentence(
+        "run it as root, as the unit and the DaemonSet do: the driver answers no other user"
+    )
     return problem(USER, finding, advice, facts={"uid": user})
 
 
@@ -63,41 +68,60 @@ async def check_kernel_log(configuration: AgentConfiguration) -> Check:
     """
     section = configuration.settings_of(KernelLogSection)
     if not section.enabled:
-        return not_applicable(KERNEL_LOG, "kernel_log.enabled is false")
+        return not_applicable(KERNEL_LOG, sentence("kernel_log.enabled is false"))
     path = section.device
 
     def read() -> str:
         with opened(path) as log:
             if log.is_pipe:
-                return f"{path} is a pipe, read in place of the kernel's log {DEFAULT_DEVICE}"
+                return sentence(
+                    "{path} is a pipe, read in place of the kernel's log {device}",
+                    path=path,
+                    device=DEFAULT_DEVICE,
+                )
             try:
                 os.read(log.descriptor, _MAX_RECORD_BYTES)
             # Opened non-blocking: an empty log is not an error.
             except BlockingIOError:
-                return f"{path} can be read, and is empty"
+                return sentence("{path} can be read, and is empty", path=path)
             # EPIPE of /dev/kmsg: the record was overwritten before it was read.
             except BrokenPipeError:
-                return f"{path} can be read; it was overrun meanwhile"
-            return f"{path} can be read"
+                return sentence("{path} can be read; it was overrun meanwhile", path=path)
+            return sentence("{path} can be read", path=path)
 
     try:
         readable = await AbandonableThread(read, "scan").result(_LOG_SECONDS)
     except TimeoutError:
-        return problem(KERNEL_LOG, f"{path} hangs", "the kernel does not answer; see the console")
+        return problem(
+            KERNEL_LOG,
+            sentence("{path} hangs", path=path),
+            sentence("the kernel does not answer; see the console"),
+        )
     except OSError as error:
-        advice = "in a container: give it the device /dev/kmsg"
+        advice = sentence("in a container: give it the device /dev/kmsg")
         if error.errno in (errno.EPERM, errno.EACCES):
-            advice = (
-                "run as root with the capability CAP_SYSLOG, as unit and DaemonSet have it, in a "
-                "container also with the device /dev/kmsg"
+            advice = sentence(
+                "run as root with the capability CAP_SYSLOG, as unit and DaemonSet have it, "
+                "in a container also with the device /dev/kmsg"
             )
-        return problem(KERNEL_LOG, f"{path} cannot be read: {error.strerror}", advice)
+        return problem(
+            KERNEL_LOG,
+            sentence("{path} cannot be read: {reason}", path=path, reason=error.strerror),
+            advice,
+        )
     silenced = KernelEvidence(section.hold_seconds).silenced(0.0)
     facts: dict[str, object] = {"pipe": "is a pipe" in readable, "not_reported": sorted(silenced)}
     if silenced:
         reasons = "; ".join(silenced.values())
-        advice = "set them, for good in /etc/sysctl.d; such faults are not seen until then"
-        return warning(KERNEL_LOG, f"{readable}, but {reasons}", advice, facts)
+        advice = sentence(
+            "set them, for good in /etc/sysctl.d; such faults are not seen until then"
+        )
+        return warning(
+            KERNEL_LOG,
+            f"{readable}, but {reasons}",
+            advice,
+            facts,
+        )
     return ok(KERNEL_LOG, readable, facts=facts)
 
 
@@ -108,23 +132,31 @@ def check_clock(configuration: AgentConfiguration) -> Check:
     """
     synchronised = is_synchronised()
     if synchronised is None:
-        return not_applicable(CLOCK, "the kernel does not show the state of its clock")
+        return not_applicable(CLOCK, sentence("the kernel does not show the state of its clock"))
     if not synchronised:
-        finding = "no program synchronises the clock: the kernel reports it as unsynchronised"
+        finding = sentence(
+            "no program synchronises the clock: the kernel reports it as unsynchronised"
+        )
         # chrony and others may keep a clock without the kernel's flag.
         if evidence := _clock_evidence():
             finding = f"{finding}; but {'; '.join(evidence)}"
-        advice = "start chronyd or systemd-timesyncd (see timedatectl): times of faults are its own"
+        advice = sentence(
+            "start chronyd or systemd-timesyncd (see timedatectl): times of faults are its own"
+        )
         if configuration.heartbeat.generation == "lease":
             return warning(CLOCK, finding, advice, facts={"synchronised": False})
-        advice = f"{advice}, and readers of old heartbeats compare the clocks of hosts"
+        advice = sentence(
+            "{advice}, and readers of old heartbeats compare the clocks of hosts", advice=advice
+        )
         return problem(CLOCK, finding, advice, facts={"synchronised": False})
     clock = kernel_clock()
-    finding = "synchronised"
+    finding = sentence("synchronised")
     if clock is not None and clock.is_flagged:
         error_ms = clock.largest_error_us / 1000
-        finding += (
-            f": a program renews its largest error ({error_ms:g} ms), and leaves STA_UNSYNC set"
+        finding = sentence(
+            "synchronised: a program renews its largest error ({error} ms), and leaves STA_UNSYNC "
+            "set",
+            error=f"{error_ms:g}",
         )
     return ok(CLOCK, finding, facts={"synchronised": True})
 
@@ -145,11 +177,17 @@ async def check_state_directory(configuration: AgentConfiguration) -> tuple[Chec
             _STATE_DIR_SECONDS
         )
     except TimeoutError:
-        advice = "give --state-dir a local disk; see dmesg for this one"
+        advice = sentence("give --state-dir a local disk; see dmesg for this one")
         hangs = problem(
-            STATE_DIR, f"{directory} hangs: no answer in {_STATE_DIR_SECONDS:g} s", advice
+            STATE_DIR,
+            sentence(
+                "{directory} hangs: no answer in {seconds} s",
+                directory=directory,
+                seconds=f"{_STATE_DIR_SECONDS:g}",
+            ),
+            advice,
         )
-        return (hangs, not_applicable(AGENT, "not known"), _listen(configuration, None))
+        return (hangs, not_applicable(AGENT, sentence("not known")), _listen(configuration, None))
     # Only of an agent that runs: a file that is left behind names a port of another program.
     address = _noted(directory) if runs else None
     return (*checks, _listen(configuration, address))
@@ -158,7 +196,11 @@ async def check_state_directory(configuration: AgentConfiguration) -> tuple[Chec
 def _state_dir(directory: Path) -> tuple[tuple[Check, ...], bool]:
     runs = is_claimed(directory)
     agent = ok(
-        AGENT, f"an agent works on {directory}" if runs else "none runs", facts={"runs": runs}
+        AGENT,
+        sentence("an agent works on {directory}", directory=directory)
+        if runs
+        else sentence("none runs"),
+        facts={"runs": runs},
     )
     return (_directory(directory), agent), runs
 
@@ -168,22 +210,30 @@ def _directory(directory: Path) -> Check:
     # The agent makes missing directories, so the nearest one that exists decides.
     while not there.exists() and there != there.parent:
         there = there.parent
-    advice = (
-        "give it a directory that can be written; without one the agent works, but forgets "
-        "everything when it ends"
+    advice = sentence(
+        "give it a directory that can be written; without one the agent works, but "
+        "forgets everything when it ends"
     )
     if not there.is_dir():
-        return problem(STATE_DIR, f"{there} is not a directory", advice)
+        return problem(STATE_DIR, sentence("{there} is not a directory", there=there), advice)
     if not os.access(there, os.W_OK | os.X_OK):
-        return problem(STATE_DIR, f"{there} cannot be written by user {os.geteuid()}", advice)
+        return problem(
+            STATE_DIR,
+            sentence("{there} cannot be written by user {user}", there=there, user=os.geteuid()),
+            advice,
+        )
     room = os.statvfs(there)
     free = room.f_bavail * room.f_frsize
-    finding = f"{directory}, {free >> 20} MiB free"
+    finding = sentence("{directory}, {free} MiB free", directory=directory, free=free >> 20)
     if free < _FREE_BYTES:
-        advice = f"the journal needs up to {_FREE_BYTES >> 20} MiB; make room on this file system"
+        advice = sentence(
+            "the journal needs up to {size} MiB; make room on this file system",
+            size=_FREE_BYTES >> 20,
+        )
         return problem(STATE_DIR, finding, advice, facts={"free_bytes": free})
-    will = "" if there == directory else "; the agent will make it"
-    return ok(STATE_DIR, finding + will, facts={"free_bytes": free})
+    if there != directory:
+        finding = sentence("{finding}; the agent will make it", finding=finding)
+    return ok(STATE_DIR, finding, facts={"free_bytes": free})
 
 
 def _noted(directory: Path) -> str | None:
@@ -197,7 +247,9 @@ def _noted(directory: Path) -> str | None:
 def _listen(configuration: AgentConfiguration, used_by_agent: str | None) -> Check:
     address = configuration.listen
     if address is None:
-        return not_applicable(LISTEN, "no --listen: health and metrics only on the agent's socket")
+        return not_applicable(
+            LISTEN, sentence("no --listen: health and metrics only on the agent's socket")
+        )
     host, _, port = address.rpartition(":")
     try:
         finding = socket.getaddrinfo(
@@ -212,11 +264,15 @@ def _listen(configuration: AgentConfiguration, used_by_agent: str | None) -> Che
         # By the port alone: one may name the host and the other its address.
         is_port_of_agent = used_by_agent is not None and used_by_agent.rpartition(":")[2] == port
         if error.errno == errno.EADDRINUSE and is_port_of_agent:
-            return ok(LISTEN, f"{address} is used by the agent that runs")
-        text = f"{address} cannot be listened on: {error.strerror or error}"
-        advice = "choose another --listen, or end whoever has it: ss -ltnp"
+            return ok(LISTEN, sentence("{address} is used by the agent that runs", address=address))
+        text = sentence(
+            "{address} cannot be listened on: {reason}",
+            address=address,
+            reason=error.strerror or error,
+        )
+        advice = sentence("choose another --listen, or end whoever has it: ss -ltnp")
         return problem(LISTEN, text, advice)
-    return ok(LISTEN, f"{address} is free")
+    return ok(LISTEN, sentence("{address} is free", address=address))
 
 
 async def check_storage(configuration: AgentConfiguration) -> tuple[Check, ...]:
@@ -242,20 +298,38 @@ async def _file(client: StorageClient, path: Path, *, any_owner: bool) -> Check:
     try:
         instances = await AbandonableThread(read, "scan").result(_FILE_SECONDS)
     except TimeoutError:
-        advice = f"the kernel module of {client.name} does not answer; see dmesg"
-        return problem(name, f"{path} hangs: no answer in {_FILE_SECONDS:g} s", advice)
+        advice = sentence(
+            "the kernel module of {name} does not answer; see dmesg", name=client.name
+        )
+        return problem(
+            name,
+            sentence(
+                "{path} hangs: no answer in {seconds} s", path=path, seconds=f"{_FILE_SECONDS:g}"
+            ),
+            advice,
+        )
     except OSError as error:
-        advice = f"let root read it; faults of {client.name} are not seen until then"
-        return problem(name, f"{path} cannot be read: {error.strerror}", advice)
+        advice = sentence(
+            "let root read it; faults of {name} are not seen until then", name=client.name
+        )
+        return problem(
+            name,
+            sentence("{path} cannot be read: {reason}", path=path, reason=error.strerror),
+            advice,
+        )
     except ValueError as error:
-        advice = (
-            f"only root may own and write it, and {client.name} alone fills it; its faults are "
-            "not seen until then"
+        advice = sentence(
+            "only root may own and write it, and {name} alone fills it; its faults are "
+            "not seen until then",
+            name=client.name,
         )
         finding = str(error) if str(path) in str(error) else f"{path}: {error}"
         return problem(name, finding, advice)
     if instances is None:
-        return not_applicable(name, f"there is no {path}: no {client.name} on this host")
+        return not_applicable(
+            name,
+            sentence("there is no {path}: no {name} on this host", path=path, name=client.name),
+        )
     raised = sorted(
         {
             flag.code
@@ -264,8 +338,11 @@ async def _file(client: StorageClient, path: Path, *, any_owner: bool) -> Check:
             if is_raised
         }
     )
-    finding = (
-        f"{path} can be read; instances: {len(instances)}, raised: {', '.join(raised) or 'none'}"
+    finding = sentence(
+        "{path} can be read; instances: {instances}, raised: {raised}",
+        path=path,
+        instances=len(instances),
+        raised=", ".join(raised) or sentence("none"),
     )
     return ok(name, finding, facts={"instances": len(instances), "raised": raised})
 
@@ -273,9 +350,13 @@ async def _file(client: StorageClient, path: Path, *, any_owner: bool) -> Check:
 async def _clusterd(configuration: AgentConfiguration) -> Check:
     address = configuration.settings_of(StorageSection).clusterd
     if address is None:
-        return not_applicable(CLUSTERD, "storage.clusterd is not given: faults go to the store")
+        return not_applicable(
+            CLUSTERD, sentence("storage.clusterd is not given: faults go to the store")
+        )
     if configuration.shadow or "node-info" not in configuration.documents:
-        return not_applicable(CLUSTERD, "node-info is not ours, so other programs report storage")
+        return not_applicable(
+            CLUSTERD, sentence("node-info is not ours, so other programs report storage")
+        )
     host, _, port = address.rpartition(":")
 
     def connect() -> None:
@@ -284,10 +365,12 @@ async def _clusterd(configuration: AgentConfiguration) -> Check:
     try:
         await AbandonableThread(connect, "scan").result(2 * _CONNECT_SECONDS)
     except (OSError, TimeoutError) as error:
-        reason = getattr(error, "strerror", None) or str(error) or "no answer"
-        advice = (
-            "is ClusterD started, and storage.clusterd its gRPC address? Faults of storage wait "
-            "until it takes them"
+        reason = getattr(error, "strerror", None) or str(error) or sentence("no answer")
+        advice = sentence(
+            "is ClusterD started, and storage.clusterd its gRPC address? Faults of "
+            "storage wait until it takes them"
         )
-        return problem(CLUSTERD, f"{address}: {reason}", advice)
-    return ok(CLUSTERD, f"{address} takes connections")
+        return problem(
+            CLUSTERD, sentence("{address}: {reason}", address=address, reason=reason), advice
+        )
+    return ok(CLUSTERD, sentence("{address} takes connections", address=address))

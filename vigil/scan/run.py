@@ -12,8 +12,10 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from contract.errors import ConfigurationError, VigilError
+from contract.sentences import sentence
 from stores.address import open_store
 from vigil.exit_status import ExitStatus
+from vigil.scan.bmc import check_bmc
 from vigil.scan.configuration import (
     check_configuration,
     check_fault_configuration,
@@ -21,7 +23,6 @@ from vigil.scan.configuration import (
 )
 from vigil.scan.findings import problem, report
 from vigil.scan.hardware import (
-    check_bmc,
     check_driver,
     check_duo_cards,
     check_links,
@@ -74,12 +75,18 @@ async def scan(
 
 
 async def _bounded(name: str, looking: Awaitable[tuple[Check, ...]]) -> tuple[Check, ...]:
-    advice = "please report it to the authors of NPU Vigil; the other checks are not concerned"
+    advice = sentence(
+        "please report it to the authors of NPU Vigil; the other checks are not concerned"
+    )
     try:
         async with asyncio.timeout(_AREA_SECONDS):
             return await looking
     except TimeoutError:
-        return (problem(name, f"no answer within {_AREA_SECONDS:g} s", advice),)
+        return (
+            problem(
+                name, sentence("no answer within {seconds} s", seconds=f"{_AREA_SECONDS:g}"), advice
+            ),
+        )
     # One area that fails must not take the results of the others with it.
     except (VigilError, OSError) as error:
         return (problem(name, f"{type(error).__name__}: {error}", advice),)
@@ -131,7 +138,7 @@ async def _store(configuration: AgentConfiguration) -> tuple[Check, ...]:
         )
     except ConfigurationError as error:
         finding = "; ".join(str(problem) for problem in error.problems)
-        wrong = problem("store", finding, "correct --store", ExitStatus.WRONG_USE)
+        wrong = problem("store", finding, sentence("correct --store"), ExitStatus.WRONG_USE)
         return (*checks, wrong, await check_fault_configuration(configuration, None))
     try:
         return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from contract.node_signals import TAINT_KEY
 from contract.operator_rules.fault_configuration import (
     CONFIG_MAPS,
 )
+from contract.sentences import message, sentence
 from pacing.abandonable_thread import AbandonableThread
 from stores.deadline import answered_within
 from stores.directory.files import BEATS, document_path
@@ -68,12 +70,16 @@ async def check_directory(url: str, node: str, *, others_may_write: bool) -> Che
             lambda: _directory(Path(place).expanduser().absolute(), node, others_may_write), "scan"
         ).result(_DIRECTORY_SECONDS)
     except TimeoutError:
-        advice = "a mounted file system whose server is away? see dmesg and mount"
-        finding = f"{place} hangs: no answer within {_DIRECTORY_SECONDS:g} s"
+        advice = sentence("a mounted file system whose server is away? see dmesg and mount")
+        finding = sentence(
+            "{path} hangs: no answer within {seconds} s",
+            path=place,
+            seconds=f"{_DIRECTORY_SECONDS:g}",
+        )
         return problem(DIRECTORY, finding, advice, ExitStatus.OUTSIDE)
     except OSError as error:
-        advice = "see ls -ld and mount of this path"
-        finding = f"{place} cannot be used: {error.strerror}"
+        advice = sentence("see ls -ld and mount of this path")
+        finding = sentence("{place} cannot be used: {reason}", place=place, reason=error.strerror)
         return problem(DIRECTORY, finding, advice, ExitStatus.OUTSIDE)
 
 
@@ -83,10 +89,17 @@ def _directory(place: Path, node: str, others_may_write: bool) -> Check:
     while not there.exists() and there != there.parent:
         there = there.parent
     if not there.is_dir():
-        advice = f"remove {there}, or name another directory"
-        return problem(DIRECTORY, f"{there} is not a directory", advice, ExitStatus.OUTSIDE)
+        advice = sentence("remove {there}, or name another directory", there=there)
+        return problem(
+            DIRECTORY,
+            sentence("{there} is not a directory", there=there),
+            advice,
+            ExitStatus.OUTSIDE,
+        )
     if place.is_dir() and not others_may_write and (shared := shared_problem(place)):
-        advice = f"chown root and chmod go-w {place}, or name a directory of the agent's own"
+        advice = sentence(
+            "chown root and chmod go-w {place}, or name a directory of the agent's own", place=place
+        )
         return problem(DIRECTORY, shared, advice, ExitStatus.WRONG_USE)
     written = (
         document_path(place, DEVICE_INFO_NAMESPACE, device_info_name(node)),
@@ -95,32 +108,45 @@ def _directory(place: Path, node: str, others_may_write: bool) -> Check:
     )
     for folder in (there, *(file.parent for file in written)):
         if folder.exists() and not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-            finding = f"{folder} cannot be read and written by user {os.geteuid()}"
-            advice = f"chown or remount {folder}; the agent must be able to write there"
+            finding = sentence(
+                "{folder} cannot be read and written by user {user}",
+                folder=folder,
+                user=os.geteuid(),
+            )
+            advice = sentence(
+                "chown or remount {folder}; the agent must be able to write there", folder=folder
+            )
             return problem(DIRECTORY, finding, advice, ExitStatus.OUTSIDE)
     # ``rename`` replaces a file only within one file system.
     apart = [str(file) for file in written if file.exists() and _lies_apart(file)]
     if apart:
-        finding = f"on another file system than its directory: {', '.join(apart)}"
-        advice = "mount directories, not files: a file that is a mount cannot be replaced"
+        finding = sentence(
+            "on another file system than its directory: {apart}", apart=", ".join(apart)
+        )
+        advice = sentence("mount directories, not files: a file that is a mount cannot be replaced")
         return problem(DIRECTORY, finding, advice, ExitStatus.OUTSIDE)
     room = os.statvfs(there)
     # What users other than root may use, unlike ``f_bfree``.
     free = room.f_bavail * room.f_frsize
     if free < _FREE_BYTES:
-        finding = f"{place} has {free >> 20} MiB left"
+        finding = sentence("{place} has {free} MiB left", place=place, free=free >> 20)
         return problem(
-            DIRECTORY, finding, "make room on this file system", facts={"free_bytes": free}
+            DIRECTORY,
+            finding,
+            sentence("make room on this file system"),
+            facts={"free_bytes": free},
         )
-    will = "" if there == place else "; the agent will make it"
     kind = _file_system(there)
     facts: dict[str, object] = {"free_bytes": free, "file_system": kind}
-    finding = f"{place} ({kind}), {free >> 20} MiB free{will}"
+    finding = sentence("{place} ({kind}), {free} MiB free", place=place, kind=kind, free=free >> 20)
+    if there != place:
+        finding = sentence("{finding}; the agent will make it", finding=finding)
     advice = ""
     if kind.startswith(_OF_A_NETWORK):
-        advice = (
-            f"{kind} does not notify an aggregator on another machine of changes here: between "
-            "machines use a broker"
+        advice = sentence(
+            "{kind} does not notify an aggregator on another machine of changes here: "
+            "between machines use a broker",
+            kind=kind,
         )
     return ok(DIRECTORY, finding, advice, facts)
 
@@ -150,17 +176,21 @@ async def check_cluster(configuration: AgentConfiguration) -> tuple[Check, ...]:
         access = Access(kubeconfig_files(configuration.kubeconfig))
     except ConfigurationError as error:
         finding = "; ".join(str(problem) for problem in error.problems)
-        return _left_out(problem(SERVER, finding, "give --kubeconfig", ExitStatus.WRONG_USE))
+        return _left_out(
+            problem(SERVER, finding, sentence("give --kubeconfig"), ExitStatus.WRONG_USE)
+        )
     try:
         async with answered_within(_SERVER_SECONDS):
-            server = ok(SERVER, f"Kubernetes {await access.version()}")
+            server = ok(SERVER, sentence("Kubernetes {version}", version=await access.version()))
     except ConfigurationError as error:
         finding = "; ".join(str(problem) for problem in error.problems)
-        advice = "see kubectl --kubeconfig ... version"
+        advice = sentence("see kubectl --kubeconfig ... version")
         return _left_out(problem(SERVER, finding, advice, ExitStatus.WRONG_USE))
     except StoreError as error:
         finding = str(error)
-        advice = "see kubectl --kubeconfig ... version; a firewall, a proxy, a certificate?"
+        advice = sentence(
+            "see kubectl --kubeconfig ... version; a firewall, a proxy, a certificate?"
+        )
         return _left_out(problem(SERVER, finding, advice, ExitStatus.OUTSIDE))
     else:
         namespaces = await _answered(NAMESPACES, _namespaces(access))
@@ -178,7 +208,7 @@ def _left_out(check: Check) -> tuple[Check, ...]:
     return (
         check,
         *(
-            not_applicable(name, "no API server")
+            not_applicable(name, sentence("no API server"))
             for name in (NAMESPACES, RIGHTS, OWN_NODE_ONLY, TOLERATIONS)
         ),
     )
@@ -189,7 +219,7 @@ async def _answered(name: str, check: Awaitable[Check]) -> Check:
         async with answered_within(_SERVER_SECONDS):
             return await check
     except StoreError as error:
-        return problem(name, str(error), "scan again when the API server answers")
+        return problem(name, str(error), sentence("scan again when the API server answers"))
 
 
 async def _namespaces(access: Access) -> Check:
@@ -203,24 +233,39 @@ async def _namespaces(access: Access) -> Check:
     if missing:
         advice = "; ".join(f"kubectl create namespace {item}" for item in missing)
         return problem(
-            NAMESPACES, f"missing: {', '.join(missing)}", advice, facts={"missing": missing}
+            NAMESPACES,
+            sentence("missing: {missing}", missing=", ".join(missing)),
+            advice,
+            facts={"missing": missing},
         )
     if unknown:
         # An account without the right to create a document there cannot see it, nor needs it.
-        return not_applicable(NAMESPACES, f"not known, for want of rights: {', '.join(unknown)}")
-    return ok(NAMESPACES, f"{DEVICE_INFO_NAMESPACE} and {NODE_INFO_NAMESPACE} are there")
+        return not_applicable(
+            NAMESPACES,
+            sentence("not known, for want of rights: {unknown}", unknown=", ".join(unknown)),
+        )
+    return ok(
+        NAMESPACES,
+        sentence(
+            "{namespace} and {other} are there",
+            namespace=DEVICE_INFO_NAMESPACE,
+            other=NODE_INFO_NAMESPACE,
+        ),
+    )
 
 
 async def _own_node_only(access: Access, configuration: AgentConfiguration) -> Check:
     """Check by dry runs whether the API server refuses writes of this agent to other nodes."""
     if configuration.shadow:
-        return not_applicable(OWN_NODE_ONLY, "in shadow nothing is written")
+        return not_applicable(OWN_NODE_ONLY, sentence("in shadow nothing is written"))
     is_in_force = await access.is_own_node_only(configuration.node_name)
     if is_in_force is None:
-        return not_applicable(OWN_NODE_ONLY, "no answer to a dry run of a write shows it")
+        return not_applicable(OWN_NODE_ONLY, sentence("no answer to a dry run of a write shows it"))
     if not is_in_force:
-        return problem(OWN_NODE_ONLY, MISSING, ADVICE)
-    return ok(OWN_NODE_ONLY, "the API server refuses writes to what belongs to other nodes")
+        return problem(OWN_NODE_ONLY, sentence(MISSING), sentence(ADVICE))
+    return ok(
+        OWN_NODE_ONLY, sentence("the API server refuses writes to what belongs to other nodes")
+    )
 
 
 async def _tolerations(access: Access, node: str) -> Check:
@@ -233,27 +278,51 @@ async def _tolerations(access: Access, node: str) -> Check:
         return not_applicable(TOLERATIONS, str(error))
     lacking = {pod.daemon_set: pod for pod in pods if pod is not None}
     if lacking:
-        finding = f"{TAINT_KEY} is not tolerated by DaemonSet {', '.join(sorted(lacking))}"
+        finding = sentence(
+            "{key} is not tolerated by DaemonSet {lacking}",
+            key=TAINT_KEY,
+            lacking=", ".join(sorted(lacking)),
+        )
         # Only an aggregator with node_taints writes it, and does not while this is so.
         patches = "; ".join(pod.patch for _, pod in sorted(lacking.items()))
-        advice = f"before you switch node_taints on: {patches}"
+        advice = sentence("before you switch node_taints on: {patches}", patches=patches)
         return ok(TOLERATIONS, finding, advice, {"daemon_sets": sorted(lacking)})
-    return ok(TOLERATIONS, f"pods with drivers of chips tolerate {TAINT_KEY}")
+    return ok(TOLERATIONS, sentence("pods with drivers of chips tolerate {key}", key=TAINT_KEY))
 
 
 async def _rights(access: Access, configuration: AgentConfiguration, deletes: bool) -> Check:
     wanted = rights_of(configuration, deletes_device_info=deletes)
     missing = await access.missing(wanted)
     if missing:
-        listed = [f"{right} ({wanted[right]})" for right in missing]
-        advice = (
-            "apply the roles of daemonset/base; what a missing right is for does not happen, and "
-            "everything else does"
+        listed = [
+            sentence("{right} ({purpose})", right=right, purpose=sentence(wanted[right]))
+            for right in missing
+        ]
+        advice = sentence(
+            "apply the roles of daemonset/base; what a missing right is for does not "
+            "happen, and everything else does"
         )
-        return problem(RIGHTS, f"missing: {'; '.join(listed)}", advice, facts={"missing": listed})
+        return problem(
+            RIGHTS,
+            sentence("missing: {rights}", rights=reduce(_and_right, listed)),
+            advice,
+            facts={"missing": listed},
+        )
     return ok(
-        RIGHTS, f"all {len(wanted)} that this configuration needs", facts={"rights": len(wanted)}
+        RIGHTS,
+        sentence("all {wanted} that this configuration needs", wanted=len(wanted)),
+        facts={"rights": len(wanted)},
     )
+
+
+def _and_right(rights: str, right: str) -> str:
+    """Return ``rights`` and one more, which are sentences."""
+    return sentence("{rights}; {right}", rights=rights, right=right)
+
+
+def _or_kind(kinds: str, kind: str) -> str:
+    """Return ``kinds`` and one more, which may be sentences."""
+    return sentence("{kinds} or {kind}", kinds=kinds, kind=kind)
 
 
 def rights_of(
@@ -276,16 +345,19 @@ def _wanted_rights(
     for config_map in CONFIG_MAPS:
         for verb in ("list", "watch"):
             right = Right(config_map.namespace, _CORE, "configmaps", verb, config_map.name)
-            yield right, "the fault configuration"
+            yield right, message("the fault configuration")
     if "device-info" in documents:
         name = device_info_name(node)
         changes = ("update", "delete") if deletes_device_info else ("update",)
         yield from _document_rights(DEVICE_INFO_NAMESPACE, name, "device-info", writes, changes)
         for verb in ("list", "watch"):
-            yield Right(_EVERYWHERE, _CORE, "pods", verb), "chips in use"
+            yield Right(_EVERYWHERE, _CORE, "pods", verb), message("chips in use")
         if writes:
-            yield Right(DEVICE_INFO_NAMESPACE, _CORE, "events", "create"), "Events about chips"
-            purpose = "Events about the node's fault configuration"
+            yield (
+                Right(DEVICE_INFO_NAMESPACE, _CORE, "events", "create"),
+                message("Events about chips"),
+            )
+            purpose = message("Events about the node's fault configuration")
             yield Right(NODE_INFO_NAMESPACE, _CORE, "events", "create"), purpose
     if "node-info" in documents and writes:
         name = node_info_name(node)
@@ -295,17 +367,17 @@ def _wanted_rights(
     if not writes:
         return
     beat = heartbeat_name(node)
-    yield Right(HEARTBEAT_NAMESPACE, _LEASES, "leases", "create"), "the heartbeat"
+    yield Right(HEARTBEAT_NAMESPACE, _LEASES, "leases", "create"), message("the heartbeat")
     for verb in ("get", "patch"):
-        yield Right(HEARTBEAT_NAMESPACE, _LEASES, "leases", verb, beat), "the heartbeat"
+        yield Right(HEARTBEAT_NAMESPACE, _LEASES, "leases", verb, beat), message("the heartbeat")
     serial_number = "node-info" in documents and configuration.settings_of(BmcSection).enabled
     keeps = configuration.node_labels.enabled and ("device-info" in documents or serial_number)
     generation = configuration.heartbeat.generation
     if keeps or generation != "lease":
         for verb in ("list", "watch"):
-            yield Right(_EVERYWHERE, _CORE, "nodes", verb, node), "what its Node has"
+            yield Right(_EVERYWHERE, _CORE, "nodes", verb, node), message("what its Node has")
     if keeps or generation == "annotation":
-        purpose = "labels and annotations of the Node"
+        purpose = message("labels and annotations of the Node")
         yield Right(_EVERYWHERE, _CORE, "nodes/status", "patch", node), purpose
 
 
@@ -325,7 +397,9 @@ def _document_rights(
 async def check_writers(configuration: AgentConfiguration, store: Store) -> Check:
     """Check whether a Device Plugin or NodeD writes what this agent is to write."""
     if configuration.shadow:
-        return not_applicable(WRITERS, "in shadow nothing is written, others are expected")
+        return not_applicable(
+            WRITERS, sentence("in shadow nothing is written, others are expected")
+        )
     owned = owned_by(configuration.node_name, configuration.documents)
     now_ms = time.time_ns() // 1_000_000
     try:
@@ -337,9 +411,16 @@ async def check_writers(configuration: AgentConfiguration, store: Store) -> Chec
     except StoreRefused as error:
         return not_applicable(WRITERS, f"who writes is not known: {error}")
     except StoreError as error:
-        return problem(WRITERS, str(error), "scan again when the store answers", ExitStatus.OUTSIDE)
+        return problem(
+            WRITERS, str(error), sentence("scan again when the store answers"), ExitStatus.OUTSIDE
+        )
     others = [str(other) for other in programs if other is not None]
     if others:
-        advice = "one of the two must stop, see above: until then this agent is not ready"
+        advice = sentence("one of the two must stop, see above: until then this agent is not ready")
         return problem(WRITERS, "; ".join(others), advice)
-    return ok(WRITERS, f"no other program writes {' or '.join(own.kind for own in owned)}")
+    return ok(
+        WRITERS,
+        sentence(
+            "no other program writes {owned}", owned=reduce(_or_kind, (own.kind for own in owned))
+        ),
+    )

@@ -48,6 +48,7 @@ def scan(
     import msgspec
 
     from contract.errors import ConfigurationError, Problem
+    from contract.sentences import english
     from vigil.installation import hidden_packages
 
     # First: the checks import these packages.
@@ -65,7 +66,7 @@ def scan(
     loop = asyncio.new_event_loop()
     report = loop.run_until_complete(look(config, os.environ, given, aggregator_config))
     if as_json:
-        print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
+        print(msgspec.json.format(msgspec.json.encode(report, enc_hook=english), indent=2).decode())
     else:
         print("\n".join(lines(report)))
     sys.stdout.flush()

@@ -15,7 +15,7 @@ import msgspec
 import typer
 
 from contract.errors import StoreUnavailable, printable
-from contract.sentences import Sentence, english, sentence
+from contract.sentences import english, sentence
 from vigil.exit_status import ExitStatus
 from vigil.language import shown, translated
 from vigil.reports.show import answering, print_json, print_lines, source_lines, width
@@ -218,7 +218,7 @@ def _row_lines(row: TimelineRow, *, language: str, utc: bool, columns: int) -> l
     return wrapped("  ".join(filter(None, words)), columns)
 
 
-def _what(row: TimelineRow) -> Sentence:
+def _what(row: TimelineRow) -> str:
     if row.lost:
         return sentence("{count} earlier changes are in no journal any more", count=row.lost)
     no_level = sentence("no level")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import socket
 from contextlib import ExitStack
 from inspect import signature
@@ -12,6 +14,7 @@ import pytest
 
 from dcmi_shim.emulator.bmc import BmcAlarm
 from tests.parts.processes import free_ports
+from tests.parts.verbs import columns_of
 from tests.vigil.scan.server import OF_THE_MACHINE
 from vigil.agent import agent
 from vigil.scan.verb import scan
@@ -175,6 +178,18 @@ def test_people_read_a_plain_list(server: Server) -> None:
     assert any("to do:" in line for line in lines[wrong : wrong + 12])
     assert "hccn_tool" in lines[-1]
     assert lines[-1].startswith("node-1: ")
+
+
+def test_people_read_it_in_chinese_and_programs_read_the_same(server: Server) -> None:
+    server.emulator.tool("hccn_tool", "fail", exit_status=7)
+    server.environment |= {"VIGIL_LANG": "zh", "PYTHONUTF8": "1"}
+    assert not re.search("[一-鿿]", json.dumps(server.scan().report, ensure_ascii=False))
+    lines = server.run_scan().stdout.splitlines()
+    # A path stays in one piece.
+    assert max(columns_of(line) for line in lines if "/" not in line) <= 100
+    assert any(line.startswith("问题     hccn_tool ") for line in lines)
+    assert any("处理:   请以 root 手动运行" in line for line in lines)
+    assert re.match("node-1: [1-9] 个问题：hccn_tool", lines[-1])
 
 
 def test_it_takes_whatever_the_agent_takes() -> None:
