@@ -5,6 +5,7 @@
     python -m benchmarks.chaos --world directory --episodes N --seed S [--keep DIR] [--workers N]
     python -m benchmarks.chaos --replay FILE...
     python -m benchmarks.chaos --world simulated --episodes N --seed S [--workers N] [--mutant NAME]
+    python -m benchmarks.chaos --add-up FILE...
 
 The worlds ``directory``, ``kubernetes`` and ``mqtt`` are real parts, ``simulated`` is virtual time.
 Prints a line for each episode with something wrong, of real parts for each, and a summary as JSON.
@@ -14,7 +15,8 @@ made smaller, kept in DIR, and can be played again. Gaps of real parts may be of
 all plans are kept as they are, with the logs and journals. A mutant is a wrong product: the first
 episode that finds it is the last. ``--mutant all`` plays all of virtual time, one after the other,
 prints the first seed of each, and has exit status 0 where each is found. Each worker of a real
-world has programs, a store and ports of its own, and plays its part of the seeds.
+world has programs, a store and ports of its own, and plays its part of the seeds. ``--write FILE``
+keeps what each episode came to, and ``--add-up`` makes one summary of several such files.
 """
 
 from __future__ import annotations
@@ -61,7 +63,19 @@ def main() -> int:
         "--mutant", help="a wrong product, in the worlds simulated and mqtt, or all"
     )
     parser.add_argument("--workers", type=int, default=1, help="processes that play episodes")
+    parser.add_argument("--write", type=Path, help="a new file for what each episode came to")
+    parser.add_argument("--add-up", type=Path, nargs="+", help="such files of one world")
     given = parser.parse_args()
+    if given.add_up is not None:
+        results = Results(0)
+        try:
+            for file in given.add_up:
+                results.add_run(file)
+        except ValueError as error:
+            parser.error(str(error))
+        return _end(parser, results)
+    if given.write is not None and given.write.exists():
+        parser.error(f"{given.write} exists: choose another name")
     if given.replay is not None:
         try:
             plans = [read_plan(file) for file in given.replay]
@@ -83,14 +97,28 @@ def main() -> int:
         from benchmarks.chaos.real import play_real
 
         play_real(plans, results.add, kept, given.workers)
+    if given.write is not None:
+        results.write(given.write)
+    # A mutant ends the run, so later plans are not played.
+    is_partial = given.mutant is not None
+    # A kept plan was made small, so most of it may be excused.
+    return _end(parser, results, is_partial=is_partial, is_small=given.replay is not None)
+
+
+def _end(
+    parser: argparse.ArgumentParser,
+    results: Results,
+    *,
+    is_partial: bool = False,
+    is_small: bool = False,
+) -> int:
+    """Print the summary; return the exit status."""
     if results.is_empty:
         parser.exit(1, "no episode was played: the error is above\n")
     print(json.dumps(results.summary(), indent=1))
-    # A mutant ends the run, so later plans are not played.
-    is_whole = results.is_whole or given.mutant is not None
-    # A kept plan was made small, so most of it may be excused.
-    is_within = given.replay is not None or not results.seeds_above
-    return 0 if results.are_right and is_whole and is_within else 1
+    is_complete = results.is_whole or is_partial
+    is_within = is_small or not results.seeds_above
+    return 0 if results.are_right and is_complete and is_within else 1
 
 
 def _play_simulated(plans: list[Plan], results: Results, kept: Kept, workers: int) -> None:

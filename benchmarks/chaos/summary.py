@@ -1,14 +1,29 @@
-"""Adds up what the episodes of a run came to."""
+"""Adds up what the episodes of a run came to, or of several runs on parts of the seeds."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from benchmarks.chaos.judge import Wrong
 from benchmarks.chaos.outcome import NotPlayed, Outcome
 from benchmarks.chaos.planning import MAX_EXCUSED
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Run(msgspec.Struct, frozen=True):
+    """A run as a file has it: ``planned`` episodes, and by cause how many were not played."""
+
+    planned: int
+    seconds: float
+    causes: dict[str, int]
+    outcomes: list[Outcome]
 
 
 class Results:
@@ -20,6 +35,7 @@ class Results:
         self._causes = Counter[str]()
         """How many episodes were not played, by the reason why."""
         self._began = time.monotonic()
+        self._earlier_seconds = 0.0
 
     @property
     def are_right(self) -> bool:
@@ -66,6 +82,33 @@ class Results:
                 flush=True,
             )
 
+    def write(self, file: Path) -> None:
+        """Write the run to a file, for ``add_run``."""
+        run = Run(self._planned, self._seconds, dict(self._causes), self._outcomes)
+        file.write_bytes(msgspec.json.encode(run) + b"\n")
+
+    def add_run(self, file: Path) -> None:
+        """Add a run that was written. Raises ``ValueError`` with the file and a remedy."""
+        try:
+            run = msgspec.json.decode(file.read_bytes(), type=Run)
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"{file} is no run of this version: {error}. Play its seeds with --write again"
+            ) from error
+        plans = [(item.plan.platform, item.plan.seed) for item in (*self._outcomes, *run.outcomes)]
+        if len(plans) > len(set(plans)):
+            raise ValueError(f"{file} has a seed of another file: leave one of them out")
+        if len({platform for platform, _ in plans}) > 1:
+            raise ValueError(f"{file} is of another world: add up each world by itself")
+        self._planned += run.planned
+        self._earlier_seconds += run.seconds
+        self._causes.update(run.causes)
+        self._outcomes += run.outcomes
+
+    @property
+    def _seconds(self) -> float:
+        return self._earlier_seconds + time.monotonic() - self._began
+
     def summary(self) -> dict[str, object]:
         """Return what all episodes came to."""
         outcomes = self._outcomes
@@ -93,7 +136,7 @@ class Results:
                 "proved": sum(outcome.proved for outcome in outcomes),
                 "gaps": dict(gaps),
             },
-            "seconds": round(time.monotonic() - self._began, 1),
+            "seconds": round(self._seconds, 1),
             "processor_seconds_per_episode": round(used / len(outcomes), 2),
         }
 
