@@ -3,7 +3,7 @@
 ::
 
     python -m benchmarks.scale [--nodes 10000] [--chips 8] [--only PART] [--seconds 60]
-                               [--changes 200] [--follower] [--json]
+                               [--changes 200] [--follower] [--played] [--json]
 
 A real API server, a real ``vigil aggregator``, a process that is all the nodes
 (``benchmarks.scale_load``), and a watch that is the readers. Parts: ``changes``, ``rest``,
@@ -15,9 +15,10 @@ each node, one in a hundred with a fault, written again every 5 minutes; what th
 difference to a start without them); without ``--only`` all of them, and 1,000, 5,000 and 10,000
 nodes of 8 and 16 chips without ``--nodes`` and ``--chips``; the larger and stranger
 sizes only rest and change. Memory is resident size, megabytes are millions of bytes. ``--follower``
-starts a second replica in ``full``, which follows. Everything runs on this machine: judge times of
-start and of changes where nothing else runs, CPU seconds and ratios anywhere. Ends with 1 when a
-budget is missed.
+starts a second replica in ``full``, which follows. ``--played`` takes ``benchmarks.scale_player``
+in place of the API server, for ``changes``, ``rest`` and ``storm`` with any number of nodes.
+Everything runs on this machine: judge times of start and of changes where nothing else runs, CPU
+seconds and ratios anywhere. Ends with 1 when a budget is missed.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from benchmarks.scale_documents import chip, device_document, node_names
+from benchmarks.scale_player import PlayedPlane
 from benchmarks.scale_table import missed, print_table
 from benchmarks.scale_takeover import Replicas
 from benchmarks.scale_watch import Readers
@@ -176,8 +178,10 @@ class Cluster:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Write the nodes' documents; yield when the aggregator has published them."""
-        filled = await self._load.do("fill")
-        self.result["fill_s"] = filled["ended"] - filled["began"]
+        # A played API server has the documents already.
+        if not isinstance(self._plane, PlayedPlane):
+            filled = await self._load.do("fill")
+            self.result["fill_s"] = filled["ended"] - filled["began"]
         tasks = [asyncio.create_task(one.run()) for one in (self._readers, self._bare)]
         try:
             await self._readers.listed.wait()
@@ -438,6 +442,10 @@ async def measure(
     return cluster.result
 
 
+def _plane(directory: Path, size: tuple[int, int], *, is_played: bool) -> ControlPlane:
+    return PlayedPlane(directory, *size) if is_played else ControlPlane(directory)
+
+
 def main() -> None:
     """Print a table for each size, or JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -447,6 +455,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--changes", type=int, default=200)
     parser.add_argument("--follower", action="store_true")
+    parser.add_argument("--played", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     sizes = _SIZES
@@ -456,7 +465,7 @@ def main() -> None:
     for size in sizes:
         with (
             tempfile.TemporaryDirectory(prefix="vigil-scale-") as directory,
-            ControlPlane(Path(directory)) as plane,
+            _plane(Path(directory), size, is_played=options.played) as plane,
         ):
             results.append(asyncio.run(measure(plane, Path(directory), size, options)))
         if not options.json:

@@ -8,11 +8,13 @@ import pytest
 
 from benchmarks.scale_documents import (
     NODE_OBJECT_BYTES,
+    config_map,
     device_document,
     node_names,
     node_object,
     pod_object,
 )
+from benchmarks.scale_player import PlayedApiServer
 from benchmarks.scale_table import LINES, missed
 from benchmarks.scale_watch import Counted
 from contract.documents import device_info
@@ -54,3 +56,28 @@ def test_a_missed_budget_is_reported_and_other_sizes_have_none() -> None:
     assert missed([slow]) == [
         "10000 nodes: times the large ConfigMap, p50 (change_p50_times) is 1.51"
     ]
+
+
+def test_a_played_api_server_has_a_document_of_each_node_in_pages() -> None:
+    server = PlayedApiServer(5, 8)
+    path = "/api/v1/namespaces/kube-system/configmaps"
+
+    def listed() -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = []
+        more = ""
+        while True:
+            query = f"labelSelector=mx-consumer-cim%3Dtrue&limit=2{more}"
+            page = server.ask("GET", f"{path}?{query}")[1]
+            items += page["items"]
+            if "continue" not in page["metadata"]:
+                return items
+            more = f"&continue={page['metadata']['continue']}"
+
+    before = listed()
+    assert [one["metadata"]["name"][-5:] for one in before] == [f"{n:05}" for n in range(5)]
+    written = config_map(device_document("node-00003", 1_770_000_000, 2))
+    status, _ = server.ask("PUT", f"{path}/{written['metadata']['name']}", written)
+    assert status == 200
+    after = listed()
+    assert after[3]["data"] == written["data"] != before[3]["data"]
+    assert [*after[:3], after[4]] == [*before[:3], before[4]]
