@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import marshal
 import os
 import signal
 import subprocess
@@ -38,7 +39,10 @@ _unreaped: set[subprocess.Popen[bytes]] = set()
 
 
 class Message(msgspec.Struct, frozen=True):
-    """Any message of a child; its protocol is described in ``child``."""
+    """Any message of a child; its protocol is described in ``child``.
+
+    JSON, and not ``marshal`` as in requests: the memory of a child may be damaged.
+    """
 
     id: int | None = None
     answer: int = SYMBOL_MISSING
@@ -148,7 +152,7 @@ class ChildProcess:
         ``TimeoutError`` when a call missed its own deadline, ``DriverGone`` if the child ended. The
         last of ``begun`` is that call then.
         """
-        return await self._exchange({"call": call, "each": each}, deadlines_seconds)
+        return await self._exchange({"call": call, "each": [*each]}, deadlines_seconds)
 
     def _read_begun(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -172,7 +176,7 @@ class ChildProcess:
         self._expiry = self._loop.call_later(
             deadlines_seconds[0], self._expire, answer, deadlines_seconds
         )
-        body = msgspec.json.encode({"id": self._last_id, **request})
+        body = marshal.dumps({"id": self._last_id, **request})
         # The end of the child is seen by the reader, with the exit status.
         with contextlib.suppress(BrokenPipeError):
             os.write(self._requests, len(body).to_bytes(4, "big") + body)
