@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from importlib import metadata
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.pages import status
@@ -19,13 +20,19 @@ if TYPE_CHECKING:
     from agent.wiring import AgentParts
     from stores.base import PodUsage
 
+_METADATA, _METADATA_SUFFIX = "npu_vigil-", ".dist-info"
+"""Begin and end of the name of the folder that an installer writes; the version is in between."""
+
 
 def version() -> str:
-    """Return the version of this package."""
-    try:
-        return metadata.version("npu-vigil")
-    except metadata.PackageNotFoundError:
-        return "unpackaged"
+    """Return the version of this package, from the name of the folder with its metadata.
+
+    ``importlib.metadata`` imports parsers of mail, CSV and ZIP files, which an agent does not need.
+    """
+    for place in map(Path, sys.path):
+        for folder in place.glob(f"{_METADATA}*{_METADATA_SUFFIX}"):
+            return folder.name.removeprefix(_METADATA).removesuffix(_METADATA_SUFFIX)
+    return "unpackaged"
 
 
 def pods_with_chips(parts: AgentParts) -> tuple[PodUsage, ...]:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from dcmi_shim.library.discovery import FoundLibrary
-    from dcmi_shim.library.enums import Utilization
     from dcmi_shim.values import (
         Chip,
         ChipNames,
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
         Inventory,
         NodeFacts,
         StuckCall,
+        Utilization,
     )
 
 _log = logging.getLogger(__name__)
@@ -175,7 +175,7 @@ class Driver:
 
     async def utilization(self, chip: Chip, kind: Utilization) -> int:
         """Return the utilization in percent."""
-        return msgspec.json.decode(await self._on_chip(_UTILIZATION, chip, kind), type=int)
+        return msgspec.json.decode(await self._on_chip(_UTILIZATION, chip, int(kind)), type=int)
 
     async def names(self, chip: Chip) -> tuple[ChipNames, tuple[str, ...]]:
         """Return the names of ``chip``, and why not all of them are known."""

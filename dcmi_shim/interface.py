@@ -8,8 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from contract.errors import DriverError
-    from dcmi_shim.library.enums import Utilization
-    from dcmi_shim.values import Chip, DriverEvent, DriverGap, Inventory, StuckCall
+    from dcmi_shim.values import Chip, DriverEvent, DriverGap, Inventory, StuckCall, Utilization
 
 
 class ChipDriver(Protocol):

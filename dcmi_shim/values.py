@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 import msgspec
 
 from contract.codes.levels import Severity
+
+
+class Utilization(IntEnum):
+    """What ``dcmi_get_device_utilization_rate`` is asked for (``docs/spec/dcmi.md#4.2``)."""
+
+    AI_CORE = 2
+    HBM = 6
 
 
 class Chip(msgspec.Struct, frozen=True, order=True):

@@ -19,8 +19,8 @@ from contract.codes.families import FAMILIES
 from contract.errors import DriverCallError, DriverError, ToolError, ToolInvalidOutput, ToolSilent
 from contract.observation import Assertion, Observation, chip_subject
 from dcmi_shim.hccn.tool import A5_COUNTERS, A5_PORTS, COUNTERS, HccnTool
-from dcmi_shim.library.enums import Utilization
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
+from dcmi_shim.values import Utilization
 from pacing.waiting import await_with_ticks
 
 if TYPE_CHECKING:

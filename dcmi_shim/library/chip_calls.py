@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from ctypes import c_char, c_float, c_int, c_uint, sizeof, string_at
-from functools import partial
 
 from dcmi_shim.library import abi, second_generation
 from dcmi_shim.library.binding import (
@@ -107,15 +106,19 @@ _NUMBERS: dict[str, tuple[str, int, int, type[c_int | c_uint], int | None]] = {
 possible, its type, and what the driver writes where there is none."""
 
 
-def _number(function: str, library: Library, *arguments: int) -> Answer:
-    """Return the number that ``function`` writes; ``None`` where there is none."""
+def _number(function: str) -> Callable[..., Answer]:
+    """Return the call of ``function``, whose value is the number that it writes or ``None``."""
     name, least, most, kind, none = _NUMBERS[function]
-    value, address = output(kind)
-    answer = library.call(function, *arguments, address)
-    # Where a call failed, the output may hold anything, even a valid value (dcmi#12).
-    if answer or value.value == none:
-        return answer, None
-    return answer, within(f"the {name}", value.value, least, most)
+
+    def call(library: Library, *arguments: int) -> Answer:
+        value, address = output(kind)
+        answer = library.call(function, *arguments, address)
+        # Where a call failed, the output may hold anything, even a valid value (dcmi#12).
+        if answer or value.value == none:
+            return answer, None
+        return answer, within(f"the {name}", value.value, least, most)
+
+    return call
 
 
 def init(library: Library) -> Answer:
@@ -321,7 +324,7 @@ def error_codes(library: Library, card: int, device: int) -> Answer:
 
 
 CALLS: dict[str, Callable[..., Answer]] = {
-    **{function: partial(_number, function) for function in _NUMBERS},
+    **{function: _number(function) for function in _NUMBERS},
     "dcmi_init": init,
     "dcmi_get_dcmi_version": version,
     "dcmi_get_card_list": card_list,

@@ -2,15 +2,6 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 SUPER_POD = (12, 1)
 VIRTUAL_DEVICES = (52, 1)
 """Main and sub command of ``dcmi_get_device_info`` (``docs/spec/dcmi.md#2.3``)."""
-
-
-class Utilization(IntEnum):
-    """What ``dcmi_get_device_utilization_rate`` is asked for."""
-
-    AI_CORE = 2
-    HBM = 6

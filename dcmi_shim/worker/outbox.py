@@ -5,13 +5,37 @@ A frame is a 4-byte big-endian length and that many bytes of JSON. Runs in the d
 
 from __future__ import annotations
 
-import json
+import _thread
 import os
 import select
-import threading
-from collections import deque
 
 _QUEUE_BYTES = 4 << 20
+
+
+def json_of(value: object) -> str:
+    """Return ``value`` as ASCII JSON: of dicts, lists, tuples, texts, numbers and ``None``.
+
+    Neither msgspec, which ``-S`` leaves out, nor ``json``, which imports ``re`` and ``enum``.
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        return f'"{"".join(map(_escaped, value))}"'
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{json_of(key)}:{json_of(item)}' for key, item in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(json_of, value))}]"
+    return repr(value)
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    if code > 0xFFFF:
+        code -= 0x10000
+        return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+    if character in '"\\' or not 0x20 <= code < 0x7F:
+        return f"\\u{code:04x}"
+    return character
 
 
 class Outbox:
@@ -25,33 +49,33 @@ class Outbox:
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
         self._fd = fd
-        self._lock = threading.Lock()
-        self._work = threading.Event()
-        self._queue: deque[bytes] = deque()
-        self._queued = 0
+        self._lock = _thread.allocate_lock()
+        # Held while the queue is empty: the writer thread waits for it.
+        self._idle = _thread.allocate_lock()
+        self._idle.acquire()
+        self._queue = bytearray()
         self._dropped = 0
-        threading.Thread(target=self._drain, daemon=True).start()
+        _thread.start_new_thread(self._drain, ())
 
     def send(self, message: dict[str, object], *, may_drop: bool = False) -> None:
         """Send ``message``; one that ``may_drop`` is dropped and counted when the queue is full."""
-        # Not msgspec: ``-S`` leaves the packages outside of the standard library out.
-        body = json.dumps(message, separators=(",", ":")).encode()
+        body = json_of(message).encode()
         frame = len(body).to_bytes(4, "big") + body
         with self._lock:
             # Answers are never dropped: the agent would wait for
             # its deadline and replace the process.
-            if may_drop and (self._dropped or self._queued + len(frame) > _QUEUE_BYTES):
+            if may_drop and (self._dropped or len(self._queue) + len(frame) > _QUEUE_BYTES):
                 self._dropped += 1
                 return
-            # Only with an empty queue, or this frame would overtake or cut another one.
-            if not self._queue:
-                frame = frame[self._write(frame) :]
-            if frame:
-                self._queue.append(frame)
-                self._queued += len(frame)
-                self._work.set()
+            # Behind a queue, or this frame would overtake or cut another one.
+            if self._queue:
+                self._queue += frame
+                return
+            self._queue += frame[self._write(frame) :]
+            if self._queue:
+                self._idle.release()
 
-    def _write(self, data: bytes) -> int:
+    def _write(self, data: bytes | bytearray) -> int:
         try:
             return os.write(self._fd, data)
         except BlockingIOError:
@@ -62,23 +86,20 @@ class Outbox:
 
     def _drain(self) -> None:
         while True:
-            self._work.wait()
-            # Without the lock, for which the library's thread would wait in ``send``.
-            select.select([], [self._fd], [])
-            dropped = 0
-            with self._lock:
-                while self._queue:
-                    frame = self._queue[0]
-                    written = self._write(frame)
-                    self._queued -= written
-                    if written < len(frame):
-                        # A part of a frame is on the pipe already, so its rest is next in any case.
-                        self._queue[0] = frame[written:]
-                        break
-                    self._queue.popleft()
-                else:
-                    self._work.clear()
-                    dropped, self._dropped = self._dropped, 0
-            if dropped:
-                # Behind the queue and without the lock, which ``send`` takes itself.
-                self.send({"dropped": dropped})
+            self._idle.acquire()
+            while not self._drained():
+                pass
+
+    def _drained(self) -> bool:
+        """Write what the pipe takes next; return whether the queue is empty then."""
+        # Without the lock, for which the library's thread would wait in ``send``.
+        select.select([], [self._fd], [])
+        with self._lock:
+            del self._queue[: self._write(self._queue)]
+            if self._queue:
+                return False
+            dropped, self._dropped = self._dropped, 0
+        if dropped:
+            # Behind the queue and without the lock, which ``send`` takes itself.
+            self.send({"dropped": dropped})
+        return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import marshal
 import os
 import signal
 import subprocess
@@ -38,7 +39,10 @@ _unreaped: set[subprocess.Popen[bytes]] = set()
 
 
 class Message(msgspec.Struct, frozen=True):
-    """Any message of a child; its protocol is described in ``child``."""
+    """Any message of a child; its protocol is described in ``child``.
+
+    JSON, and not ``marshal`` as in requests: the memory of a child may be damaged.
+    """
 
     id: int | None = None
     answer: int = SYMBOL_MISSING
@@ -74,6 +78,7 @@ class ChildProcess:
         self._buffer = bytearray()
         self._waiting: tuple[int, asyncio.Future[Message]] | None = None
         self._last_id = 0
+        self._has_begins = False
         self._protocol_error: str | None = None
         self.ended = False
         """Whether nothing more will be read from it."""
@@ -148,17 +153,17 @@ class ChildProcess:
         ``TimeoutError`` when a call missed its own deadline, ``DriverGone`` if the child ended. The
         last of ``begun`` is that call then.
         """
-        return await self._exchange({"call": call, "each": each}, deadlines_seconds)
+        return await self._exchange({"call": call, "each": [*each]}, deadlines_seconds)
 
     def _read_begun(self) -> None:
+        # A pipe has 64 KiB at most here, so one read empties it.
         with contextlib.suppress(BlockingIOError):
-            while data := os.read(self._begins, _READ_SIZE):
-                # There may be older records, of a request that was cancelled.
-                self.begun += [
-                    begin_ns / 1e9
-                    for request_id, begin_ns in _BEGIN.iter_unpack(data)
-                    if request_id == self._last_id
-                ]
+            # There may be older records, of a request that was cancelled.
+            self.begun += [
+                begin_ns / 1e9
+                for request_id, begin_ns in _BEGIN.iter_unpack(os.read(self._begins, _READ_SIZE))
+                if request_id == self._last_id
+            ]
 
     async def _exchange(
         self, request: dict[str, object], deadlines_seconds: Sequence[float]
@@ -166,13 +171,14 @@ class ChildProcess:
         if self.ended:
             raise DriverGone(self.exit_reason())
         self._last_id += 1
+        self._has_begins = "each" in request
         self.begun = []
         answer: asyncio.Future[Message] = self._loop.create_future()
         self._waiting = (self._last_id, answer)
         self._expiry = self._loop.call_later(
             deadlines_seconds[0], self._expire, answer, deadlines_seconds
         )
-        body = msgspec.json.encode({"id": self._last_id, **request})
+        body = marshal.dumps({"id": self._last_id, **request})
         # The end of the child is seen by the reader, with the exit status.
         with contextlib.suppress(BrokenPipeError):
             os.write(self._requests, len(body).to_bytes(4, "big") + body)
@@ -237,7 +243,8 @@ class ChildProcess:
         elif self._waiting is not None and self._waiting[0] == message.id:
             answer = self._waiting[1]
             if not answer.done():
-                self._read_begun()
+                if self._has_begins:
+                    self._read_begun()
                 answer.set_result(message)
 
     def _end(self) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from contract.observation import Report
-    from dcmi_shim.library.enums import Utilization
+    from dcmi_shim.values import Utilization
 
 T = TypeVar("T")
 

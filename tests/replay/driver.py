@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from contract.errors import DriverError
-    from dcmi_shim.library.enums import Utilization
+    from dcmi_shim.values import Utilization
 
 LISTED_AFTER_SECONDS = 0.05
 UNLISTED_AFTER_SECONDS = 0.3

@@ -79,6 +79,7 @@ def test_an_agent_loads_nothing_that_only_verbs_for_people_need() -> None:
         *("advisor", "aggregator", "elastic", "rich", "yaml"),
         *("vigil.reports", "vigil.sources.sources", "vigil.isolation.run", "vigil.scan.run"),
         *("contract.codes.reference", "contract.pages.rule_places"),
+        *("importlib.metadata", "csv", "zipfile"),
     )
     assert "agent.daemon" in loaded
     assert [

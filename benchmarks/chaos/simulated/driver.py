@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import marshal
 import os
 import signal
 import subprocess
@@ -256,7 +257,7 @@ class DriverProcess:
             size = int.from_bytes(self._buffer[:4], "big")
             if len(self._buffer) < 4 + size:
                 return
-            self._serve(msgspec.json.decode(self._buffer[4 : 4 + size]))
+            self._serve(marshal.loads(self._buffer[4 : 4 + size]))
             del self._buffer[: 4 + size]
 
     def _serve(self, request: dict[str, Any]) -> None:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.errors import DriverCallError
-from dcmi_shim.library.enums import Utilization
-from dcmi_shim.values import Chip
+from dcmi_shim.values import Chip, Utilization
 from tests.dcmi_shim.conftest import running
 
 if TYPE_CHECKING:

@@ -49,6 +49,27 @@ async def test_a_build_of_python_without_memfd_create_makes_calls(
         assert await state.driver.health_words(chips) == dict.fromkeys(chips, 0)
 
 
+async def test_begins_are_read_once_for_several_calls_and_never_for_one(
+    small_driver: Callable[[str], SmallDriver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(small_driver("plain").library) as state:
+        chips = (await state.driver.inventory()).chips
+        child = state.driver._supervisor.serving
+        assert child is not None
+        reads, read = [], os.read
+
+        def counted(fd: int, size: int) -> bytes:
+            reads.append(fd)
+            return read(fd, size)
+
+        monkeypatch.setattr(os, "read", counted)
+        assert await state.driver.health(chips[0]) == 0
+        assert reads.count(child._begins) == 0
+        assert await state.driver.health_words(chips) == dict.fromkeys(chips, 0)
+        assert reads.count(child._begins) == 1
+        assert len(child.begun) == len(chips)
+
+
 @pytest.mark.slow
 async def test_chatter_does_not_disturb(small_driver: Callable[[str], SmallDriver]) -> None:
     async with running(small_driver("chatty").library) as state:
