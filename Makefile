@@ -51,7 +51,7 @@ help:
 	@echo "make verify        compares dist/ with the signed manifest: VERSION=… SIGNERS=FILE"
 	@echo "make outdated      packages of the environment that have a newer release"
 	@echo "make advisories    known advisories about the locked packages; status 3: the index has none, or not for all"
-	@echo "make test-release  a release as a whole: installed without a network, and what earlier ones kept; 15 minutes"
+	@echo "make test-release  a release as a whole: installed without a network, and what earlier ones kept; status 3: fewer than two more Pythons; 20 minutes"
 	@echo "make test-aarch64  the bundle for aarch64 below qemu: imports, vigil scan, a fault by event; status 3: qemu cannot be registered; needs root, 10 minutes"
 	@echo "make test-node     taints with the real scheduler, manifests and chart on a real node (kubelet, containerd); needs root, 25 minutes"
 	@echo "make test-volcano  elastic training and labels with real controllers; 25 minutes, once 20 more"
@@ -171,9 +171,11 @@ outdated: $(VENV)/installed-dev
 advisories: $(VENV)/installed-dev
 	$(BIN)/python -m release advisories
 
-# Not part of `make test`: it downloads the wheels of two processors, and is root.
+# Not part of `make test`: it downloads the wheels of two processors, and is root. What names the other
+# Pythons ends with 3 where there are fewer than two.
 test-release: $(VENV)/installed-dev
 	tests/setup.sh release
+	$(BIN)/python -m tests.release.interpreters
 	$(BIN)/pytest -v --timeout 900 -o python_files='real_*.py' tests/release tests/upgrade
 
 # Not part of `make test`: it downloads wheels and a Debian for aarch64, and is root. What registers qemu
