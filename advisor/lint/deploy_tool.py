@@ -21,6 +21,7 @@ from contract.scheduling import (
     RESOURCE_DOMAIN,
     SCHEDULE_MIN_AVAILABLE,
 )
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -139,26 +140,32 @@ def storm_service(root: Mapping, place: FindingPlace) -> Workload:
 def judge(root: Mapping, place: FindingPlace) -> Iterator[LintFinding]:
     """Return what the tool itself refuses, or ends on."""
     if root.get("app_name") is None:
-        yield _refused(place, "app_name is missing", "Write app_name.")
+        yield _refused(place, sentence("app_name is missing"), sentence("Write app_name."))
     inside = root.mapping(OME_KEY)
     if inside is not None:
         yield from _judge_engine(inside, place.at(root.line_of(OME_KEY)))
     inside = root.mapping(STORM_KEY)
     if inside is not None and inside.get("decode") is None:
-        reason = "decode is read before it is known to be there"
-        yield _refused(place.at(root.line_of(STORM_KEY)), reason, "Write decode.")
+        reason = sentence("decode is read before it is known to be there")
+        yield _refused(place.at(root.line_of(STORM_KEY)), reason, sentence("Write decode."))
 
 
 def _judge_engine(inside: Mapping, place: FindingPlace) -> Iterator[LintFinding]:
     for key in ("model_name", "engine"):
         if inside.get(key) is None:
-            yield _refused(place, f"{key} is missing", f"Write {key}.")
+            yield _refused(
+                place, sentence("{key} is missing", key=key), sentence("Write {key}.", key=key)
+            )
     for name in ("engine", "decoder"):
         part = inside.mapping(name)
         if part is None:
             continue
         if part.get("pod_num") is None:
-            yield _refused(place.at(inside.line_of(name)), "pod_num is missing", "Write pod_num.")
+            yield _refused(
+                place.at(inside.line_of(name)),
+                sentence("pod_num is missing"),
+                sentence("Write pod_num."),
+            )
         for key, least, most in (
             ("min_replicas", 1, _MAX_REPLICAS),
             ("max_replicas", whole(part.scalar("min_replicas")) or 1, _MAX_REPLICAS),
@@ -168,8 +175,14 @@ def _judge_engine(inside: Mapping, place: FindingPlace) -> Iterator[LintFinding]
             number = whole(value)
             if value is not None and (number is None or not least <= number <= most):
                 shown = value_of(value, is_rendered=True)
-                reason = f"{key} {shown} is not from {least} to {most}"
-                write = f"Write a number from {least} to {most}."
+                reason = sentence(
+                    "{key} {shown} is not from {least} to {most}",
+                    key=key,
+                    shown=shown,
+                    least=least,
+                    most=most,
+                )
+                write = sentence("Write a number from {least} to {most}.", least=least, most=most)
                 yield _refused(place.at(value.line), reason, write)
 
 

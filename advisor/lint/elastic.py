@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.lint.finding import PlacedText, finding
+from advisor.lint.finding import PlacedText, finding, in_words
 from advisor.lint.gangs import takes_part
 from advisor.lint.grace import DEFAULT_TERMINATION_SECONDS
 from advisor.lint.labels import RING_CONTROLLER
@@ -19,7 +19,6 @@ from contract.documents.elastic_job import (
     RESTART_ACTION,
     SWITCH,
 )
-from contract.plural import plural
 from contract.scheduling import (
     ELASTIC_SCHEDULING,
     FAULT_SCHEDULING,
@@ -29,6 +28,7 @@ from contract.scheduling import (
     PROCESS_RECOVER_STRATEGY,
     go_integer,
 )
+from contract.sentences import counted, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,8 +148,8 @@ def judge(workload: Workload, grace_over_time: int) -> Iterator[LintFinding]:
         return
     here = workload.place.at_text(switch)
     if workload.form is not WorkloadForm.VCJOB or workload.elastic is None:
-        reason = "only Jobs of Volcano can be trained elastically"
-        yield _condition(here, reason, "Use a Job of batch.volcano.sh/v1alpha1.")
+        reason = sentence("only Jobs of Volcano can be trained elastically")
+        yield _condition(here, reason, sentence("Use a Job of batch.volcano.sh/v1alpha1."))
         return
     elastic = workload.elastic
     yield from _judge_labels(workload)
@@ -178,14 +178,14 @@ def _why_off(daemon: ElasticDaemon, part: str) -> str:
     """Return why an optional part of the daemon does nothing; empty where it does."""
     arguments = daemon.arguments
     if arguments is None:
-        return "vigil elastic is not installed"
+        return sentence("vigil elastic is not installed")
     for option in (f"--{part}", "--act"):
         if option not in arguments:
-            return f"vigil elastic has no {option}"
+            return sentence("vigil elastic has no {option}", option=option)
     role = f"{ELASTIC_DAEMON}-{part}"
     # Rights in another file are not missing.
     if ELASTIC_DAEMON in daemon.roles and role not in daemon.roles:
-        return f"there is no ClusterRole {role}"
+        return sentence("there is no ClusterRole {role}", role=role)
     return ""
 
 
@@ -194,42 +194,59 @@ def _judge_pods(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]:
     roles, place = workload.roles(), workload.place
     if len(roles) > 1:
         where = place.at(roles[1].line)
-        yield _condition(where, f"it has {len(roles)} tasks", "Write one task with all pods.")
+        yield _condition(
+            where,
+            sentence("it has {roles} tasks", roles=len(roles)),
+            sentence("Write one task with all pods."),
+        )
     if elastic.vnpu is not None:
-        reason = f"{elastic.vnpu.value} is a part of a chip"
-        instead = "Ask for whole chips, such as huawei.com/Ascend910."
+        reason = sentence("{value} is a part of a chip", value=elastic.vnpu.value)
+        instead = sentence("Ask for whole chips, such as huawei.com/Ascend910.")
         yield _condition(place.at_text(elastic.vnpu), reason, instead)
     # Without a spec the pods are in another file, and nothing is known of them.
     for role in roles:
         if role.has_spec and len(role.cards) != 1:
-            reason = "its pods ask for no chips"
+            reason = sentence("its pods ask for no chips")
             if role.cards:
-                reason = f"its pods ask for {', '.join(role.cards)}"
+                reason = sentence("its pods ask for {cards}", cards=in_words(role.cards))
             where = place.at(role.cards_line or role.spec_line)
-            yield _condition(where, reason, "Ask for one kind of chips: huawei.com/Ascend910.")
+            yield _condition(
+                where, reason, sentence("Ask for one kind of chips: huawei.com/Ascend910.")
+            )
     if elastic.replicas == 1 and roles:
         yield from _judge_single(workload, elastic, roles[0])
     if elastic.partition is not None:
-        reason = "partitionPolicy fixes the number of pods"
-        yield _condition(place.at_text(elastic.partition), reason, "Remove partitionPolicy.")
+        reason = sentence("partitionPolicy fixes the number of pods")
+        yield _condition(
+            place.at_text(elastic.partition), reason, sentence("Remove partitionPolicy.")
+        )
     success = elastic.min_success
     number = None if success is None else go_integer(success.value)
     most = elastic.replicas
     if success is not None and number is not None and most is not None and number > most:
-        reason = f"minSuccess {number} is more than its {plural(most, 'pod')}"
-        yield _condition(place.at_text(success), reason, f"Write minSuccess: {most} or less.")
+        reason = counted(
+            most,
+            "minSuccess {number} is more than its {count} pod",
+            "minSuccess {number} is more than its {count} pods",
+            number=number,
+        )
+        yield _condition(
+            place.at_text(success), reason, sentence("Write minSuccess: {most} or less.", most=most)
+        )
 
 
 def _judge_single(workload: Workload, elastic: Elastic, role: Role) -> Iterator[LintFinding]:
     """Judge a job of one pod, of which only the chips can become fewer."""
     place = workload.place
     if elastic.second_container is not None:
-        reason = "several containers of its only pod ask for chips"
-        instead = "Ask for them in one container."
+        reason = sentence("several containers of its only pod ask for chips")
+        instead = sentence("Ask for them in one container.")
         yield _condition(place.at_text(elastic.second_container), reason, instead)
     if len(role.cards) == 1 and role.count() == 1:
-        reason = "it has one pod with one chip"
-        yield _condition(place.at(role.cards_line), reason, "Ask for two pods or two chips.")
+        reason = sentence("it has one pod with one chip")
+        yield _condition(
+            place.at(role.cards_line), reason, sentence("Ask for two pods or two chips.")
+        )
     else:
         switch = workload.labels[ELASTIC_SCHEDULING]
         yield finding("ELASTIC_ONE_REPLICA", place.at_text(switch))
@@ -243,22 +260,39 @@ def _judge_others(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]
         job = f"{workload.namespace}/{workload.name}"
         yield finding("ELASTIC_OFF", place.at_text(switch), job=job)
     if elastic.owner is not None:
-        reason = f"a {elastic.owner.value} owns the job and would start it, too"
-        yield _condition(place.at_text(elastic.owner), reason, "Create the job without an owner.")
+        reason = sentence(
+            "a {value} owns the job and would start it, too", value=elastic.owner.value
+        )
+        yield _condition(
+            place.at_text(elastic.owner), reason, sentence("Create the job without an owner.")
+        )
     recovery = workload.labels.get(PROCESS_RECOVER)
     if recovery is not None and recovery.value != "off":
-        reason = f"{PROCESS_RECOVER} is {recovery.value}, so others recover the job"
-        yield _condition(place.at_text(recovery), reason, f"Remove the label {PROCESS_RECOVER}.")
+        reason = sentence(
+            "{recover} is {value}, so others recover the job",
+            recover=PROCESS_RECOVER,
+            value=recovery.value,
+        )
+        yield _condition(
+            place.at_text(recovery),
+            reason,
+            sentence("Remove the label {recover}.", recover=PROCESS_RECOVER),
+        )
     strategy = workload.annotations.get(PROCESS_RECOVER_STRATEGY)
     if strategy is not None:
-        reason = f"with {PROCESS_RECOVER_STRATEGY} others recover the job"
-        instead = f"Remove the annotation {PROCESS_RECOVER_STRATEGY}."
+        reason = sentence(
+            "with {strategy} others recover the job", strategy=PROCESS_RECOVER_STRATEGY
+        )
+        instead = sentence("Remove the annotation {strategy}.", strategy=PROCESS_RECOVER_STRATEGY)
         yield _condition(place.at_text(strategy), reason, instead)
     lifetime = elastic.lifetime
     seconds = None if lifetime is None else go_integer(lifetime.value)
     if lifetime is not None and seconds is not None and seconds < MIN_TTL_SECONDS:
-        reason = f"ttlSecondsAfterFinished {seconds} may delete the job before it is started again"
-        instead = f"Remove it, or write {MIN_TTL_SECONDS} or more."
+        reason = sentence(
+            "ttlSecondsAfterFinished {seconds} may delete the job before it is started again",
+            seconds=seconds,
+        )
+        instead = sentence("Remove it, or write {seconds} or more.", seconds=MIN_TTL_SECONDS)
         yield _condition(place.at_text(lifetime), reason, instead)
 
 
@@ -267,27 +301,43 @@ def _judge_labels(workload: Workload) -> Iterator[LintFinding]:
     mode = labels.get(FAULT_SCHEDULING)
     if mode is None or mode.value != FAULT_SCHEDULING_GRACE:
         where = place if mode is None else place.at_text(mode)
-        shown = "is missing" if mode is None else f"is {mode.value}"
-        reason = f"{FAULT_SCHEDULING} {shown}, and it has to be grace"
-        yield _condition(where, reason, f'Write {FAULT_SCHEDULING}: "grace"')
+        shown = sentence("is missing")
+        if mode is not None:
+            shown = sentence("is {value}", value=mode.value)
+        reason = sentence(
+            "{scheduling} {shown}, and it has to be grace", scheduling=FAULT_SCHEDULING, shown=shown
+        )
+        yield _condition(
+            where, reason, sentence('Write {scheduling}: "grace"', scheduling=FAULT_SCHEDULING)
+        )
     # The operator of MindCluster 26 asks only whether the label is there.
     if RING_CONTROLLER not in labels:
-        reason = f"{RING_CONTROLLER} is missing, so no rank table is made"
-        yield _condition(place, reason, f"Write {RING_CONTROLLER}: {_RING_VALUE}")
+        reason = sentence(
+            "{controller} is missing, so no rank table is made", controller=RING_CONTROLLER
+        )
+        yield _condition(
+            place,
+            reason,
+            sentence("Write {controller}: {value}", controller=RING_CONTROLLER, value=_RING_VALUE),
+        )
 
 
 def _judge_minimum(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]:
     most = elastic.replicas
-    shown = "the number of replicas" if most is None else most
+    shown = sentence("the number of replicas") if most is None else most
     minimum = workload.annotations.get(MIN_REPLICAS)
     if minimum is None:
         place = workload.place.at(workload.annotations_line)
-        yield finding("ELASTIC_MIN_REPLICAS", place, why="is missing", replicas=shown)
+        yield finding("ELASTIC_MIN_REPLICAS", place, why=sentence("is missing"), replicas=shown)
         return
     value = go_integer(minimum.value)
     if value is None or value < 1 or (most is not None and value > most):
         place = workload.place.at_text(minimum)
-        reason = f"{minimum.value or '(empty)'} is not a number from 1 to {shown}"
+        reason = sentence(
+            "{value} is not a number from 1 to {shown}",
+            value=minimum.value or sentence("(empty)"),
+            shown=shown,
+        )
         yield finding("ELASTIC_MIN_REPLICAS", place, why=reason, replicas=shown)
 
 
@@ -297,10 +347,12 @@ def _judge_restart(workload: Workload, elastic: Elastic) -> Iterator[LintFinding
     policies = workload.place.at(elastic.policies_line)
     if action is None or action.value not in (RESTART_ACTION, *END_ACTIONS):
         reason = (
-            "Without a policy for PodEvicted the job controller makes each pod anew at once, at "
-            "the full size"
+            sentence(
+                "Without a policy for PodEvicted the job controller makes each pod anew at "
+                "once, at the full size"
+            )
             if action is None
-            else f"{action.value} does not end the job"
+            else sentence("{value} does not end the job", value=action.value)
         )
         place = policies if action is None else workload.place.at_text(action)
         yield finding("ELASTIC_POLICY", place, why=reason)
@@ -308,7 +360,7 @@ def _judge_restart(workload: Workload, elastic: Elastic) -> Iterator[LintFinding
     retry = elastic.max_retry
     if action.value == RESTART_ACTION and (retry is None or go_integer(retry.value) != 0):
         place = workload.place.at(elastic.spec_line if retry is None else retry.line)
-        value = "missing, which is 3," if retry is None else retry.value
+        value = sentence("missing, which is 3,") if retry is None else retry.value
         yield finding("ELASTIC_MAX_RETRY", place, value=value)
     elif action.value == RESTART_ACTION and elastic.generated_claim is not None:
         place = workload.place.at_text(elastic.generated_claim)
@@ -331,10 +383,10 @@ def _judge_speed(
     if amount is None or speed is None or speed <= 0:
         return
     words = {
-        "size": f"{amount} bytes",
+        "size": sentence("{count} bytes", count=amount),
         # Rounded up: the last part of a checkpoint needs its time, too.
         "seconds": -(-amount // speed),
-        "rate": f"{speed} bytes a second",
+        "rate": sentence("{count} bytes a second", count=speed),
     }
     place = workload.place
     if amount > speed * grace:

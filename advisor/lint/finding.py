@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from functools import reduce
 from pathlib import Path
 from traceback import extract_tb
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from advisor.findings import BY_CODE, Rule
 from contract.errors import quoted
+from contract.sentences import Sentence, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 _SHORT = 60
+_TWO_WORDS = re.compile(r"\b[a-z]{2,} [a-z]{2,}\b")
 
 
 class PlacedText(NamedTuple):
@@ -37,7 +44,7 @@ class FindingPlace(NamedTuple):
 
 
 class LintFinding(NamedTuple):
-    """``happens`` and ``write`` are sentences without braces."""
+    """``happens`` and ``write`` are sentences without braces, which a verb can translate."""
 
     place: FindingPlace
     rule: Rule
@@ -49,16 +56,45 @@ class LintFinding(NamedTuple):
         return self._replace(place=self.place.at(0))
 
 
-def _shown(word: str) -> str:
+def in_words(names: Iterable[str]) -> str:
+    """Return ``names`` as one word of a finding."""
+    return reduce(
+        lambda before, name: sentence("{before}, {name}", before=before, name=name), names
+    )
+
+
+def _shown(word: object) -> str:
+    text = word if isinstance(word, str) else str(word)
     # Most words are short and printable, and quoting takes its time for each letter.
-    return word if word.isprintable() and len(word) <= _SHORT else quoted(word)
+    if text.isprintable() and len(text) <= _SHORT:
+        return text
+    short = quoted(text)
+    # A sentence that is not cut stays one.
+    return text if short == text else short
+
+
+def _filled(template: str, words: Mapping[str, str]) -> str:
+    """Return ``template`` with its words as a sentence, as plain text where a word is English.
+
+    So no sentence has two languages.
+    """
+    if any(_is_english(word) for name, word in words.items() if f"{{{name}}}" in template):
+        return template.format(**words)
+    return sentence(template, **words)
+
+
+def _is_english(word: object) -> bool:
+    """Return whether a word is text that is no sentence, such as that of an error."""
+    if isinstance(word, Sentence):
+        return any(map(_is_english, word.fields.values()))
+    return isinstance(word, str) and _TWO_WORDS.search(word) is not None
 
 
 def finding(code: str, place: FindingPlace, **words: object) -> LintFinding:
     """Return the finding ``code`` with its words filled in."""
     rule = BY_CODE[code]
-    shown = {key: _shown(str(word)) for key, word in words.items()}
-    return LintFinding(place, rule, rule.happens.format(**shown), rule.write.format(**shown))
+    shown = {key: _shown(word) for key, word in words.items()}
+    return LintFinding(place, rule, _filled(rule.happens, shown), _filled(rule.write, shown))
 
 
 def defect(error: Exception, place: FindingPlace) -> LintFinding:

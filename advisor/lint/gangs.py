@@ -22,6 +22,7 @@ from contract.scheduling import (
     SCHEDULE_MIN_AVAILABLE,
     go_integer,
 )
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,7 +118,7 @@ def _judge_shared(workload: Workload, group: WorkloadGroup) -> Iterator[LintFind
     # One pod alone loses nothing to another one.
     if pods == 1:
         return
-    shown = "its" if pods is None else pods
+    shown = sentence("its") if pods is None else pods
     first = group.roles[0]
     if _is_off(group) and not _is_limited(group):
         switch = group.label(POD_RESCHEDULING)

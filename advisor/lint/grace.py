@@ -13,6 +13,7 @@ from contract.scheduling import (
     SUB_HEALTH_STRATEGY,
     go_integer,
 )
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,8 +61,12 @@ def _termination(role: Role) -> int:
 
 def _saving(role: Role) -> str:
     if role.pre_stop is not None:
-        return f"preStop (line {role.pre_stop.line})"
+        return sentence("preStop (line {line})", line=role.pre_stop.line)
     seconds = _termination(role)
     if role.termination is not None and seconds >= _CHECKPOINT_SECONDS:
-        return f"the end within {seconds} s (line {role.termination.line})"
+        return sentence(
+            "the end within {seconds} s (line {line})",
+            seconds=seconds,
+            line=role.termination.line,
+        )
     return ""

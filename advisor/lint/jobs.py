@@ -19,6 +19,7 @@ from advisor.lint.workload import (
     WorkloadGroup,
 )
 from contract.scheduling import ELASTIC_SCHEDULING, LWS_LABEL_PREFIX, MIN_REPLICAS
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from advisor.lint.finding import FindingPlace
@@ -88,7 +89,9 @@ def vcjob(root: Mapping, place: FindingPlace) -> Workload:
     job.groups = (WorkloadGroup(tuple(roles), job.labels, job.annotations, members),)
     job.scheduler_line = root.line_of("spec")
     job.after_failure = action_after(spec, FAILED_EVENTS, place)
-    job.filled_by = "the webhook of Volcano, which the manifests of MindCluster do not install,"
+    job.filled_by = sentence(
+        "the webhook of Volcano, which the manifests of MindCluster do not install,"
+    )
     _inherit_scheduler(roles, text_of(spec.scalar("schedulerName"), place.file))
     if ELASTIC_SCHEDULING in job.labels or MIN_REPLICAS in job.annotations:
         job.elastic = read_elastic(root, spec, roles, place)
@@ -225,7 +228,7 @@ def _take_roles(job: Workload, source: tuple[str, str], spec: Mapping) -> None:
         )
         role.pods = role_object.count("podGroupSize")
         if strategy or role_object.mapping("schedulingStrategy", _VOLCANO_STRATEGY):
-            job.filled_by = "a release of AIBrix after v0.7.0-rc.3"
+            job.filled_by = sentence("a release of AIBrix after v0.7.0-rc.3")
         if role.pods == 1:
             role.pods = role_object.count("replicas")
             # The router of a service without podGroupSize has no chips and no gang.

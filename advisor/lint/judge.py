@@ -15,7 +15,7 @@ from advisor.lint import (
     retries,
     super_pods,
 )
-from advisor.lint.finding import defect, finding
+from advisor.lint.finding import defect, finding, in_words
 from advisor.lint.labels import LABELS
 from advisor.lint.workload import WorkloadForm
 from advisor.options import DEFAULT_GRACE_OVER_TIME
@@ -27,6 +27,7 @@ from contract.scheduling import (
     POD_RESCHEDULING,
     SCALING_RULE,
 )
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -177,7 +178,9 @@ def _judge_services(services: list[Service], seconds: int) -> Iterator[LintFindi
             continue
         if service.mode is not None and not ome.is_known_mode(service):
             place = service.place.at_text(service.mode)
-            yield finding("OME_MODE_NOT_KNOWN", place, mode=service.mode.value or "(empty)")
+            yield finding(
+                "OME_MODE_NOT_KNOWN", place, mode=service.mode.value or sentence("(empty)")
+            )
             continue
         name = service.runtime.value if service.runtime is not None else ""
         runtime = runtimes.get((service.namespace, name)) or runtimes.get(("", name))
@@ -213,7 +216,7 @@ def _may_be_in_runtime(
             missing.append("huawei.com/schedule_minAvailable")
         else:
             yield inner
-    shown = ", ".join(dict.fromkeys(missing))
+    shown = in_words(dict.fromkeys(missing)) if missing else ""
     if missing and service.runtime is not None:
         place = service.place.at_text(service.runtime)
         yield finding("RUNTIME_NOT_GIVEN", place, missing=shown, runtime=service.runtime.value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.lint.finding import PlacedText, finding
+from advisor.lint.finding import PlacedText, finding, in_words
 from advisor.lint.model import Scalar, ScalarKind
 from advisor.similar_words import nearest, nearest_key
 from contract.documents.elastic_job import SWITCH
@@ -47,6 +47,7 @@ from contract.scheduling import (
     TOR_AFFINITY_VALUES,
     go_integer,
 )
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -109,7 +110,11 @@ _ENUMERATED: dict[str, tuple[Sequence[str], str]] = {
     FAULT_SCHEDULING: (FAULT_SCHEDULING_VALUES, "FAULT_SCHEDULING_UNSUPPORTED"),
     SUB_HEALTH_STRATEGY: (SUB_HEALTH_STRATEGIES, "SUBHEALTH_UNSUPPORTED"),
 }
-_TYPES = {ScalarKind.INTEGER: "number", ScalarKind.FLOAT: "number", ScalarKind.BOOLEAN: "boolean"}
+_TYPES = {
+    ScalarKind.INTEGER: sentence("number"),
+    ScalarKind.FLOAT: sentence("number"),
+    ScalarKind.BOOLEAN: sentence("boolean"),
+}
 _TRUE = frozenset(("true", "yes", "on", "y"))
 
 
@@ -180,7 +185,7 @@ def judge_keys(
         here = place.at(value.line)
         if not isinstance(value, Scalar):
             if key in _KEPT:
-                words = {"type": "no scalar", "value": "..."}
+                words = {"type": sentence("no scalar"), "value": "..."}
                 yield finding("LABEL_NOT_STRING", here, key=key, **words)
             continue
         kind = value.kind
@@ -203,7 +208,9 @@ def _judge_side(
     is_label = key in LABELS
     # Where it stands on the right side as well, the copy does no harm (decision 46).
     if is_label is not labels and (beside is None or beside.get(key) is None):
-        right, wrong = ("label", "annotation") if is_label else ("annotation", "label")
+        right, wrong = sentence("label"), sentence("annotation")
+        if not is_label:
+            right, wrong = wrong, right
         yield finding("MISPLACED_KEY", here, key=key, right=right, wrong=wrong)
 
 
@@ -211,7 +218,7 @@ def _judge_value(
     key: str, value: str, here: FindingPlace, *, labels: bool
 ) -> Iterator[LintFinding]:
     """Check the value of a known key at the place where it is read."""
-    shown = value or "(empty)"
+    shown = value or sentence("(empty)")
     if key == APP:
         meant = nearest(value, MINDIE_APPS) if labels else None
         if meant is not None:
@@ -221,10 +228,10 @@ def _judge_value(
     elif key in _ENUMERATED:
         values, code = _ENUMERATED[key]
         if value not in values:
-            yield finding(code, here, value=shown, legal=", ".join(values))
+            yield finding(code, here, value=shown, legal=in_words(values))
     elif key in _SWITCHES and value not in _SWITCHES[key][0]:
         values, counts = _SWITCHES[key]
-        words = {"key": key, "counts": counts, "legal": ", ".join(values)}
+        words = {"key": key, "counts": counts, "legal": in_words(values)}
         yield finding("VALUE_UNSUPPORTED", here, value=shown, **words)
     elif key == FAULT_RETRY_TIMES:
         number = go_integer(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.lint.finding import finding
+from advisor.lint.finding import finding, in_words
 from advisor.lint.workload import WorkloadForm
 from contract.plural import plural
 from contract.scheduling import (
@@ -15,6 +15,7 @@ from contract.scheduling import (
     SCALING_GROUP,
     SCALING_RULE,
 )
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,9 +93,9 @@ def _judge_group(job: Workload, rule: WorkloadScalingRule) -> Iterator[LintFindi
         yield from _judge_servers(job, rule, group.value, rule.groups[group.value])
         return
     place = job.place.at_text(group)
-    words = {"group": group.value, "rule": rule.name or "that was given"}
+    words = {"group": group.value, "rule": rule.name or sentence("that was given")}
     where = f"{rule.place.file}:{rule.place.line}"
-    groups = ", ".join(rule.groups)
+    groups = in_words(rule.groups)
     yield finding("SCALING_GROUP_NOT_IN_RULE", place, where=where, groups=groups, **words)
 
 

@@ -13,6 +13,7 @@ from advisor.lint.labels import KNOWN, judge_keys, kept
 from advisor.lint.model import Mapping, Scalar, ScalarKind, Sequence
 from advisor.lint.workload import MadeObject, WorkloadScalingRule
 from contract.scheduling import SCALING_KEY, SCHEDULER_CONFIG_KEY
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -189,7 +190,7 @@ def _unknown(
             "kind": kind,
             "known": f"{known_group}/{_KINDS[known_group, kind].version}".lstrip("/"),
         }
-        yield finding("UNKNOWN_VERSION", place, given="(nothing)", **words)
+        yield finding("UNKNOWN_VERSION", place, given=sentence("(nothing)"), **words)
     elif group in _BUILT_IN or group.endswith(".k8s.io"):
         into.not_judged[kind] = into.not_judged.get(kind, 0) + 1
     else:

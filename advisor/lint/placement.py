@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
@@ -10,8 +11,8 @@ from advisor.lint.labels import KNOWN, RING_CONTROLLER
 from advisor.lint.pods import ARCH, HOST_ARCH, SCHEDULER_NAME
 from advisor.lint.workload import VOLCANO, WorkloadForm
 from advisor.similar_words import nearest
-from contract.plural import plural
 from contract.scheduling import ACCELERATOR_TYPE, SCHEDULE_POLICY
+from contract.sentences import counted, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,7 +93,7 @@ def _judge_architectures(workload: Workload, group: WorkloadGroup) -> Iterator[L
 def _judge_selector(role: Role, place: FindingPlace) -> Iterator[LintFinding]:
     arch = role.selector.get(HOST_ARCH)
     if arch is not None and arch.value not in ARCHITECTURES:
-        yield finding("HOST_ARCH", place.at_text(arch), value=arch.value or "(empty)")
+        yield finding("HOST_ARCH", place.at_text(arch), value=arch.value or sentence("(empty)"))
     wrong = role.selector.get(SCHEDULER_NAME)
     if wrong is not None:
         yield finding("SCHEDULER_IN_NODE_SELECTOR", place.at_text(wrong))
@@ -109,7 +110,7 @@ def _judge_scheduler(
 ) -> Iterator[LintFinding]:
     """Judge the scheduler of pods with chips; any other scheduler may place those without."""
     line = workload.scheduler_line
-    where = "below spec" if line else "below spec of the pods"
+    where = sentence("below spec") if line else sentence("below spec of the pods")
     here = place.at(line or role.spec_line)
     if role.scheduler is None and _may_be_filled_in(workload, role):
         # Once for each workload, because its pods get one scheduler.
@@ -122,10 +123,16 @@ def _judge_scheduler(
         if SCHEDULER_NAME in role.selector:
             return
         if workload.form in _ALWAYS or _is_meant_for_volcano(group, role):
-            unless = f", unless {workload.filled_by} fills it in" if workload.filled_by else ""
+            unless = (
+                sentence(", unless {filled_by} fills it in", filled_by=workload.filled_by)
+                if workload.filled_by
+                else ""
+            )
             yield finding("SCHEDULER_MISSING", here, where=where, unless=unless)
     elif (name := role.scheduler.value) in ("", "default-scheduler") or nearest(name, (VOLCANO,)):
-        yield finding("SCHEDULER_OTHER", place.at_text(role.scheduler), value=name or "(empty)")
+        yield finding(
+            "SCHEDULER_OTHER", place.at_text(role.scheduler), value=name or sentence("(empty)")
+        )
 
 
 def _may_be_filled_in(workload: Workload, role: Role) -> bool:
@@ -156,24 +163,48 @@ def _judge_cards(
     if workload.form is WorkloadForm.OME:
         whole = {cards} if cards is not None else {_A2_MACHINE, _A3_MACHINE}
         if count and count not in whole:
-            shown = " or ".join(map(str, sorted(whole)))
+            shown = reduce(_or_size, map(str, sorted(whole)))
             yield finding("OME_WHOLE_MACHINE", place, count=count, cards=shown)
         return
     if cards is not None and count > cards:
-        reason = f"a node has {cards}"
-        yield _cards(place, count, reason, f"Ask for at most {plural(cards, 'card')} for a pod.")
+        reason = sentence("a node has {cards}", cards=cards)
+        yield _cards(
+            place,
+            count,
+            reason,
+            counted(
+                cards,
+                "Ask for at most {count} card for a pod.",
+                "Ask for at most {count} cards for a pod.",
+            ),
+        )
     elif selected is not None and selected.value.startswith(_A3) and count > 1 and count % 2:
-        reason = "on A3 the two dies of a card are given together"
-        yield _cards(place, count, reason, f"Ask for {count - 1} or {count + 1} cards.")
+        reason = sentence("on A3 the two dies of a card are given together")
+        yield _cards(
+            place,
+            count,
+            reason,
+            sentence(
+                "Ask for {count} or {other_count} cards.", count=count - 1, other_count=count + 1
+            ),
+        )
     elif (
         selected is None
         and group.annotation(SCHEDULE_POLICY) is None
         and count in _FIRST_GENERATION
         and any(resource.endswith("Ascend910") for resource in role.cards)
     ):
-        reason = "without accelerator-type the rules of the first generation count: 1, 2, 4 or 8"
-        instead = "Select an accelerator-type such as module-910b-8, or ask for 1, 2, 4 or 8 cards."
+        reason = sentence(
+            "without accelerator-type the rules of the first generation count: 1, 2, 4 or 8"
+        )
+        instead = sentence(
+            "Select an accelerator-type such as module-910b-8, or ask for 1, 2, 4 or 8 cards."
+        )
         yield _cards(place, count, reason, instead)
+
+
+def _or_size(sizes: str, size: str) -> str:
+    return sentence("{sizes} or {size}", sizes=sizes, size=size)
 
 
 def _cards(place: FindingPlace, count: int, reason: str, instead: str) -> LintFinding:

@@ -5,9 +5,10 @@ Sources: ``docs/spec/consumers.md#2.1``, 2.2, 2.4, 2.9.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
-from advisor.lint.finding import finding
+from advisor.lint.finding import finding, in_words
 from advisor.lint.reach import GROUP_ANNOTATIONS, OBJECT_KEYS, Reach
 from advisor.lint.workload import WorkloadForm
 from contract.scheduling import (
@@ -22,6 +23,7 @@ from contract.scheduling import (
     SCALING_RULE,
     go_integer,
 )
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,19 +34,22 @@ if TYPE_CHECKING:
 
 _IDLE = {POD_RESCHEDULING: "off", FAULT_RETRY_TIMES: "0"}
 """Values by which people switch a part of rescheduling off."""
-_RECREATED = "the LWS controller deletes its whole group and makes it anew"
-_IN_PLACE = "the kubelet restarts its container in place"
+_RECREATED = sentence("the LWS controller deletes its whole group and makes it anew")
+_IN_PLACE = sentence("the kubelet restarts its container in place")
+_ALONE = sentence("{gets}, and the other pods of its group stay", gets=_IN_PLACE)
 _AFTER_FAILURE_OF_LWS = {
     "RecreateGroupOnPodRestart": _RECREATED,
-    "RecreateGroupAfterStart": f"{_RECREATED}, unless a pod of the group is still pending",
-    "None": f"{_IN_PLACE}, and the other pods of its group stay",
-    "Default": f"{_IN_PLACE}, and the other pods of its group stay",
+    "RecreateGroupAfterStart": sentence(
+        "{gets}, unless a pod of the group is still pending", gets=_RECREATED
+    ),
+    "None": _ALONE,
+    "Default": _ALONE,
 }
-_REPLACED = "the RoleSet controller deletes its pod and makes a new one"
-_STAYS_FAILED = "its pod stays Failed, and no controller makes it anew"
+_REPLACED = sentence("the RoleSet controller deletes its pod and makes a new one")
+_STAYS_FAILED = sentence("its pod stays Failed, and no controller makes it anew")
 _AFTER_FAILURE = {
-    WorkloadForm.ASCENDJOB: "Ascend Operator ends the job as Failed",
-    WorkloadForm.BATCH_JOB: "the Job controller makes a new pod, up to backoffLimit",
+    WorkloadForm.ASCENDJOB: sentence("Ascend Operator ends the job as Failed"),
+    WorkloadForm.BATCH_JOB: sentence("the Job controller makes a new pod, up to backoffLimit"),
 }
 _ALWAYS = (WorkloadForm.DEPLOYMENT, WorkloadForm.STATEFUL_SET, WorkloadForm.OME)
 """Their pods have restartPolicy Always."""
@@ -104,11 +109,13 @@ def _elsewhere(unread_key: UnreadKey, groups: Iterable[WorkloadGroup]) -> bool:
 
 
 def _instead(unread_key: UnreadKey) -> str:
-    side = "labels" if unread_key.is_label else "annotations"
     where = unread_key.source.write
     if not where or (unread_key.key in GROUP_ANNOTATIONS and where != "metadata"):
-        return f"Remove it; no place of a {unread_key.source.kind} reaches the PodGroup."
-    return f"Write it to the {side} of {where}."
+        kind = unread_key.source.kind
+        return sentence("Remove it; no place of a {kind} reaches the PodGroup.", kind=kind)
+    if unread_key.is_label:
+        return sentence("Write it to the labels of {where}.", where=where)
+    return sentence("Write it to the annotations of {where}.", where=where)
 
 
 def judge(workload: Workload) -> Iterator[LintFinding]:
@@ -165,8 +172,10 @@ def _place(workload: Workload, group: WorkloadGroup, key: str) -> FindingPlace:
 
 def _off(workload: Workload, off: list[WorkloadGroup]) -> LintFinding:
     label = off[0].label(FAULT_SCHEDULING)
-    state = "is off" if label is not None else "reaches no pod"
-    pods = "" if len(off) == len(workload.groups) else f" of {', '.join(_names(off))}"
+    state = sentence("is off") if label is not None else sentence("reaches no pod")
+    pods = ""
+    if len(off) != len(workload.groups):
+        pods = sentence(" of {roles}", roles=in_words(_names(off)))
     words = {"what": state, "pods": pods, "gets": _gets(workload, off[0])}
     return finding("RESCHEDULING_OFF", _place(workload, off[0], FAULT_SCHEDULING), **words)
 
@@ -200,7 +209,13 @@ def _gets(workload: Workload, group: WorkloadGroup) -> str:
             by_words.setdefault(_gets_role(workload, group, role), []).append(role.name)
     if len(by_words) == 1:
         return next(iter(by_words))
-    return "; ".join(f"{', '.join(names)}: {words}" for words, names in by_words.items())
+    parts = (
+        sentence("{roles}: {gets}", roles=in_words(names), gets=words)
+        for words, names in by_words.items()
+    )
+    return reduce(
+        lambda before, part: sentence("{before}; {part}", before=before, part=part), parts
+    )
 
 
 def _gets_role(workload: Workload, group: WorkloadGroup, role: Role) -> str:
@@ -218,5 +233,7 @@ def _gets_role(workload: Workload, group: WorkloadGroup, role: Role) -> str:
         # A PodSet keeps a failed pod, whose name it would use again; a RoleSet does not.
         return _REPLACED
     if form is WorkloadForm.VCJOB and workload.after_failure is not None:
-        return f"the job controller answers with {workload.after_failure.value}"
+        return sentence(
+            "the job controller answers with {action}", action=workload.after_failure.value
+        )
     return _AFTER_FAILURE.get(form, _STAYS_FAILED)

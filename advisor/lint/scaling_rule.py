@@ -9,6 +9,7 @@ from advisor.lint.model import Mapping, Scalar, ScalarKind, Sequence
 from advisor.lint.workload import RuleGroup
 from advisor.similar_words import nearest
 from contract.scheduling import SCALING_KEY, go_integer
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,17 +61,21 @@ def judge(rule: Mapping, place: FindingPlace) -> Iterator[LintFinding]:
     version = rule.get("version")
     if not isinstance(version, Scalar) or version.kind is ScalarKind.NULL:
         line = rule.line if version is None else version.line
-        yield finding("SCALING_RULE_VERSION", place.at(line), why="is missing")
+        yield finding("SCALING_RULE_VERSION", place.at(line), why=sentence("is missing"))
     elif version.kind is not ScalarKind.STRING:
         words = {"key": "version", "value": _VERSION}
         yield finding("SCALING_RULE_NO_STRING", place.at(version.line), **words)
     elif version.text != _VERSION:
-        reason = f"{version.text or '(empty)'} is not {_VERSION}"
+        reason = sentence(
+            "{text} is not {version}", text=version.text or sentence("(empty)"), version=_VERSION
+        )
         yield finding("SCALING_RULE_VERSION", place.at(version.line), why=reason)
     entries = rule.get(LIST)
     if not isinstance(entries, Sequence) or not [*entries.mappings()]:
         line = rule.line_of(LIST)
-        yield finding("SCALING_RULE_EMPTY", place.at(line), what=f"no entry in {LIST}")
+        yield finding(
+            "SCALING_RULE_EMPTY", place.at(line), what=sentence("no entry in {key}", key=LIST)
+        )
         return
     before: _Entry | None = None
     for entry in entries.mappings():
@@ -79,7 +84,7 @@ def judge(rule: Mapping, place: FindingPlace) -> Iterator[LintFinding]:
             yield from _judge_group(group, named, place)
         if not named:
             yield finding(
-                "SCALING_RULE_EMPTY", place.at(entry.line), what="an entry without groups"
+                "SCALING_RULE_EMPTY", place.at(entry.line), what=sentence("an entry without groups")
             )
         if before is not None:
             yield from _judge_step(before, named, place.at(entry.line), place)
@@ -92,9 +97,11 @@ def _judge_group(group: Mapping, into: _Entry, place: FindingPlace) -> Iterator[
     for key in (_NAME, _NUMBER, _SERVERS):
         value = group.get(key)
         if not isinstance(value, Scalar):
-            shown = "value" if value is None else "value that is not a text"
+            shown = sentence("(no value that is not a text)")
+            if value is None:
+                shown = sentence("(no value)")
             line = group.line if value is None else value.line
-            words = {"key": key, "value": f"(no {shown})"}
+            words = {"key": key, "value": shown}
             yield finding("SCALING_RULE_NO_NUMBER", place.at(line), **words)
         elif value.kind is not ScalarKind.STRING:
             yield finding("SCALING_RULE_NO_STRING", place.at(value.line), key=key, value=value.text)
@@ -103,7 +110,7 @@ def _judge_group(group: Mapping, into: _Entry, place: FindingPlace) -> Iterator[
             if number is not None and number > 0:
                 numbers[key] = (number, value.line)
             elif value.kind is ScalarKind.STRING:
-                words = {"key": key, "value": value.text or "(empty)"}
+                words = {"key": key, "value": value.text or sentence("(empty)")}
                 yield finding("SCALING_RULE_NO_NUMBER", place.at(value.line), **words)
     if name in into:
         yield finding("SCALING_RULE_GROUP_TWICE", place.at(group.line_of(_NAME)), group=name)

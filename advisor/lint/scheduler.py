@@ -13,6 +13,7 @@ from contract.scheduling import (
     SELF_MAINTAIN,
     USE_CLUSTER_INFO,
 )
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,8 +34,8 @@ _KEYS = (
     "prefer-previous-node",
 )
 _BOOLEANS = {
-    USE_CLUSTER_INFO: "it counts as false: cluster-info is not read",
-    SELF_MAINTAIN: "it counts as false: the free list is not computed anew",
+    USE_CLUSTER_INFO: sentence("it counts as false: cluster-info is not read"),
+    SELF_MAINTAIN: sentence("it counts as false: the free list is not computed anew"),
 }
 
 
@@ -61,12 +62,18 @@ def judge(arguments: Mapping | None, place: FindingPlace) -> Iterator[LintFindin
         here = place.at(value.line)
         if key == GRACE_OVER_TIME:
             if legal_grace(value.text) is None:
-                yield finding("GRACE_OVER_TIME_INVALID", here, value=value.text or "(empty)")
+                yield finding(
+                    "GRACE_OVER_TIME_INVALID", here, value=value.text or sentence("(empty)")
+                )
         elif key in _BOOLEANS and value.text not in ("true", "false"):
-            reason = f"{value.text} is neither true nor false, so {_BOOLEANS[key]}"
-            instead = 'Write "true" or "false".'
+            reason = sentence(
+                "{text} is neither true nor false, so {booleans}",
+                text=value.text,
+                booleans=_BOOLEANS[key],
+            )
+            instead = sentence('Write "true" or "false".')
             yield finding("SCHEDULER_CONFIGURATION", here, key=key, why=reason, instead=instead)
         elif (meant := nearest(key, _KEYS)) is not None:
-            reason = "no program reads this key"
-            instead = f"Write {meant}."
+            reason = sentence("no program reads this key")
+            instead = sentence("Write {meant}.", meant=meant)
             yield finding("SCHEDULER_CONFIGURATION", here, key=key, why=reason, instead=instead)

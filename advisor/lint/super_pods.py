@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.lint.finding import finding
+from advisor.lint.finding import finding, in_words
 from advisor.lint.placement import machine
 from advisor.lint.workload import WorkloadForm
 from contract.scheduling import (
@@ -15,6 +15,7 @@ from contract.scheduling import (
     go_integer,
     is_super_pod_job,
 )
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,8 +43,8 @@ def _judge_block(
     place = workload.place.at_text(block)
     value = go_integer(block.value)
     if value is None or value <= 0:
-        instead = 'Write a whole number of chips in quotes, such as sp-block: "16".'
-        shown, problem = block.value or "(empty)", "is not a number from 1"
+        instead = sentence('Write a whole number of chips in quotes, such as sp-block: "16".')
+        shown, problem = block.value or sentence("(empty)"), sentence("is not a number from 1")
         yield finding("SUPER_POD_BLOCK", place, value=shown, why=problem, instead=instead)
         return
     selected = role.selector.get(ACCELERATOR_TYPE)
@@ -53,8 +54,12 @@ def _judge_block(
     kinds = [selected.value] if selected is not None and policy is None else []
     wanted = policy.value if policy is not None else ""
     if not is_super_pod_job(wanted, kinds, has_block=is_alone):
-        nodes = f"the nodes are {selected.value}" if selected is not None else "none is selected"
-        nodes = f"the policy is {wanted}" if wanted else nodes
+        nodes = (
+            sentence("the nodes are {value}", value=selected.value)
+            if selected is not None
+            else sentence("none is selected")
+        )
+        nodes = sentence("the policy is {wanted}", wanted=wanted) if wanted else nodes
         yield finding("SUPER_POD_BLOCK_WITHOUT_SUPER_POD", place, nodes=nodes)
         return
     # Of an unknown machine it is known only that a pod fits on a node.
@@ -62,14 +67,16 @@ def _judge_block(
     total = _instance(workload, group)
     if total is not None and total < cards:
         if value != total:
-            problem = f"is not the number of cards of an instance, which is {total}"
-            instead = f'Write sp-block: "{total}"'
+            problem = sentence(
+                "is not the number of cards of an instance, which is {total}", total=total
+            )
+            instead = sentence('Write sp-block: "{total}"', total=total)
             yield finding("SUPER_POD_BLOCK", place, value=value, why=problem, instead=instead)
         return
     if value % cards:
-        problem = f"is not a multiple of the {cards} cards of a node"
+        problem = sentence("is not a multiple of the {cards} cards of a node", cards=cards)
     elif total and total % value:
-        problem = f"is not a divisor of the {total} cards of an instance"
+        problem = sentence("is not a divisor of the {total} cards of an instance", total=total)
     else:
         return
     instead = _legal_blocks(cards, total)
@@ -79,12 +86,16 @@ def _judge_block(
 def _legal_blocks(cards: int, total: int | None) -> str:
     """Return which values are legal, in words; ``total``: the cards of an instance, if known."""
     if not total:
-        return f"Write a multiple of {cards}."
+        return sentence("Write a multiple of {cards}.", cards=cards)
     legal = [block for block in range(cards, total + 1, cards) if total % block == 0]
     if not legal:
-        return f"Ask for a multiple of {cards} cards in an instance, or remove sp-block."
+        return sentence(
+            "Ask for a multiple of {cards} cards in an instance, or remove sp-block.", cards=cards
+        )
     shown = [*map(str, legal)] if len(legal) <= _MAX_SHOWN else [str(legal[0]), "...", str(total)]
-    return f"Write one of {', '.join(shown)}." if len(legal) > 1 else f'Write sp-block: "{total}"'
+    if len(legal) == 1:
+        return sentence('Write sp-block: "{total}"', total=total)
+    return sentence("Write one of {legal}.", legal=in_words(shown))
 
 
 def _instance(workload: Workload, group: WorkloadGroup) -> int | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import typer.core
 import typer.main
 
+from advisor.findings import RULES
 from contract.codes.reference import CodeKind, all_codes, level_texts
 from contract.pages.aggregator_status import HEARTBEATS, STATES
 from contract.sentences import counted, message, sentence
@@ -34,7 +35,7 @@ _HEADER = (
     "Content-Type: text/plain; charset=UTF-8",
     "Content-Transfer-Encoding: 8bit",
 )
-_FOLDERS = ("vigil", "agent")
+_FOLDERS = ("vigil", "agent", "advisor")
 """Packages that make texts of verbs."""
 _MARKS = {
     **dict.fromkeys((translated.__name__, message.__name__, sentence.__name__), slice(1)),
@@ -62,6 +63,8 @@ def texts() -> dict[str, None]:
             for text in marked(file.read_text(encoding="utf-8")):
                 collect(text)
     collected |= dict.fromkeys((*STATES, *HEARTBEATS))
+    for rule in RULES:
+        collected |= dict.fromkeys((rule.happens, rule.write))
     for kind in CodeKind:
         for level in level_texts(kind).values():
             collected |= dict.fromkeys((level.effect, level.remedy, level.short))

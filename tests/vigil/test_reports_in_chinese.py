@@ -5,17 +5,22 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import pytest
+
 from agent.journal.file import FILE_NAME
 from contract.names import device_info_name
 from stores.base import Beat
 from tests.agent.node_history import a_history, changed
 from tests.parts.verbs import run_verb
+from tests.vigil.lint.case_files import CASES
 from tests.vigil.sources.recorded_documents import contents, inputs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_TWO_WORDS = re.compile(r"\b[a-z]{2,} [a-z]{2,}\b")
+_CHINESE = re.compile("[一-鿿]")
+_COMMAND = re.compile(r"helm template|vigil [a-z]+( on)?")
+_TWO_WORDS = re.compile(r"(?<![\w-])[a-z]{2,} [a-z]{2,}(?![\w-])")
 
 
 def _english(text: str) -> list[str]:
@@ -80,3 +85,23 @@ def test_isolate_and_release(tmp_path: Path) -> None:
     assert _chinese("release", "n1", "Ascend910-3", *store) == (
         "n1 的 Ascend910-3 没有隔离：无需解除\n"
     )
+
+
+@pytest.mark.slow
+def test_lint_of_each_finding() -> None:
+    english = run_verb("lint", str(CASES))
+    status, output, errors = run_verb("--lang", "zh", "lint", str(CASES))
+    assert (status, errors) == (english[0], "")
+    *lines, summary = output.decode().splitlines()
+    assert re.match(r"\d+ 个文件：\d+ 个错误", summary)
+    # Where a finding stands is the same for editors.
+    assert _places(lines) == _places(english[1].decode().splitlines()[:-1])
+    sentences = [line for line in lines if line.startswith("    ")]
+    chinese = [line for line in sentences if _CHINESE.search(line)]
+    assert len(chinese) > 0.98 * len(sentences)
+    assert [line for line in chinese if _TWO_WORDS.search(_COMMAND.sub("", line))] == []
+    assert run_verb("--lang", "zh", "lint", "--json", str(CASES))[1].isascii()
+
+
+def _places(lines: list[str]) -> list[str]:
+    return [line for line in lines if not line.startswith("    ")]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from advisor.findings import BY_CODE, FindingSeverity
 from contract.errors import printable
+from contract.sentences import counted, sentence
+from vigil.language import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,16 +44,23 @@ def lines(report: LintReport, form: Format) -> Iterator[str]:
 def summary(report: LintReport) -> str:
     """Return how much was found, silenced and not judged, in one line."""
     counts = report.counts()
-    parts = [f"{count} {severity}{'s' * (count != 1)}" for severity, count in counts.items()]
-    line = f"{report.files} file{'s' * (report.files != 1)}: {', '.join(parts)}"
+    line = sentence(
+        "{files}: {errors}, {warnings}, {infos}",
+        files=counted(report.files, "{count} file", "{count} files"),
+        errors=counted(counts[FindingSeverity.ERROR], "{count} error", "{count} errors"),
+        warnings=counted(counts[FindingSeverity.WARNING], "{count} warning", "{count} warnings"),
+        infos=counted(counts[FindingSeverity.INFO], "{count} info", "{count} infos"),
+    )
     if report.silenced:
-        line += f", {report.silenced} silenced"
+        line = sentence("{line}, {count} silenced", line=line, count=report.silenced)
     if report.not_judged:
         kinds = ", ".join(f"{kind} {count}" for kind, count in report.not_judged.items())
-        line += f"; not judged: {kinds}"
+        line = sentence("{line}; not judged: {kinds}", line=line, kinds=kinds)
     if report.passed_over:
-        line += f"; documents without a kind: {report.passed_over}"
-    return line + "".join(f"\n{item}" for item in report.not_known)
+        line = sentence(
+            "{line}; documents without a kind: {count}", line=line, count=report.passed_over
+        )
+    return shown(line) + "".join(f"\n{item}" for item in report.not_known)
 
 
 def _text(report: LintReport) -> Iterator[str]:
@@ -60,7 +69,7 @@ def _text(report: LintReport) -> Iterator[str]:
         named = f" {printable(place.object)}" if place.object != place.file else ""
         rule = finding.rule
         head = f"{printable(place.file)}:{place.line}: {rule.severity} {rule.code}{named}"
-        yield from (head, f"    {finding.happens}", f"    -> {finding.write}")
+        yield from (head, f"    {shown(finding.happens)}", f"    -> {shown(finding.write)}")
 
 
 def _members(finding: LintFinding) -> dict[str, object]:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from advisor.findings import FindingSeverity
 from advisor.lint import scaling_rule
-from advisor.lint.finding import FindingPlace, defect, finding
+from advisor.lint.finding import FindingPlace, defect, finding, in_words
 from advisor.lint.judge import judge
 from advisor.lint.model import Mapping, Scalar
 from advisor.lint.objects import Texts, is_manifest, object_at, take
 from advisor.lint.workload import Collected, ElasticDaemon
+from contract.sentences import counted, sentence
 from vigil.lint.documents import TooMuch, UnparsedText, Unreadable
 from vigil.lint.json_text import NoJson, is_long_list, json_value, read_json
 from vigil.lint.reading import STANDARD_INPUT
@@ -176,7 +177,7 @@ def _read_one(file: File, collected: Collected, report: LintReport) -> Iterator[
             elif isinstance(root, Mapping):
                 yield from take(root, file.name, collected, _TEXTS)
             else:
-                yield finding("UNKNOWN_KIND", place, kind="(no object)")
+                yield finding("UNKNOWN_KIND", place, kind=sentence("(no object)"))
         except TooMuch as error:
             yield finding("UNREADABLE", place, why=error)
     yield from _judge_text(file, text, report)
@@ -195,7 +196,7 @@ def _judge_text(file: File, text: UnparsedText, report: LintReport) -> Iterator[
     if text.left_out:
         yield _left_out(text, file.name)
     if file.is_named and not file.text.strip():
-        yield finding("UNREADABLE", FindingPlace(file.name, 1, ""), why="is empty")
+        yield finding("UNREADABLE", FindingPlace(file.name, 1, ""), why=sentence("is empty"))
 
 
 def _judge_partial(root: Node, file: str) -> Iterator[LintFinding]:
@@ -211,13 +212,16 @@ def _left_out(text: UnparsedText, file: str) -> LintFinding:
     Of standard input, which a tool wrote, it is a warning: the rest is what the user asks about.
     """
     lines = sorted(text.left_out)
-    shown = ", ".join(map(str, lines[:_SHOWN_LINES]))
+    shown = in_words(map(str, lines[:_SHOWN_LINES]))
     if len(lines) > _SHOWN_LINES:
-        shown += f" and {len(lines) - _SHOWN_LINES} more"
-    shown = f"line {shown}" if len(lines) == 1 else f"lines {shown}"
+        more = len(lines) - _SHOWN_LINES
+        shown = sentence("{numbers} and {count} more", numbers=shown, count=more)
+    shown = counted(len(lines), "line {numbers}", "lines {numbers}", numbers=shown)
     place = FindingPlace(file, lines[0], "")
     if file != STANDARD_INPUT:
-        reason = f"what is in {shown} is not YAML of a manifest; the rest is judged"
+        reason = sentence(
+            "what is in {shown} is not YAML of a manifest; the rest is judged", shown=shown
+        )
         return finding("UNREADABLE", place, why=reason)
     return finding("NOT_YAML", place, lines=shown)
 
@@ -268,7 +272,7 @@ def _rule(text: Scalar, place: FindingPlace) -> tuple[Mapping | None, list[LintF
     comment = next((item for item in _COMMENT.finditer(content) if item[2]), None)
     if comment is not None:
         line = offset + 1 + content.count("\n", 0, comment.start())
-        reason = "has a comment, which JSON does not know"
+        reason = sentence("has a comment, which JSON does not know")
         findings.append(finding("SCALING_RULE_NO_JSON", place.at(line), why=reason))
         # Taken out, so that the rest of the rule is judged as well.
         content = _COMMENT.sub(_without, content)
@@ -295,8 +299,12 @@ def _configuration(text: Scalar, place: FindingPlace) -> tuple[Mapping | None, l
         into.unreadable.append(Unreadable(line, "is not YAML"))
     into.unreadable += into.no_manifests
     for item in into.unreadable:
-        reason = f"the scheduler does not read it: {item.why}"
-        words = {"key": "volcano-scheduler.conf", "why": reason, "instead": "Correct the YAML."}
+        reason = sentence("the scheduler does not read it: {why}", why=item.why)
+        words = {
+            "key": "volcano-scheduler.conf",
+            "why": reason,
+            "instead": sentence("Correct the YAML."),
+        }
         findings.append(finding("SCHEDULER_CONFIGURATION", place.at(item.line), **words))
     for document in documents:
         findings += _repeated(document, place)
