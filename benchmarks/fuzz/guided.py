@@ -139,8 +139,9 @@ def _guided(run: Run) -> Run:
 
 
 def _judge(run: Run) -> None:
-    """Feed what has grown without atheris, as an instrumented parser says nothing about its
-    duration, and keep the result.
+    """Feed what has grown without atheris, and keep the result.
+
+    The duration of an instrumented parser is not that of the product.
     """
     outcome = played(TARGETS[run.target](), _grown(run.target))
     run.failures += [f"{failure.what}: {failure.text!r}" for failure in outcome.failures]

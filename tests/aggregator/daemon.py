@@ -21,6 +21,7 @@ from tests.parts.service_proxy import host_address
 from tests.parts.verbs import run_vigil
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from stores.base import Store
@@ -131,16 +132,33 @@ async def values(store: Store) -> dict[str, str]:
 def put_documents(place: ControlPlane | str, *documents: Document) -> None:
     """Write documents as an agent does, to an API server or a store with this address."""
 
-    async def write() -> None:
+    async def put(store: Store) -> None:
+        for document in documents:
+            await store.put(document)
+
+    _run_on(place, put)
+
+
+def delete_documents(place: ControlPlane | str, *documents: Document) -> None:
+    """Delete documents as an administrator does."""
+
+    async def delete(store: Store) -> None:
+        for document in documents:
+            await store.delete(document.namespace, document.name)
+
+    _run_on(place, delete)
+
+
+def _run_on(place: ControlPlane | str, work: Callable[[Store], Awaitable[None]]) -> None:
+    async def run() -> None:
         if isinstance(place, str):
             store = open_store(place)
         else:
             store = open_store("kubernetes:", place.kubeconfig)
-        for document in documents:
-            await store.put(document)
+        await work(store)
         await store.close()
 
-    asyncio.run(write())
+    asyncio.run(run())
 
 
 class AnsweringCluster:

@@ -172,8 +172,8 @@ class OnBroker(Place):
         document = json.dumps({"labels": LABELS, "data": {DATA_KEY: text}})
         for topic in ("other", "dpc-fault/n2", "device-info/n2", "other/deeper/n2/device-info"):
             self._publish(f"vigil/v1/nodes/n1/{topic}", document.encode())
-        event = EpisodeEvent(7, 0, "abc", "began", chip_subject(3), "80E01801", NOW_MS, None, "x")
-        batch = msgspec.json.encode(HistoryBatch("n2", "journal-of-n2", 6, 7, (event,)))
+        event = EpisodeEvent(1, 0, "abc", "began", chip_subject(3), "80E01801", NOW_MS, None, "x")
+        batch = msgspec.json.encode(HistoryBatch("n2", "journal-of-n2", 0, 1, (event,)))
         self._publish("vigil/v1/nodes/n1/events", batch, retain=False)
         return {"vigil/v1/nodes/n1/events"}
 

@@ -220,7 +220,7 @@ class RightsOfBroker:
     """A broker with the shipped rights, and a certificate for each actor that has one."""
 
     def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+        self.broker = broker
         self._configuration = broker.directory / "mosquitto.conf"
         self._shipped = {
             file: file.read_text() for file in (self._configuration, broker.directory / "rights")
@@ -234,7 +234,7 @@ class RightsOfBroker:
             self._retain()
         will = attempt if isinstance(attempt, Will) else None
         try:
-            client = Client(self._broker, user, "intruder", will)
+            client = Client(self.broker, user, "intruder", will)
         except NoConnection:
             return Protection.BROKER_CERTIFICATE
         try:
@@ -250,7 +250,7 @@ class RightsOfBroker:
             return client.read(attempt.topics) != {}
         assert isinstance(attempt, Will)
         # A client with the same name: the broker ends the first one, and publishes its will before.
-        Client(self._broker, user, "intruder").close()
+        Client(self.broker, user, "intruder").close()
         with self._aggregator() as aggregator:
             return aggregator.read(attempt.topic).get(attempt.topic, b"") == attempt.payload
 
@@ -261,7 +261,7 @@ class RightsOfBroker:
 
     @contextmanager
     def _aggregator(self) -> Iterator[Client]:
-        client = Client(self._broker, AGGREGATOR)
+        client = Client(self.broker, AGGREGATOR)
         try:
             yield client
         finally:
@@ -276,13 +276,13 @@ class RightsOfBroker:
         for file, text in self._shipped.items():
             file.write_text(text)
         if Protection.BROKER_RIGHTS in protections:
-            self._broker.grant(_ALL_RIGHTS)
+            self.broker.grant(_ALL_RIGHTS)
         if Protection.BROKER_CERTIFICATE in protections:
             text = self._configuration.read_text()
             assert _REQUIRED in text
             self._configuration.write_text(text.replace(_REQUIRED, _NOT_REQUIRED))
-        self._broker.stop()
-        self._broker.start()
+        self.broker.stop()
+        self.broker.start()
 
 
 @contextmanager

@@ -301,7 +301,8 @@ class Aggregator:
         module = ["vigil"]
         checks = [protection.name for protection in self._removed if protection in REMOVALS]
         if self._in_code and checks:
-            module = [without_checks.__name__, ",".join(checks)]
+            module = [without_checks.__name__]
+            environment[without_checks.VARIABLE] = ",".join(checks)
         command = [sys.executable, "-m", *module, "aggregator", "--store", store]
         command += ["--state-dir", str(place / "state"), "--listen", "127.0.0.1:0"]
         running = Running(command, place / "log", environment)

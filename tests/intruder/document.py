@@ -9,7 +9,7 @@ import textwrap
 from itertools import product
 from typing import TYPE_CHECKING
 
-from tests.intruder import account_rows, agent_rows, broker, daemon
+from tests.intruder import account_rows, agent_rows, broker, contents, daemon
 from tests.intruder.table import Actor, Cell, Gap, Row, Thing, Verb, cells
 from tests.parts.tree import ROOT
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 SECURITY = ROOT / "docs/security.md"
 HEAD = "\n## What each actor may do\n"
-ROWS: tuple[Row, ...] = (*agent_rows.ROWS, *account_rows.ROWS, *broker.ROWS, *daemon.ROWS)
+ROWS: tuple[Row, ...] = (
+    *(*agent_rows.ROWS, *account_rows.ROWS, *broker.ROWS, *daemon.ROWS),
+    *(*contents.ON_API_SERVER, *contents.ON_BROKER),
+)
 GAPS: tuple[Gap, ...] = (*agent_rows.GAPS, *account_rows.GAPS, *broker.GAPS, *daemon.GAPS)
 _TEXT = (
     "Each cell without a number is tested: an actor tries something with a thing, on a real API "

@@ -14,6 +14,14 @@ import pytest
 from tests.intruder import account_rows, agent_rows, broker, daemon
 from tests.intruder.api_server import ApiServer, api_server
 from tests.intruder.broker import RightsOfBroker, intruders_broker
+from tests.intruder.contents import (
+    ON_API_SERVER,
+    ON_BROKER,
+    Contents,
+    OnApiServer,
+    OnBroker,
+    contents,
+)
 from tests.intruder.daemon import Aggregator, aggregator
 from tests.intruder.without_checks import REMOVALS
 from tests.parts.deadlines import wait_until
@@ -33,7 +41,7 @@ def refused(rows: Iterable[Row]) -> list[Row]:
     )
 
 
-def check(server: ApiServer | RightsOfBroker | Aggregator, row: Row) -> None:
+def check(server: ApiServer | RightsOfBroker | Aggregator | Contents, row: Row) -> None:
     """Remove the protections of a row; wait until nothing refuses it."""
     server.remove(row.actor, row.protections)
     wait_until(
@@ -96,3 +104,36 @@ def test_daemon_permits_row_without_the_checks_in_its_code(
     running_without_checks: Aggregator, row: Row
 ) -> None:
     check(running_without_checks, row)
+
+
+@pytest.fixture(scope="module")
+def reading_cluster(
+    server: ApiServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Contents]:
+    server.restore()
+    with contents(OnApiServer(server), tmp_path_factory.mktemp("aggregator")) as reading:
+        yield reading
+
+
+@pytest.mark.apiserver
+@pytest.mark.parametrize("row", refused(ON_API_SERVER), ids=lambda row: row.name)
+def test_aggregator_on_api_server_accepts_contents_without_its_checks(
+    reading_cluster: Contents, row: Row
+) -> None:
+    check(reading_cluster, row)
+
+
+@pytest.fixture(scope="module")
+def reading_topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contents]:
+    with intruders_broker(tmp_path_factory.mktemp("broker")) as rights:
+        place = OnBroker(rights.broker)
+        with contents(place, tmp_path_factory.mktemp("aggregator")) as reading:
+            yield reading
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("row", refused(ON_BROKER), ids=lambda row: row.name)
+def test_aggregator_on_broker_accepts_contents_without_its_checks(
+    reading_topics: Contents, row: Row
+) -> None:
+    check(reading_topics, row)

@@ -64,6 +64,10 @@ class Protection(Enum):
     LOGIN = "`pages.client_ca_file`"
     GRPC_CERTIFICATE = "`grpc.client_ca_file`"
     MODE = "mode of the file or its directory"
+    OTHER_NODE = "the aggregator's check `other-node`"
+    OTHER_RESOURCE = "the aggregator's check `other-resource`"
+    FAULT_NAMESPACES = "`public_faults.namespaces`"
+    TABLE_OWNERS = "the aggregator's check of a `jobID` in several namespaces"
 
 
 class Request(NamedTuple):
@@ -120,8 +124,20 @@ class FileAccess(NamedTuple):
     path: str
 
 
+class Content(Enum):
+    """What an actor writes into a document of its own that is about others."""
+
+    FAULT = "a public fault of another node"
+    RECOVERY = "the end of a public fault of another node"
+    RESOURCE = "a public fault of another resource"
+    HEARTBEAT = "a heartbeat of another node"
+    EPISODES = "episodes of another node"
+    TENANTS_FAULT = "a public fault in the tenant's namespace"
+    RANK_TABLE = "a table with the jobID of another service"
+
+
 Attempt: TypeAlias = (
-    Request | Publication | Subscription | Will | Page | SocketPage | Call | FileAccess
+    Request | Publication | Subscription | Will | Page | SocketPage | Call | FileAccess | Content
 )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.intruder.broker import ROWS, RightsOfBroker, intruders_broker
+from tests.intruder.contents import ON_BROKER, Contents, OnBroker, contents
 from tests.tiers import needs
 
 if TYPE_CHECKING:
@@ -28,3 +29,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RightsOfBroker]
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_row(server: RightsOfBroker, row: Row) -> None:
     assert server.refusing(row.actor, row.attempt) is next(iter(row.protections), None)
+
+
+@pytest.fixture(scope="module")
+def reading(server: RightsOfBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contents]:
+    with contents(OnBroker(server.broker), tmp_path_factory.mktemp("aggregator")) as reading:
+        yield reading
+
+
+@pytest.mark.parametrize("row", ON_BROKER, ids=lambda row: row.name)
+def test_row_of_contents(reading: Contents, row: Row) -> None:
+    assert (reading.refusing(row.actor, row.attempt),) == row.protections

@@ -1,6 +1,7 @@
 """``make test-node``: the manifests on a real node. Needs root; ends with 2 where it has not.
 
-Before that, file systems of this machine's kernel really fail (``failing_file_systems``).
+Before that, file systems of this machine's kernel really fail (``failing_file_systems``), and an
+agent's sources are in containers with few rights (``confined``).
 
     python -m tests.node [--only NAME,...]
 
@@ -25,7 +26,7 @@ import typer
 import typer.core
 import typer.main
 
-from tests.node import failing_file_systems
+from tests.node import confined, failing_file_systems
 from tests.node.image import ROOT, Images
 from tests.node.node_runs import IMAGE, INSTALLATIONS, MOST_IMAGE_BYTES, NEXT_IMAGE, PAUSE
 from vigil.main import app
@@ -64,6 +65,9 @@ def main() -> int:
     try:
         print("file systems that fail:", flush=True)
         if failing_file_systems.main():
+            return 1
+        print("containers with few rights:", flush=True)
+        if confined.check_on_host():
             return 1
         images = Images(directory)
         images.build_pause(PAUSE)

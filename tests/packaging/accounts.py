@@ -41,7 +41,7 @@ OF_ANOTHER = ("POST", *config_map("mindx-dl", "mindx-dl-nodeinfo-worker-2", labe
 
 
 class AgentPod:
-    """Asks the API server with the token of a kubeconfig, or without one. Nothing is kept of it."""
+    """Asks the API server with the token of a kubeconfig, or without one."""
 
     patch_type = "application/merge-patch+json"
 
@@ -53,14 +53,22 @@ class AgentPod:
         self._port = plane.port
         self._tls = ssl.create_default_context(cafile=str(plane.directory / "ca.crt"))
 
-    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, str]:
-        """Ask, as a rehearsal; status and text of the answer."""
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        is_kept: bool = False,
+    ) -> tuple[int, str]:
+        """Send a dry run, unless it is kept; return status and text of the answer."""
         kind = self.patch_type if method == "PATCH" else "application/json"
         headers = {**self._headers, "Content-Type": kind}
         connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._tls)
         try:
             content = None if body is None else json.dumps(body)
-            connection.request(method, f"{path}?dryRun=All", content, headers)
+            query = "" if is_kept else "?dryRun=All"
+            connection.request(method, path + query, content, headers)
             response = connection.getresponse()
             return response.status, response.read().decode()
         finally:

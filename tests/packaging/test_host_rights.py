@@ -7,24 +7,24 @@ import os
 import subprocess
 import sys
 from configparser import RawConfigParser
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import msgspec
 import pytest
 
+from tests.packaging.blind_sources import RIGHTS, SOURCES
 from tests.parts.kustomize import MANIFESTS, build, build_with
+from tests.parts.tree import ROOT
 from tests.tiers import only_root
 
 if TYPE_CHECKING:
     from configparser import SectionProxy
+    from pathlib import Path
 
     from tests.parts.controlplane import ControlPlane
 
 COMPONENT = "without-privileged"
-RIGHTS = ("syslog", "sys_ptrace", "dac_override")
-"""The capabilities of the component, as setpriv names them."""
-
-UNIT = Path(__file__).parents[2] / "systemd/npu-vigil-agent.service"
+UNIT = ROOT / "systemd/npu-vigil-agent.service"
 FOLDERS = ["base", *sorted(f"overlays/{one.name}" for one in (MANIFESTS / "overlays").iterdir())]
 
 
@@ -102,6 +102,47 @@ def test_component_leaves_three_capabilities_and_asks_for_devices(tmp_path: Path
     assert template["metadata"]["annotations"]["cdi.k8s.io/npu-vigil"] == "npu-vigil/host=all"
 
 
+class DeviceNode(msgspec.Struct, forbid_unknown_fields=True):
+    """A device file of CDI 0.5."""
+
+    path: Annotated[str, msgspec.Meta(pattern="^/dev/[a-z0-9_]+$")]
+
+
+class ContainerEdits(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """What a runtime adds to a container."""
+
+    device_nodes: list[DeviceNode]
+
+
+class Device(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """What a pod can request."""
+
+    name: str
+    container_edits: ContainerEdits
+
+
+class CdiSpecification(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """The members of CDI 0.5 that the guide uses. Its schema permits no others."""
+
+    cdi_version: Literal["0.5.0"]
+    kind: Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9-]*[a-z0-9]/[a-z][a-z0-9-]*$")]
+    devices: list[Device]
+
+
+@pytest.mark.server
+def test_the_guide_lists_the_device_that_the_component_requests(tmp_path: Path) -> None:
+    guide = (ROOT / "docs/installation.md").read_text(encoding="utf-8")
+    texts = [text.partition("```")[0] for text in guide.split("```json\n")[1:]]
+    (text,) = [text for text in texts if "cdiVersion" in text]
+    specification = msgspec.json.decode(text, type=CdiSpecification)
+    (device,) = specification.devices
+    template = agent_without_privileges(tmp_path)["spec"]["template"]
+    requested = template["metadata"]["annotations"]["cdi.k8s.io/npu-vigil"]
+    assert requested == f"{specification.kind}={device.name}"
+    paths = {node.path for node in device.container_edits.device_nodes}
+    assert paths >= {"/dev/kmsg", "/dev/ipmi0", "/dev/davinci_manager"}
+
+
 @pytest.mark.apiserver
 def test_api_server_accepts_the_agent_without_privileges(
     control_plane: ControlPlane, tmp_path: Path
@@ -113,37 +154,6 @@ def test_api_server_accepts_the_agent_without_privileges(
     (container,) = accepted["spec"]["template"]["spec"]["containers"]
     assert container["securityContext"]["privileged"] is False
 
-
-SOURCES = """
-import json, os, sys
-from pathlib import Path
-import msgspec
-from collectors.file_systems.host_mounts import HostMounts
-from collectors.hang.collector import _seconds_of
-from collectors.kernel_log.device import explained, opened
-from contract.errors import DriverError
-from dcmi_shim.library import vendor
-problems = {}
-try:
-    with opened("/dev/kmsg"):
-        pass
-except OSError as error:
-    problems["kernel log"] = explained("/dev/kmsg", error)
-if HostMounts().read()[1] != "/proc/1/root":
-    problems["file systems"] = ""
-try:
-    _seconds_of(int(sys.argv[2]))
-except OSError as error:
-    problems["hang"] = str(error)
-vendor._DEVICES = Path(sys.argv[1])
-try:
-    vendor.DCMI.check_init(Path("libdcmi.so"), -8005, msgspec.Raw(b"null"))
-except DriverError as error:
-    if "may not open" in str(error):
-        problems["driver"] = str(error)
-print(json.dumps(problems))
-"""
-"""Prints what the collectors do not see, with their texts. The driver's failed start is given."""
 
 NODE = (
     *("unshare", "--pid", "--fork", "--mount-proc", "sh", "-c"),
