@@ -29,6 +29,7 @@ def test_each_row_fits_a_file_and_names_what_exists() -> None:
         assert all((ROOT / row).exists() for row in rows), pattern
 
 
+@pytest.mark.slow
 def test_distance_counts_imports() -> None:
     far = distances("pacing/backoff.py", importers())
     assert far["pacing/backoff.py"] == 0
@@ -38,6 +39,7 @@ def test_distance_counts_imports() -> None:
     assert "tests/contract/codes/test_catalogue.py" not in far
 
 
+@pytest.mark.slow
 def test_a_conftest_is_imported_by_the_tests_below_it() -> None:
     far = distances("tests/aggregator/conftest.py", importers())
     assert far["tests/aggregator/merge/test_pipeline.py"] == 1

@@ -83,6 +83,7 @@ def test_every_deadline_is_scaled() -> None:
     )
 
 
+@pytest.mark.slow
 def test_no_test_sleeps_by_itself() -> None:
     found = [place for path in _files() for place in _sleeps(path)]
     assert not found, (

@@ -79,13 +79,8 @@ def contexts(folder: Path, program: Path, line: int) -> list[str]:
     return found.contexts_by_lineno(str(program)).get(line, [])
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param([], id="usual", marks=pytest.mark.slow),
-        pytest.param(["-I", "-S"], id="isolated"),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [[], ["-I", "-S"]], ids=["usual", "isolated"])
 def test_a_process_that_is_killed_is_measured(
     tmp_path: Path, environment: dict[str, str], options: list[str]
 ) -> None:

@@ -11,7 +11,7 @@ from collections import Counter
 
 import pytest
 
-from tests.advisor.player import RECORDINGS, recorded
+from tests.advisor.player import PLAYED_AGAIN, RECORDINGS, recorded
 from tests.advisor.recordings import played
 
 _ADMITTED = ("Inqueue", "Running", "Unknown")
@@ -39,7 +39,7 @@ def test_all_recordings_are_there() -> None:
     assert sum(row.get("reason") == "FailedScheduling" for row in by_scheduler) == 55
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", PLAYED_AGAIN)
 def test_the_same_pods_are_deleted_with_the_same_grace(name: str) -> None:
     early: set[tuple[str, int]] = set()
     for one in played(name):
@@ -62,7 +62,7 @@ def test_the_same_pods_are_deleted_with_the_same_grace(name: str) -> None:
     assert not early
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", PLAYED_AGAIN)
 def test_pods_are_bound_where_placement_accepts_them(name: str) -> None:
     for one in played(name):
         for row in one.session.observed:
@@ -72,7 +72,7 @@ def test_pods_are_bound_where_placement_accepts_them(name: str) -> None:
                 assert row["node"] in found[0], (row["pod"], found[1].get(row["node"]))
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
+@pytest.mark.parametrize("name", PLAYED_AGAIN)
 def test_a_pod_that_stays_unbound_is_refused_or_its_gang_is_short(name: str) -> None:
     before: dict[str, bool] = {}
     for one in played(name):

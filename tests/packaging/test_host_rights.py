@@ -170,13 +170,17 @@ OWN_PROCESSES = ("unshare", "--pid", "--fork", "--mount-proc")
 @pytest.mark.parametrize(
     ("taken", "around", "blind"),
     [
-        pytest.param((), (), set(), id="nothing"),
+        pytest.param((), (), set(), id="nothing", marks=pytest.mark.slow),
         pytest.param(("syslog",), (), {"kernel log"}, id="syslog"),
-        pytest.param(("sys_ptrace",), (), {"file systems"}, id="sys_ptrace"),
-        pytest.param(("dac_override",), (), {"driver"}, id="dac_override"),
-        pytest.param((), OWN_PROCESSES, {"hang"}, id="processes of the host"),
+        pytest.param(
+            ("sys_ptrace",), (), {"file systems"}, id="sys_ptrace", marks=pytest.mark.slow
+        ),
+        pytest.param(("dac_override",), (), {"driver"}, id="dac_override", marks=pytest.mark.slow),
+        pytest.param(
+            (), OWN_PROCESSES, {"hang"}, id="processes of the host", marks=pytest.mark.slow
+        ),
         # Root has the group 0, which sees them all the same.
-        pytest.param((), HIDDEN, set(), id="processes of others"),
+        pytest.param((), HIDDEN, set(), id="processes of others", marks=pytest.mark.slow),
     ],
 )
 def test_each_right_that_is_taken_away_blinds_its_source_alone(

@@ -15,6 +15,7 @@ import typer.core
 import typer.main
 
 from tests.parts.deadlines import patience
+from tests.parts.examples import mostly_slow
 from tests.parts.verbs import columns_of, run_verb
 from tests.vigil.stand import AT_MS, LEADER, Stand, vigil
 from tests.vigil.verbs import LATER, VERBS, aggregator
@@ -74,7 +75,9 @@ def test_times_are_in_utc_on_demand(verb: str, known: Stand) -> None:
 
 @pytest.mark.parametrize(
     "terminal",
-    [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"TERM": "xterm-256color", "FORCE_COLOR": "1"}],
+    mostly_slow(
+        [{"TERM": "xterm-256color", "FORCE_COLOR": "1"}, {"NO_COLOR": "1"}, {"TERM": "dumb"}], 3
+    ),
     ids=lambda one: ",".join(one),
 )
 def test_no_color_reaches_the_output(verb: str, known: Stand, terminal: dict[str, str]) -> None:
@@ -83,8 +86,8 @@ def test_no_color_reaches_the_output(verb: str, known: Stand, terminal: dict[str
         assert "\x1b" not in output.decode() + errors
 
 
-@pytest.mark.parametrize("columns", [20, 40, 80])
-@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("columns", mostly_slow([20, 40, 80], 3))
+@pytest.mark.parametrize("language", mostly_slow(["zh", "en"], 2))
 def test_lines_fit_any_width(verb: str, known: Stand, columns: int, language: str) -> None:
     _, output, _ = vigil(known, *VERBS[verb], "--lang", language, COLUMNS=str(columns))
     assert max(map(columns_of, output.decode().splitlines())) <= columns

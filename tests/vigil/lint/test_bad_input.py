@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.findings import FindingSeverity
-from tests.parts.examples import examples
+from tests.parts.examples import examples, mostly_slow
 from tests.vigil.lint.case_files import CASES, NAMES
 from tests.vigil.lint.manifests import (
     Object,
@@ -205,7 +205,7 @@ def test_unknown_fields_are_nothing() -> None:
     assert found(text) == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", mostly_slow(NAMES, 6))
 def test_the_same_in_json_and_in_a_list(name: str) -> None:
     """What a YAML file raises, its documents raise as JSON and in a List, at other lines."""
     text = (CASES / f"{name}.wrong.yaml").read_text()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from tests.parts.examples import mostly_slow
 from tests.vigil.lint.case_files import CASES
 from tests.vigil.lint.running import run
 from vigil.lint.reading import STANDARD_INPUT, File, files
@@ -258,9 +259,9 @@ def test_large_dump_is_read_item_by_item(monkeypatch: pytest.MonkeyPatch) -> Non
     assert codes(lint([File("x.yaml", broken)])) == ["UNREADABLE", "RETRIES_NOT_NUMBER"]
 
 
-@pytest.mark.parametrize("indent", [None, 1])
-@pytest.mark.parametrize("kind", ["List", "AscendJobList"])
-@pytest.mark.parametrize("is_sorted", [True, False])
+@pytest.mark.parametrize("indent", mostly_slow([1, None], 2))
+@pytest.mark.parametrize("kind", mostly_slow(["AscendJobList", "List"], 2))
+@pytest.mark.parametrize("is_sorted", mostly_slow([False, True], 2))
 def test_large_list_of_json_is_read_item_by_item(
     indent: int | None, kind: str, is_sorted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

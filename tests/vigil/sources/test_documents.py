@@ -41,6 +41,7 @@ from tests.aggregator.nodes import T0, faulty, healthy, node_report, report
 from tests.aggregator.public_faults import messages
 from tests.cluster.recorded import names, recorded
 from tests.contract.documents.node_documents import config, fault
+from tests.parts.examples import mostly_slow
 from tests.vigil.sources.recorded_documents import (
     cluster_info,
     contents,
@@ -113,7 +114,7 @@ def test_documents_of_a_real_clusterd_are_read(tmp_path: Path) -> None:
     assert not any(row.withheld for row in found.faults)
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", mostly_slow(names(), 6))
 def test_whatever_the_real_clusterd_read_and_wrote_is_shown(name: str, tmp_path: Path) -> None:
     outputs = {
         one["name"]: cluster_info(one["name"], one["data"][one["name"]])

@@ -77,6 +77,7 @@ def test_a_script_of_another_version_names_its_file_and_a_remedy(
         read_plan(file)
 
 
+@pytest.mark.slow
 def test_all_mutants_are_played_one_after_the_other_and_the_first_seeds_are_a_table(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

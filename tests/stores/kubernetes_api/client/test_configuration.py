@@ -22,6 +22,7 @@ from stores.kubernetes_api.client.credential_files import CredentialFiles
 from stores.kubernetes_api.client.credential_plugin import Plugins
 from tests.parts.certificates import make_authority, make_client
 from tests.parts.deadlines import patience
+from tests.parts.examples import mostly_slow
 from tests.tiers import needs
 
 if TYPE_CHECKING:
@@ -95,12 +96,11 @@ def refused(
     return text
 
 
-TOKENS = pytest.mark.parametrize(
-    "text", [SECRET, f"{SECRET}\n", f"\r\n\t {SECRET} \r\n", f"\n{SECRET}\n\n"]
+# Each of them starts an interpreter.
+@pytest.mark.parametrize(
+    "text",
+    mostly_slow([f"\r\n\t {SECRET} \r\n", SECRET, f"{SECRET}\n", f"\n{SECRET}\n\n"], 4),
 )
-
-
-@TOKENS
 def test_white_space_around_a_token_is_removed(tmp_path: Path, text: str) -> None:
     (tmp_path / "token").write_text(text)
     for user in ({"token": text}, {"tokenFile": "token"}, {"exec": plugin({"token": text})}):
