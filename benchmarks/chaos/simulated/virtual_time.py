@@ -69,9 +69,9 @@ class _TimerHandle(asyncio.TimerHandle):
     def cancel(self) -> None:
         if not self._cancelled:
             self._cancelled = True
-            self._callback = self._args = None
+            self._callback = self._args = None  # type: ignore[assignment]
             if self._scheduled:
-                self._loop.count_cancelled()  # type: ignore[attr-defined]
+                self._loop.count_cancelled()
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
