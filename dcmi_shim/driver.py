@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import msgspec
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
         Utilization,
     )
 
+T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
 _HEALTH = "dcmi_get_device_health"
 _NETWORK_HEALTH = "dcmi_get_device_network_health"
@@ -45,6 +47,9 @@ _ADDRESS = "dcmi_get_device_ip"
 _PROCESSES = "dcmi_get_device_resource_info"
 _UTILIZATION = "dcmi_get_device_utilization_rate"
 _VIRTUAL_SECONDS = 60.0
+_code_list_decoder: msgspec.json.Decoder[tuple[int, ...]] = msgspec.json.Decoder(tuple[int, ...])
+_health_decoder: msgspec.json.Decoder[int | None] = msgspec.json.Decoder(int | None)
+"""Made once: ``msgspec.json.decode`` reads a type anew with each of a round's many calls."""
 
 
 class Driver:
@@ -146,22 +151,22 @@ class Driver:
     async def error_codes(self, chip: Chip) -> tuple[int, ...]:
         """Return the fault codes that the driver lists as active on ``chip``, in its order."""
         value = await self._on_chip(_ERROR_CODES, chip)
-        return msgspec.json.decode(value, type=tuple[int, ...])
+        return _code_list_decoder.decode(value)
 
     async def code_lists(self, chips: Sequence[Chip]) -> dict[Chip, tuple[int, ...] | DriverError]:
         """Return ``error_codes`` of ``chips``, or its error, as far as one message has them."""
-        return await self._on_each(_ERROR_CODES, chips, tuple[int, ...])
+        return await self._on_each(_ERROR_CODES, chips, _code_list_decoder)
 
     async def health_words(self, chips: Sequence[Chip]) -> dict[Chip, int | DriverError | None]:
         """Return ``health`` of ``chips``, or its error, as far as one message has them."""
-        return await self._on_each(_HEALTH, chips, int | None)
+        return await self._on_each(_HEALTH, chips, _health_decoder)
 
     async def health(self, chip: Chip) -> int | None:
         """Return 0 healthy, 1 minor, 2 major, 3 critical, or ``None`` for the driver's
         "unknown".
         """
         value = await self._on_chip(_HEALTH, chip)
-        return msgspec.json.decode(value, type=int | None)
+        return _health_decoder.decode(value)
 
     async def network_health(self, chip: Chip) -> int:
         """Return 0 or 6 if the chip reaches its network, else another code
@@ -224,13 +229,11 @@ class Driver:
         return await self._calls.make(function, (*chip.place, *more), str(chip), chip)
 
     async def _on_each(
-        self, function: str, chips: Sequence[Chip], kind: Any
-    ) -> dict[Chip, Any | DriverError]:
+        self, function: str, chips: Sequence[Chip], decoder: msgspec.json.Decoder[T]
+    ) -> dict[Chip, T | DriverError]:
         results = await self._calls.make_each(function, chips)
         return {
-            chip: result
-            if isinstance(result, DriverError)
-            else msgspec.json.decode(result, type=kind)
+            chip: result if isinstance(result, DriverError) else decoder.decode(result)
             for chip, result in results.items()
         }
 

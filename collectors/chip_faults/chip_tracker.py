@@ -28,6 +28,10 @@ class ChipQuery(IntEnum):
     HEALTH = auto()
 
 
+QUERIES = tuple(ChipQuery)
+"""All of them: an Enum is iterated and measured by Python code."""
+
+
 class ChipTracker:
     """The tracked codes of one chip, of one source."""
 
@@ -127,7 +131,7 @@ class ChipTracker:
         if not self._dropped:
             reports += self._answers.observe_failure(reason, now_ms, by_driver=hangs or not by_chip)
         # A chip that answers one of its queries is still there.
-        if self._silent_since is None or len(self._failing) < len(ChipQuery):
+        if self._silent_since is None or len(self._failing) < len(QUERIES):
             return reports
         if at - self._silent_since >= self._card_lost_after_seconds:
             self._silent_too_long = True
@@ -141,7 +145,7 @@ class ChipTracker:
         # Any answer shows that the chip is there: its silence begins anew.
         self._silent_since = None
         self._silent_too_long = False
-        complete = not self._failing and len(self._answered) == len(ChipQuery)
+        complete = not self._failing and len(self._answered) == len(QUERIES)
         return self._answers.observe_answer(now_ms) if complete or self._dropped else []
 
     def _judge_drop(self, now_ms: int) -> list[Report]:

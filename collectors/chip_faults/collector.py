@@ -24,7 +24,7 @@ from collectors.audits import (
     run_together,
 )
 from collectors.base import Collector
-from collectors.chip_faults.chip_tracker import ChipQuery, ChipTracker
+from collectors.chip_faults.chip_tracker import QUERIES, ChipQuery, ChipTracker
 from collectors.chip_faults.health_word import ChipWord
 from collectors.driver_list_tracker import LAG_SECONDS
 from collectors.report_batch import ReportBatch
@@ -93,7 +93,7 @@ class _Watched:
     word: ChipWord | None = None
     """The health word of a chip whose driver has no events."""
     queried_at: dict[ChipQuery, float] = field(
-        default_factory=lambda: dict.fromkeys(ChipQuery, float("-inf"))
+        default_factory=lambda: dict.fromkeys(QUERIES, float("-inf"))
     )
 
     def next(self, query: ChipQuery) -> float:
@@ -196,7 +196,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         tracker = ChipTracker(self.name, subject, tracked, lost_after)
         now = self._loop.time()
         tracker.note_recoveries(self.context.ended, now, self.context.wall_clock())
-        return _Watched(subject, chip, tracker, dict.fromkeys(ChipQuery, now), now + LAG_SECONDS)
+        return _Watched(subject, chip, tracker, dict.fromkeys(QUERIES, now), now + LAG_SECONDS)
 
     async def _events(self) -> NoReturn:
         """Report each event of the driver as it arrives."""
@@ -256,7 +256,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
     def _ask_now(self, chips: Iterable[_Watched]) -> None:
         for watched in chips:
             now = self._loop.time()
-            watched.due = dict.fromkeys(ChipQuery, now)
+            watched.due = dict.fromkeys(QUERIES, now)
             watched.settled_at = now + LAG_SECONDS
 
     def _next_due(self) -> float:
@@ -339,7 +339,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
 
     def _all_queries(self) -> Iterator[tuple[float, _Watched, ChipQuery]]:
         for watched in self._chips.values():
-            for query in ChipQuery:
+            for query in QUERIES:
                 yield watched.next(query), watched, query
         for watched in self._missing.values():
             yield watched.due[ChipQuery.HEALTH], watched, ChipQuery.HEALTH
@@ -438,13 +438,13 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
 
     async def _leave_out(self, watched: _Watched, began: float) -> None:
         """Count a chip that is not listed as silent: no call can reach it."""
-        watched.due = dict.fromkeys(ChipQuery, began + self.period_seconds)
+        watched.due = dict.fromkeys(QUERIES, began + self.period_seconds)
         # While the driver is replaced on disk, no silence is the chip's own.
         in_place = await self._driver.is_in_place()
         # The driver may have listed it again during the query above.
         if watched.chip is None:
             reason = "the driver does not list this chip"
-            for query in ChipQuery:
+            for query in QUERIES:
                 self._batch.add(self._failed(watched, query, reason, by_chip=in_place))
 
     async def _health(self, watched: _Watched, chip: Chip, at: float) -> int | None:

@@ -7,6 +7,7 @@ each list etcd is asked for something small.
 
 from __future__ import annotations
 
+import functools
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
@@ -219,7 +220,9 @@ def _place(name: str) -> str:
     return f"Lease {HEARTBEAT_NAMESPACE}/{name}"
 
 
+@functools.lru_cache(maxsize=16)
 def _path(node: str) -> str:
+    # An agent asks for its own twice in each interval.
     check_node_name(node)
     return wire.object_path(leases.API, "leases", HEARTBEAT_NAMESPACE, heartbeat_name(node))
 

@@ -399,7 +399,9 @@ def replaced(platform: Platform, seed: int) -> Iterator[None]:
         return owner
 
     def time_ns() -> int:
-        ahead_ms = program().clock_ahead_ms if PROGRAM.get() else 0
+        life = PROGRAM.get()
+        owner = owners.get(life) or (program() if life else None)
+        ahead_ms = 0 if owner is None else owner.clock_ahead_ms
         return (BEGAN_MS + ahead_ms) * 1_000_000 + round(loop.time() * 1e9)
 
     def open_process(*_: object, pass_fds: tuple[int], **__: object) -> DriverProcess:

@@ -71,14 +71,14 @@ class _TimerHandle(asyncio.TimerHandle):
             self._cancelled = True
             self._callback = self._args = None  # type: ignore[assignment]
             if self._scheduled:
-                self._loop.count_cancelled()  # type: ignore[attr-defined]
+                self._loop.count_cancelled()
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """See the module. ``time`` begins at 0. What is due at the same time runs in order."""
 
     # asyncio's own members, which its type stubs do not have.
-    _ready: deque[asyncio.Handle]
+    _ready: deque[Any]
     _stopping: bool
     _clock_resolution: float
 
@@ -195,7 +195,14 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle._cancelled:
-                handle._run()
+                try:
+                    handle._context.run(handle._callback, *handle._args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    text = f"Exception in callback {handle._callback!r}"
+                    context = {"message": text, "exception": error, "handle": handle}
+                    self.call_exception_handler(context)
 
     def _filter(self) -> None:
         ready, count = tuple(self._ready), self.count_step
