@@ -16,6 +16,7 @@ import msgspec
 
 from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverGone
 from dcmi_shim.library.driver_upgrade import Installed
+from dcmi_shim.library.enums import VIRTUAL_DEVICES
 from dcmi_shim.library.survey import chip_names, node_facts, survey, virtual_chips
 from dcmi_shim.worker.calls import Calls
 from dcmi_shim.worker.event_queue import EventQueue
@@ -178,6 +179,12 @@ class Driver:
         """Return the ids of the processes that use ``chip``, as the host counts them."""
         return msgspec.json.decode(await self._on_chip(_PROCESSES, chip), type=tuple[int, ...])
 
+    async def process_lists(
+        self, chips: Sequence[Chip]
+    ) -> dict[Chip, tuple[int, ...] | DriverError]:
+        """Return ``processes`` of ``chips``, or its error, as far as one message has them."""
+        return await self._on_each(_PROCESSES, chips, tuple[int, ...])
+
     async def utilization(self, chip: Chip, kind: Utilization) -> int:
         """Return the utilization in percent."""
         return msgspec.json.decode(await self._on_chip(_UTILIZATION, chip, int(kind)), type=int)
@@ -283,7 +290,12 @@ class Driver:
             await asyncio.sleep(shared_pause(_VIRTUAL_SECONDS))
             before = await self.inventory()
             with contextlib.suppress(DriverGone):
-                virtual = await virtual_chips(self._calls.make, before.chips, before.virtual)
+                answers = await self._calls.make_each(
+                    "dcmi_get_device_info", before.chips, *VIRTUAL_DEVICES
+                )
+                virtual = await virtual_chips(
+                    self._calls.make, before.chips, before.virtual, answers
+                )
                 # A survey may have replaced it meanwhile, from a newer list.
                 if self._inventory is before:
                     self._take_over(msgspec.structs.replace(before, virtual=virtual), before.chips)

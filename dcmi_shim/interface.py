@@ -59,6 +59,14 @@ class ChipDriver(Protocol):
     async def processes(self, chip: Chip) -> tuple[int, ...]:
         """Return the ids of the processes that use ``chip``, as the host counts them."""
 
+    async def process_lists(
+        self, chips: Sequence[Chip]
+    ) -> dict[Chip, tuple[int, ...] | DriverError]:
+        """Return ``processes`` of ``chips``, or its error, as far as one message has them.
+
+        Raises ``DriverGone``.
+        """
+
     async def utilization(self, chip: Chip, kind: Utilization) -> int:
         """Return the utilization in percent."""
 

@@ -1,12 +1,13 @@
 """Hang detection: chips whose processes do nothing for minutes (``docs/spec/device-plugin.md#4``).
 
-Every period each chip is asked for its processes, and only one that has some is asked for more. The
-answers are judged in ``tracker``.
+Every period one message asks all chips for their processes, and only a chip that has some is asked
+for more. The answers are judged in ``tracker``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -16,7 +17,14 @@ from collectors.base import Collector
 from collectors.hang.tracker import Figures, HangSection, HangTracker
 from contract.codes.chip_codes import HANG
 from contract.codes.families import FAMILIES
-from contract.errors import DriverCallError, DriverError, ToolError, ToolInvalidOutput, ToolSilent
+from contract.errors import (
+    DriverCallError,
+    DriverError,
+    DriverGone,
+    ToolError,
+    ToolInvalidOutput,
+    ToolSilent,
+)
 from contract.observation import Assertion, Observation, chip_subject
 from dcmi_shim.hccn.tool import A5_COUNTERS, A5_PORTS, COUNTERS, HccnTool
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
@@ -24,7 +32,7 @@ from dcmi_shim.values import Utilization
 from pacing.waiting import await_with_ticks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from collectors.base import CollectorContext
     from contract.observation import Report
@@ -92,7 +100,7 @@ class HangCollector(Collector[HangSection]):
             self.context.report(gone)
 
     async def _round(self) -> None:
-        """Ask chip after chip."""
+        """Ask all chips for their processes at once, and those with processes one by one."""
         self.context.progress()
         asking = self._driver.inventory()
         inventory = await await_with_ticks(asking, PROGRESS_SECONDS, self.context.progress)
@@ -101,13 +109,24 @@ class HangCollector(Collector[HangSection]):
         self._is_a5 = inventory.family == _A5
         # Once a round: a tool that hangs for one chip hangs for the others, too.
         self._tool_is_silent = False
+        asked = [chip for chip in inventory.chips if chip.physical_id not in self._without]
+        lists = await self._process_lists(asked)
         for chip in inventory.chips:
             tracker = self._tracker(chip)
             if chip.physical_id not in self._without:
-                self._report(await self._ask(chip, tracker))
+                self._report(await self._ask(chip, tracker, lists.get(chip)))
             self.context.progress()
         not_shown = "the driver does not show this chip"
         self._report(self._unwatched.report_blind(not_shown, self.context.wall_clock()))
+
+    async def _process_lists(
+        self, chips: Sequence[Chip]
+    ) -> Mapping[Chip, tuple[int, ...] | DriverError]:
+        """Return the processes of ``chips``, or the error, as far as one message has them."""
+        # Without a process of the driver, each call has the reason by itself.
+        with contextlib.suppress(DriverGone):
+            return await self._driver.process_lists(chips)
+        return {}
 
     def _tracker(self, chip: Chip) -> HangTracker:
         tracker = self._chips.get(chip.physical_id)
@@ -123,9 +142,15 @@ class HangCollector(Collector[HangSection]):
             self._chips[chip.physical_id] = tracker
         return tracker
 
-    async def _ask(self, chip: Chip, tracker: HangTracker) -> list[Report]:
+    async def _ask(
+        self, chip: Chip, tracker: HangTracker, listed: tuple[int, ...] | DriverError | None
+    ) -> list[Report]:
         try:
-            processes = frozenset(await self._driver.processes(chip))
+            if isinstance(listed, DriverError):
+                raise listed
+            # Those of a chip in use again, just before its figures: a round takes seconds, and a
+            # process that has ended meanwhile has no figures.
+            processes = frozenset(() if listed == () else await self._driver.processes(chip))
         except DriverError as error:
             if isinstance(error, DriverCallError) and error.return_code in _UNSUPPORTED:
                 # A driver without this call has no hang detection; that is not blindness.

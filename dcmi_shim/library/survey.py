@@ -130,7 +130,7 @@ async def survey(query: Query, library: str, current: Inventory | None) -> Surve
         return Survey(None, (*problems, _mixed_families(families)), chips, is_refused=True)
     version = await queries.read("dcmi_get_dcmi_version")
     pod = await _super_pod(queries, chips[0])
-    virtual = await virtual_chips(query, chips, () if current is None else current.virtual)
+    virtual = await virtual_chips(query, chips, () if current is None else current.virtual, {})
     main_board = None
     if family == _A5:
         main_board = await queries.first((_MAIN_BOARD,), chips)
@@ -287,17 +287,25 @@ async def node_facts(query: Query, inventory: Inventory) -> tuple[NodeFacts, tup
 
 
 async def virtual_chips(
-    query: Query, chips: Sequence[Chip], before: Sequence[int]
+    query: Query,
+    chips: Sequence[Chip],
+    before: Sequence[int],
+    answers: Mapping[Chip, msgspec.Raw | DriverError],
 ) -> tuple[int, ...]:
     """Return the physical ids of the chips that are divided into virtual devices.
 
-    For a chip without an answer ``before`` decides: most drivers do not have the function. Raises
-    ``DriverGone`` when there is no driver.
+    Chips that are missing in ``answers`` are asked one by one. For a chip without an answer
+    ``before`` decides: most drivers do not have the function. Raises ``DriverGone`` when there is
+    no driver.
     """
     queries = _Queries(query)
     divided = []
     for chip in chips:
-        total = await queries.of_chip("dcmi_get_device_info", chip, *VIRTUAL_DEVICES)
+        answer = answers.get(chip)
+        if answer is None:
+            total = await queries.of_chip("dcmi_get_device_info", chip, *VIRTUAL_DEVICES)
+        else:
+            total = None if isinstance(answer, DriverError) else msgspec.json.decode(answer)
         if chip.physical_id in before if total is None else total[0]:
             divided.append(chip.physical_id)
     return tuple(divided)

@@ -114,10 +114,10 @@ class Calls:
                     return self._value(call, where, message)
 
     async def make_each(
-        self, function: str, chips: Sequence[Chip]
+        self, function: str, chips: Sequence[Chip], *more: int
     ) -> dict[Chip, msgspec.Raw | DriverError]:
         """Call ``function`` for each of ``chips`` by one message; return the value or error of
-        each.
+        each. ``more`` are its arguments behind the chip.
 
         Each call has its own deadline, from its own begin. Chips that the child has not asked in
         its time, or because another one hangs, are missing. Raises ``DriverGone``.
@@ -131,27 +131,27 @@ class Calls:
             asked: list[Chip] = []
             for chip in chips:
                 try:
-                    self._refuse_left_out((function, chip.place))
+                    self._refuse_left_out((function, (*chip.place, *more)))
                     asked.append(chip)
                 except DriverCallStuck as error:
                     results[chip] = error
             if asked:
-                results |= await self._request_each(child, function, asked)
+                results |= await self._request_each(child, function, asked, more)
         return results
 
     async def _request_each(
-        self, child: ChildProcess, function: str, chips: Sequence[Chip]
+        self, child: ChildProcess, function: str, chips: Sequence[Chip], more: tuple[int, ...]
     ) -> dict[Chip, msgspec.Raw | DriverError]:
         """Return value or error of the first of ``chips``, or only the error of the one that hangs.
 
         Raises ``DriverGone``.
         """
         loop = asyncio.get_running_loop()
-        calls: list[Call] = [(function, chip.place) for chip in chips]
+        calls: list[Call] = [(function, (*chip.place, *more)) for chip in chips]
         sent = loop.time()
         try:
             message = await child.request_each(
-                function, [places for _, places in calls], [*map(self._deadlines.of, calls)]
+                function, [arguments for _, arguments in calls], [*map(self._deadlines.of, calls)]
             )
         except (TimeoutError, DriverGone) as error:
             at = max(len(child.begun) - 1, 0)
@@ -163,9 +163,9 @@ class Calls:
         for call, (begin, end) in zip(calls, itertools.pairwise(times), strict=False):
             self._deadlines.record(call, end - begin)
         results: dict[Chip, msgspec.Raw | DriverError] = {}
-        for chip, answer in zip(chips, message.each, strict=False):
+        for chip, call, answer in zip(chips, calls, message.each, strict=False):
             try:
-                results[chip] = self._value((function, chip.place), str(chip), answer)
+                results[chip] = self._value(call, str(chip), answer)
             except DriverCallError as error:
                 results[chip] = error
         return results

@@ -116,6 +116,11 @@ class ScriptedDriver:
         await self._ask("processes", chip)
         return self.users.get(chip.logic_id, ())
 
+    async def process_lists(
+        self, chips: Sequence[Chip]
+    ) -> dict[Chip, tuple[int, ...] | DriverError]:
+        return await ask_each(chips, self.processes)
+
     async def utilization(self, chip: Chip, kind: Utilization) -> int:
         await self._ask(kind.name, chip)
         return self.percent.get((kind, chip.logic_id), 0)

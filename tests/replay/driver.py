@@ -166,6 +166,11 @@ class RecordedDriver:
     async def processes(self, chip: Chip) -> tuple[int, ...]:
         return ()
 
+    async def process_lists(
+        self, chips: Sequence[Chip]
+    ) -> dict[Chip, tuple[int, ...] | DriverError]:
+        return await ask_each(chips, self.processes)
+
     async def utilization(self, chip: Chip, kind: Utilization) -> int:
         return 0
 

@@ -37,6 +37,7 @@ async def test_an_ascend_950(small_driver: Callable[[str], SmallDriver]) -> None
         assert [await driver.error_codes(chip) for chip in (good, bad)] == [(), (0x81B18603,)]
         assert [await driver.health(chip) for chip in (good, bad)] == [0, 2]
         assert await driver.processes(bad) == (1001,)
+        assert await driver.process_lists((good, bad)) == {good: (1000,), bad: (1001,)}
         assert await driver.utilization(bad, Utilization.AI_CORE) == 31
         with pytest.raises(DriverCallError, match="-8255"):
             await driver.utilization(bad, Utilization.HBM)
