@@ -12,6 +12,7 @@ import msgspec
 
 from contract import scheduling
 from contract.scheduling import go_integer
+from contract.sentences import message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,11 +33,18 @@ COMPUTED_FOR = ComputedFor(
     "22bb3d98",
     "v1.15",
     (
-        "MindCluster v26.1.0 is tag 9e132e21. It parted from master at 61bcf4e9, and has Volcano "
-        "1.7, 1.9 and 1.12; only master builds 1.15",
-        "Volcano 1.10 and older have no NotReady node in the session: pods there go without grace",
-        "MindCluster v6.0.0 and older take remaining retries over when the scheduler restarts",
-        "MindCluster v6.0.0-RC3 and older delete pods of a node whose NodeD is silent",
+        message(
+            "MindCluster v26.1.0 is tag 9e132e21. It parted from master at 61bcf4e9, and has "
+            "Volcano 1.7, 1.9 and 1.12; only master builds 1.15"
+        ),
+        message(
+            "Volcano 1.10 and older have no NotReady node in the session: pods there go without "
+            "grace"
+        ),
+        message(
+            "MindCluster v6.0.0 and older take remaining retries over when the scheduler restarts"
+        ),
+        message("MindCluster v6.0.0-RC3 and older delete pods of a node whose NodeD is silent"),
     ),
 )
 """Of the branch ``master`` of MindCluster. Sources: docs/spec/consumers.md#2.7, 5.2, 8-9."""

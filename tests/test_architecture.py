@@ -59,7 +59,6 @@ _MAY_BE_SMALL = {
     "a rule with one subject, as the specification has it": """
         advisor/lint/retries
         advisor/lint/scheduler
-        advisor/lint/super_pods
         advisor/placement/card_counts
         advisor/rescheduling/fault_scheduling
     """,

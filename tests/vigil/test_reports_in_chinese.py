@@ -11,6 +11,7 @@ from agent.journal.file import FILE_NAME
 from contract.names import device_info_name
 from stores.base import Beat
 from tests.agent.node_history import a_history, changed
+from tests.parts.tree import ROOT
 from tests.parts.verbs import run_verb
 from tests.vigil.lint.case_files import CASES
 from tests.vigil.sources.recorded_documents import contents, inputs
@@ -18,6 +19,7 @@ from tests.vigil.sources.recorded_documents import contents, inputs
 if TYPE_CHECKING:
     from pathlib import Path
 
+_EXAMPLE = ROOT / "docs" / "examples" / "cluster.json"
 _CHINESE = re.compile("[一-鿿]")
 _COMMAND = re.compile(r"helm template|vigil [a-z]+( on)?")
 _TWO_WORDS = re.compile(r"(?<![\w-])[a-z]{2,} [a-z]{2,}(?![\w-])")
@@ -105,3 +107,12 @@ def test_lint_of_each_finding() -> None:
 
 def _places(lines: list[str]) -> list[str]:
     return [line for line in lines if not line.startswith("    ")]
+
+
+def test_advise() -> None:
+    options = ("advise", "--dump", _EXAMPLE, "--what-if", "chip 3 of node-2 SeparateNPU")
+    advice = _chinese(*options, status=1)
+    assert "  任务\n" in advice
+    assert "按 MindCluster" in advice
+    # What decides is text that daemons make as well, and is English as a whole.
+    assert [line for line in _english(advice) if _CHINESE.search(line)] == []

@@ -14,7 +14,9 @@ from advisor.options import COMPUTED_FOR
 from advisor.report import Action, flat
 from advisor.report_filter import changes
 from contract.plural import plural
+from contract.sentences import counted, message, sentence
 from service.log.shortened import shortened
+from vigil.language import shown, translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,37 +45,40 @@ _encode = msgspec.json.Encoder().encode
 def lines(pairs: Sequence[AdvicePair]) -> Iterator[str]:
     """Yield the lines of one session: equal profiles are shown once."""
     if not pairs:
-        yield "no session yet"
+        yield translated("no session yet")
         return
-    shown: list[tuple[str, list[str], list[str]]] = []
+    printed: list[tuple[str, list[str], list[str]]] = []
     for report, base in pairs:
         body = list(_body(report))
         changed = [] if base is None else list(_changed(report, base))
-        same = next((item for item in shown if item[1:] == (body, changed)), None)
+        same = next((item for item in printed if item[1:] == (body, changed)), None)
         if same is not None:
-            shown[shown.index(same)] = (f"{same[0]} and {report.profile}", body, changed)
+            both = translated("{first} and {second}", first=same[0], second=report.profile)
+            printed[printed.index(same)] = (both, body, changed)
         else:
-            shown.append((str(report.profile), body, changed))
-    for profile, body, changed in shown:
-        yield f"{_time(pairs[0].report.now_ms)}  profile {profile}"
+            printed.append((str(report.profile), body, changed))
+    for profile, body, changed in printed:
+        yield f"{_time(pairs[0].report.now_ms)}  {translated('profile {name}', name=profile)}"
         yield from body
         if pairs[0].base is not None:
-            yield "  what this changes:"
-            yield from changed or ["    nothing"]
+            yield f"  {translated('what this changes:')}"
+            yield from changed or [f"    {translated('nothing')}"]
 
 
 def basis() -> Iterator[str]:
     """Yield whose decisions are computed, and where releases differ."""
-    yield (
-        f"computed as MindCluster {COMPUTED_FOR.commit} (master) with Volcano "
-        f"{COMPUTED_FOR.volcano} decides; known differences of releases:"
+    yield translated(
+        "computed as MindCluster {commit} (master) with Volcano {volcano} decides; known "
+        "differences of releases:",
+        commit=COMPUTED_FOR.commit,
+        volcano=COMPUTED_FOR.volcano,
     )
-    yield from (f"  {text}" for text in COMPUTED_FOR.differences)
+    yield from (f"  {translated(text)}" for text in COMPUTED_FOR.differences)
 
 
 def _time(at_ms: int) -> str:
     if not at_ms:
-        return "at a time that is not in the dump"
+        return translated("at a time that is not in the dump")
     try:
         return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):
@@ -87,27 +92,31 @@ def _body(report: AdviceReport) -> Iterator[str]:
         for decision in report.decisions
         if decision.action is not Action.NONE or decision.fault_pods
     ]
-    yield from _listed("nodes", verdicts, lambda item: [_node(item)])
-    yield from _listed("jobs", deciding, _decision)
-    yield from _listed("placement", report.placement, _place)
-    yield from _listed("gangs", report.gangs, lambda item: [_gang(item)])
+    yield from _listed(message("nodes"), verdicts, lambda item: [_node(item)])
+    yield from _listed(message("jobs"), deciding, _decision)
+    yield from _listed(message("placement"), report.placement, _place)
+    yield from _listed(message("gangs"), report.gangs, lambda item: [_gang(item)])
     yield from _listed("MindIE Motor", report.create_advice, lambda item: [_creation(item)])
-    yield from _listed("elastic training", report.elastic_advice, lambda item: [_elastic(item)])
+    yield from _listed(
+        message("elastic training"), report.elastic_advice, lambda item: [_elastic(item)]
+    )
     if not (deciding or report.placement or report.create_advice or report.elastic_advice):
         yield f"  {_nothing(report, verdicts)}"
-    yield from _listed("findings", report.findings, lambda item: [_finding(item)])
+    yield from _listed(message("findings"), report.findings, lambda item: [_finding(item)])
     unknown = [*(gap.text for gap in report.gaps), *report.not_known]
-    yield from _listed("not known", unknown, lambda item: [item])
+    yield from _listed(message("not known"), unknown, lambda item: [item])
 
 
 def _nothing(report: AdviceReport, faulty: Sequence[NodeVerdict]) -> str:
     """Return that nothing happens and why, or that this is not known."""
     if not report.is_known:
-        return "what happens is not known"
-    reason = "no pod is at fault"
+        return translated("what happens is not known")
     if faulty:
-        reason = f"{reason}: what the nodes above have moves no pod"
-    return f"nothing happens, and nothing waits: {reason}"
+        return translated(
+            "nothing happens, and nothing waits: no pod is at fault: what the nodes above have "
+            "moves no pod"
+        )
+    return translated("nothing happens, and nothing waits: no pod is at fault")
 
 
 def _listed(
@@ -116,11 +125,15 @@ def _listed(
     """Yield the lines of the first ones; those of the others are not even made."""
     if not items:
         return
-    yield f"  {heading}"
+    yield f"  {translated(heading)}"
     for item in items[:_MAX_SHOWN]:
         yield from (f"    {line}" for line in lines_of(item))
     if len(items) > _MAX_SHOWN:
-        yield f"    ... and {len(items) - _MAX_SHOWN} more (--json has all)"
+        yield f"    {_more(len(items) - _MAX_SHOWN)}"
+
+
+def _more(count: int) -> str:
+    return translated("... and {count} more (--json has all)", count=count)
 
 
 def _node(verdict: NodeVerdict) -> str:
@@ -138,19 +151,31 @@ def _decision(decision: JobDecision) -> Iterator[str]:
     yield f"{decision.job} ({decision.workload}) {decision.action}{scope}: {decision.why}{source}"
     for pod in decision.fault_pods[:_MAX_NAMES]:
         text = " ".join(filter(None, (",".join(pod.cards), ",".join(pod.codes))))
-        yield f"  at fault {pod.name} on {pod.node}: {pod.type} {text}".rstrip()
+        fault = f"{pod.type} {text}".rstrip()
+        line = translated(
+            "at fault {pod} on {node}: {fault}", pod=pod.name, node=pod.node, fault=fault
+        )
+        yield f"  {line}"
     if len(decision.fault_pods) > _MAX_NAMES:
-        yield f"  at fault {len(decision.fault_pods) - _MAX_NAMES} more"
+        more = len(decision.fault_pods) - _MAX_NAMES
+        yield f"  {translated('at fault {count} more', count=more)}"
     if decision.also_deleted:
         names = [pod.name for pod in decision.also_deleted]
-        yield f"  others delete: {shortened(names, _MAX_NAMES)}"
+        pods = shortened(names, _MAX_NAMES)
+        yield f"  {translated('others delete: {pods}', pods=pods)}"
     for grace in sorted({pod.grace_seconds for pod in decision.pods}):
         names = [pod.name for pod in decision.pods if pod.grace_seconds == grace]
-        yield f"  deletes with {grace} s: {shortened(names, _MAX_NAMES)}"
+        pods = shortened(names, _MAX_NAMES)
+        yield f"  {translated('deletes with {seconds} s: {pods}', seconds=grace, pods=pods)}"
     if decision.retry is not None:
-        yield f"  retries {decision.retry.before} -> {decision.retry.after}"
+        text = translated(
+            "retries {before} -> {after}",
+            before=decision.retry.before,
+            after=decision.retry.after,
+        )
+        yield f"  {text}"
     if decision.deadline_ms is not None:
-        yield f"  by force from {_time(decision.deadline_ms)} on"
+        yield f"  {translated('by force from {time} on', time=_time(decision.deadline_ms))}"
     if decision.follow_up:
         yield f"  {'then ' if decision.pods else ''}{decision.follow_up}"
     if decision.replacement:
@@ -159,11 +184,17 @@ def _decision(decision: JobDecision) -> Iterator[str]:
 
 def _place(placement: Placement) -> Iterator[str]:
     first = placement.pods[0]
-    more = f" and {len(placement.pods) - 1} like it" if len(placement.pods) > 1 else ""
-    takes = f"{plural(len(placement.accepts), 'node')} can take it"
-    if placement.accepts:
-        takes += f": {shortened(placement.accepts, _MAX_NAMES)}"
-    yield f"{first.namespace}/{first.name}{more}: {takes}"
+    pods: str = f"{first.namespace}/{first.name}"
+    if len(placement.pods) > 1:
+        pods = sentence("{pod} and {count} like it", pod=pods, count=len(placement.pods) - 1)
+    takes = counted(
+        len(placement.accepts),
+        "{pods}: {count} node can take it",
+        "{pods}: {count} nodes can take it",
+        pods=pods,
+    )
+    names = shortened(placement.accepts, _MAX_NAMES)
+    yield f"{shown(takes)}: {names}" if placement.accepts else shown(takes)
     reasons: dict[str, list[tuple[str, str]]] = {}
     for node, cause in placement.refuses.items():
         reason, _, text = cause.partition(": ")
@@ -178,10 +209,12 @@ def _place(placement: Placement) -> Iterator[str]:
 
 
 def _gang(gang: Gang) -> str:
-    fits = "fits"
+    name = f"{gang.namespace}/{gang.name}"
+    if not gang.fits:
+        return f"{translated('{gang} does not fit', gang=name)}: {gang.short}"
     if gang.not_predicted:
-        fits = f"fits by chips; {gang.not_predicted} is not predicted"
-    return f"{gang.namespace}/{gang.name} {fits if gang.fits else f'does not fit: {gang.short}'}"
+        return f"{name} fits by chips; {gang.not_predicted} is not predicted"
+    return translated("{gang} fits", gang=name)
 
 
 def _creation(advice: CreateAdvice) -> str:
@@ -225,14 +258,14 @@ _SUMMARIES: dict[str, Callable[[Any], str]] = {
 def _changed(report: AdviceReport, base: AdviceReport) -> Iterator[str]:
     items = changes(report, base)
     for sign, side in (("+", "adds"), ("-", "takes_away")):
-        shown = [
+        entries = [
             f"{sign} {_SUMMARIES[member](item)}"
             for member, listed in items[side].items()
             for item in listed
         ]
-        yield from (f"    {line}" for line in shown[: 2 * _MAX_SHOWN])
-        if len(shown) > 2 * _MAX_SHOWN:
-            yield f"    {sign} ... and {len(shown) - 2 * _MAX_SHOWN} more (--json has all)"
+        yield from (f"    {line}" for line in entries[: 2 * _MAX_SHOWN])
+        if len(entries) > 2 * _MAX_SHOWN:
+            yield f"    {sign} {_more(len(entries) - 2 * _MAX_SHOWN)}"
 
 
 def json_line(report: AdviceReport, base: AdviceReport | None) -> Iterator[bytes]:
