@@ -108,12 +108,12 @@ def _command(name: str, seconds: float) -> list[str]:
     return [*module, str(directory), *(f"-{option}={value}" for option, value in options.items())]
 
 
-def _guided(run: Run) -> Run:
-    """Fuzz the target in a process, read its progress and return the run."""
+def _guided(run: Run, command: list[str]) -> Run:
+    """Fuzz the target by ``command``, read its progress and return the run."""
     lines: deque[str] = deque(maxlen=_SHOWN_LINES)
     spent = 0.0
     with subprocess.Popen(
-        _command(run.target, run.seconds),
+        command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -188,8 +188,11 @@ def main() -> None:
         share = 1 if name in STRANGERS else _SHARE_OF_OTHERS
         runs.append(Run(name, arguments.seconds * share))
     done = {run.target: kept for run in runs if arguments.resume and (kept := kept_result(run))}
+    wanted = [run for run in runs if run.target not in done]
+    # Here, because some targets share an event loop.
+    commands = [_command(run.target, run.seconds) for run in wanted]
     with ThreadPoolExecutor(arguments.jobs) as threads:
-        for run in threads.map(_guided, (run for run in runs if run.target not in done)):
+        for run in threads.map(_guided, wanted, commands):
             _judge(run)
             for text in run.failures:
                 print(f"{run.target}: {text}", flush=True)
