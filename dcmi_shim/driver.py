@@ -48,7 +48,7 @@ _ADDRESS = "dcmi_get_device_ip"
 _PROCESSES = "dcmi_get_device_resource_info"
 _UTILIZATION = "dcmi_get_device_utilization_rate"
 _VIRTUAL_SECONDS = 60.0
-_code_list_decoder: msgspec.json.Decoder[tuple[int, ...]] = msgspec.json.Decoder(tuple[int, ...])
+_numbers_decoder: msgspec.json.Decoder[tuple[int, ...]] = msgspec.json.Decoder(tuple[int, ...])
 _health_decoder: msgspec.json.Decoder[int | None] = msgspec.json.Decoder(int | None)
 """Made once: ``msgspec.json.decode`` reads a type anew with each of a round's many calls."""
 
@@ -152,11 +152,11 @@ class Driver:
     async def error_codes(self, chip: Chip) -> tuple[int, ...]:
         """Return the fault codes that the driver lists as active on ``chip``, in its order."""
         value = await self._on_chip(_ERROR_CODES, chip)
-        return _code_list_decoder.decode(value)
+        return _numbers_decoder.decode(value)
 
     async def code_lists(self, chips: Sequence[Chip]) -> dict[Chip, tuple[int, ...] | DriverError]:
         """Return ``error_codes`` of ``chips``, or its error, as far as one message has them."""
-        return await self._on_each(_ERROR_CODES, chips, _code_list_decoder)
+        return await self._on_each(_ERROR_CODES, chips, _numbers_decoder)
 
     async def health_words(self, chips: Sequence[Chip]) -> dict[Chip, int | DriverError | None]:
         """Return ``health`` of ``chips``, or its error, as far as one message has them."""
@@ -177,13 +177,13 @@ class Driver:
 
     async def processes(self, chip: Chip) -> tuple[int, ...]:
         """Return the ids of the processes that use ``chip``, as the host counts them."""
-        return msgspec.json.decode(await self._on_chip(_PROCESSES, chip), type=tuple[int, ...])
+        return _numbers_decoder.decode(await self._on_chip(_PROCESSES, chip))
 
     async def process_lists(
         self, chips: Sequence[Chip]
     ) -> dict[Chip, tuple[int, ...] | DriverError]:
         """Return ``processes`` of ``chips``, or its error, as far as one message has them."""
-        return await self._on_each(_PROCESSES, chips, tuple[int, ...])
+        return await self._on_each(_PROCESSES, chips, _numbers_decoder)
 
     async def utilization(self, chip: Chip, kind: Utilization) -> int:
         """Return the utilization in percent."""
