@@ -117,10 +117,10 @@ collected: $(VENV)/installed-dev
 together: $(VENV)/installed-dev
 	VIGIL_TEST_PATIENCE=$${VIGIL_TEST_PATIENCE:-3} $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not unit and not alone"
 
-# Unit tests hardly wait, so they get what the other tests leave of the processors. Their deadlines grow
-# further, because a processor may be theirs for a tenth of the time.
+# Unit tests hardly wait, so they give way to the other tests, but not further: some of them set deadlines
+# of a driver, which do not grow.
 unit-beside: $(VENV)/installed-dev
-	VIGIL_TEST_PATIENCE=$${VIGIL_TEST_PATIENCE:-10} nice $(BIN)/python -m tests.unit --beside
+	VIGIL_TEST_PATIENCE=$${VIGIL_TEST_PATIENCE:-10} nice -n 5 $(BIN)/python -m tests.unit --beside
 
 # Types and the unit tier are checked beside the other tests, which leave a part of the processors idle;
 # where one of the three fails, the others go on. What judges how quick something is comes behind them,
