@@ -39,7 +39,7 @@ help:
 	@echo "make servers       what make test needs beside Python packages: installed or built, once"
 	@echo "make collected     the bytecode of all tests, which make test makes once for all its workers"
 	@echo "make together      the tests of make test that run beside each other, but for those of make unit"
-	@echo "make unit          seven tenths of the tests in a minute and a half: no server, no network, only gcc"
+	@echo "make unit          two thirds of the tests in a minute and a half: no server, no network, only gcc"
 	@echo "make unit-beside   the tests of make unit with all examples, as make test runs them beside the others"
 	@echo "make test          all checks and tests, on real parts (kube-apiserver, etcd, Prometheus)"
 	@echo "make slow          lists the fifty tests that took longest when they were run last"
