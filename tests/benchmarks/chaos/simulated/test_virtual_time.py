@@ -40,7 +40,7 @@ def test_an_error_of_a_callback_is_reported_and_the_next_one_runs() -> None:
     async def main() -> tuple[list[object], list[str]]:
         loop, errors, done = asyncio.get_running_loop(), list[object](), list[str]()
         loop.set_exception_handler(lambda _, context: errors.append(context["exception"]))
-        loop.call_soon(dict[str, object]().__getitem__, "missing")
+        loop.call_soon(dict[str, str]().__getitem__, "missing")
         loop.call_soon(done.append, "next")
         await asyncio.sleep(1.0)
         return errors, done
