@@ -49,6 +49,18 @@ def test_a_storm_is_spread_in_the_order_in_which_it_came() -> None:
     assert most_in_a_second([at for at, _ in granted]) == 20
 
 
+def test_a_storm_of_33_documents_takes_two_seconds_beside_its_state() -> None:
+    pace = RateLimitedQueue(16)
+    for number in range(33):
+        pace.enqueue(f"document-{number}", START_MS)
+        pace.enqueue(f"state-{number}", START_MS, WriteKind.STATE)
+    granted = run(pace, START_MS + 10_000)
+    assert max(at for at, name in granted if name.startswith("document")) - START_MS < 2300
+    assert granted[-1][0] - START_MS < 4400
+    assert len(granted) == 66
+    assert most_in_a_second([at for at, _ in granted]) == 16
+
+
 def test_written_document_is_last_again() -> None:
     pace = RateLimitedQueue(1)
     for name in "abc":
