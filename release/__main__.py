@@ -24,6 +24,7 @@ import yaml
 from release.advisories import NOT_KNOWN, STATEMENTS_NAME, NoResultError, audit, judge
 from release.build import LOCK_NAME, Source, Target, build_bundle, build_python, build_release
 from release.bundle import ARCHITECTURES, PYTHONS, UnsuitableError
+from release.image import IMAGE_PYTHON, ImageError, base_root
 from release.manifest import RefusedError, verify
 from release.packages import PackagerError, packager
 from release.sbom import PRODUCT
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except NoResultError as error:
         print(f"release: {error}", file=sys.stderr)
         return NOT_KNOWN
-    except (PackagerError, RefusedError, UnsuitableError) as error:
+    except (ImageError, PackagerError, RefusedError, UnsuitableError) as error:
         print(f"release: {error}", file=sys.stderr)
         return 1
     return 0
@@ -98,6 +99,9 @@ def _build(options: argparse.Namespace) -> None:
             if any(output.iterdir()):
                 raise RefusedError(f"{output} is not empty, and a manifest names all of its files")
             packager()
+            for target in options.target:
+                if target.python == IMAGE_PYTHON:
+                    base_root(target.architecture)
             build_release(source, options.target, output, options.key)
         print(f"built in {output}")
 

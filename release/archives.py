@@ -72,6 +72,32 @@ def tar_gz(members: Iterable[ArchiveMember], epoch: int) -> bytes:
     return gzip.compress(content.getvalue(), _LEVEL, mtime=epoch)
 
 
+def tar_tree(folder: Path, archive: Path, epoch: int) -> None:
+    """Write files, folders and symbolic links below ``folder`` as the tar archive ``archive``.
+
+    All belong to user 0 and have the time ``epoch`` (seconds since 1970).
+    """
+    with tarfile.open(archive, mode="w", format=tarfile.PAX_FORMAT) as target:
+        for path in sorted(folder.rglob("*")):
+            entry = tarfile.TarInfo(path.relative_to(folder).as_posix())
+            entry.mtime, entry.mode = epoch, 0o755
+            if path.is_symlink():
+                entry.type, entry.linkname, entry.mode = (
+                    tarfile.SYMTYPE,
+                    str(path.readlink()),
+                    0o777,
+                )
+                target.addfile(entry)
+            elif path.is_dir():
+                entry.type = tarfile.DIRTYPE
+                target.addfile(entry)
+            else:
+                entry.size = path.stat().st_size
+                entry.mode = 0o755 if path.stat().st_mode & stat.S_IXUSR else 0o644
+                with path.open("rb") as file:
+                    target.addfile(entry, file)
+
+
 def read_tar_gz(data: bytes) -> Iterator[ArchiveMember]:
     """Yield the files of a compressed tar archive."""
     with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:

@@ -1,4 +1,4 @@
-"""Builds a release of a source tree: wheel, sdist, chart, SBOM, bundles, packages and manifest.
+"""Builds a release of a source tree: wheel, sdist, chart, SBOM, bundles, packages and images.
 
 Everything is made of the tree, the lock and the environment that runs this. What is built twice is
 equal to the byte, whatever umask, path, user and day are.
@@ -17,6 +17,7 @@ from release.advisories import STATEMENTS_NAME
 from release.archives import folder_members, tar_gz
 from release.backend import COMMIT_NAME, SBOM_NAME
 from release.bundle import bundle, bundle_name, check_wheels, fetch_wheels
+from release.image import IMAGE_PYTHON, base_root, write_image
 from release.manifest import provenance, sha256, sign, write_manifest
 from release.packages import NFPM_PURL, NFPM_SHA256, PackageSource, write_packages
 from release.sbom import PRODUCT, bill_of_materials, read_lock
@@ -116,7 +117,13 @@ def build_release(
             inputs |= {path.name: sha256(path) for path in wheels}
             _write_bundle(source, target, (wheel, *wheels), output, key)
             given = (source.tree, (wheel, *wheels), source.version, source.epoch)
-            write_packages(PackageSource(*given, *target), output)
+            packages = PackageSource(*given, *target)
+            write_packages(packages, output)
+            if target.python == IMAGE_PYTHON:
+                base = base_root(target.architecture)
+                inputs[base.name] = sha256(base)
+                bill = (output / f"{PRODUCT}-{source.version}.cdx.json").read_bytes()
+                write_image(packages, source.commit, bill, output)
     finish(source, inputs, output, key)
 
 

@@ -48,7 +48,7 @@ _OF_DEBIAN = frozenset(
 )
 """What only the ``.deb`` has. The ``.rpm`` has the licence itself."""
 _FOLDERS = ("daemonset", "monitoring", "systemd")
-_GO_PROCESSORS = {"aarch64": "arm64", "x86_64": "amd64"}
+GO_PROCESSORS = {"aarch64": "arm64", "x86_64": "amd64"}
 """The names of processors for Go, which Debian has too, for what ``uname -m`` prints."""
 _ADDRESS = "maintainers@npu-vigil.invalid"
 """Both formats demand an address. No domain ends with ``invalid`` (RFC 2606)."""
@@ -108,7 +108,7 @@ _FORMATS = (
     _Format(
         "deb",
         f"{PRODUCT}_{{version}}-{{revision}}_{{processor}}.deb",
-        _GO_PROCESSORS,
+        GO_PROCESSORS,
         ("libc6 (>= 2.17)", "libgcc-s1", "libstdc++6 (>= 4.8.1)", "passwd", "python{python}"),
     ),
     _Format(
@@ -133,13 +133,17 @@ class PackagerError(Exception):
     """nfpm is missing and cannot be built, or it fails. The text has the reason."""
 
 
+def cache_folder() -> Path:
+    """Return where a user keeps what is built or fetched once for all releases."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / PRODUCT
+
+
 def packager() -> Path:
     """Return the path of nfpm, which is built from its Go module once.
 
     Raises ``PackagerError``.
     """
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / PRODUCT
-    program = cache / f"nfpm-{NFPM_VERSION}" / "nfpm"
+    program = cache_folder() / f"nfpm-{NFPM_VERSION}" / "nfpm"
     if not program.exists():
         go = shutil.which("go")
         if go is None:
@@ -236,7 +240,7 @@ def _information(source: PackageSource, form: _Format) -> dict[str, Any]:
         own = {"scripts": scripts, "rpm": rpm}
     return {
         "name": PRODUCT,
-        "arch": _GO_PROCESSORS[source.architecture],
+        "arch": GO_PROCESSORS[source.architecture],
         "platform": "linux",
         "version": source.version,
         "version_schema": "none",

@@ -14,12 +14,13 @@ import uuid
 from datetime import UTC, datetime
 from importlib.metadata import Distribution, distribution
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import quote
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 PRODUCT = "npu-vigil"
 Lock: TypeAlias = "dict[str, tuple[str, frozenset[str]]]"
@@ -103,6 +104,32 @@ def bill_of_materials(lock: Lock, commit: str, epoch: int) -> bytes:
             for name, each in sorted(needed_by.items())
         ],
     }
+    return _numbered(content)
+
+
+def image_bill(bill: bytes, name: str, debian: Iterable[tuple[str, str, str]]) -> bytes:
+    """Return the document of the image ``name``, from that of the product.
+
+    ``debian`` has name, version and architecture of each package of its base.
+    """
+    content = json.loads(bill)
+    del content["serialNumber"]
+    product = content["metadata"]["component"]
+    image = {"type": "container", "bom-ref": name, "name": name, "version": product["version"]}
+    packages = [
+        {"type": "library", "bom-ref": purl, "name": package, "version": version, "purl": purl}
+        for package, version, architecture in debian
+        for purl in (f"pkg:deb/debian/{package}@{quote(version)}?arch={architecture}",)
+    ]
+    content["metadata"]["component"] = image
+    content["components"] += [product, *packages]
+    needs = sorted(each["bom-ref"] for each in (product, *packages))
+    content["dependencies"].append({"ref": name, "dependsOn": needs})
+    return _numbered(content)
+
+
+def _numbered(content: dict[str, Any]) -> bytes:
+    """Return ``content`` with a serial number that is made of it."""
     digest = hashlib.sha256(_encoded(content)).hexdigest()
     content["serialNumber"] = f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, digest)}"
     return _encoded(content)

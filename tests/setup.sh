@@ -9,9 +9,9 @@
 # With the argument `node` also provides what `make test-node` needs: containerd, runc, network plug-ins,
 # buildah, debootstrap, xfsprogs, dnsmasq; kubelet, kubectl and the rest of a cluster (6 minutes), and a base image (1 minute).
 # With the argument `release` also provides what `make test-release` needs: Go, which builds nfpm, debootstrap, rpm,
-# rpmlint, lintian and the base image.
-# With the argument `aarch64` also provides what `make test-aarch64` needs: qemu, debootstrap and the root of a Debian for
-# that processor (1 minute).
+# rpmlint, lintian, buildah and the base images for both processors (1 minute each).
+# With the argument `aarch64` also provides what `make test-aarch64` needs: qemu, debootstrap, and a Debian for that
+# processor with gcc and as the base of the image (1 minute each).
 # With the argument `brokers` also provides RabbitMQ, and HiveMQ CE of Maven Central by pinned hashes.
 set -euo pipefail
 cd "$(dirname "$0")/controlplane"
@@ -49,6 +49,7 @@ operator=$(of prometheus-operator ../operator/go.mod ../operator/go.sum)
 kubernetes=$(of kubernetes ../node/go.mod ../node/go.sum ../node/main.go)
 base=$(kept base-bookworm.tar)
 arm_base=$(kept base-bookworm-arm64.tar)
+arm_image=$(kept image-bookworm-arm64.tar)
 with_aarch64=''
 with_node=''
 with_brokers=''
@@ -92,7 +93,7 @@ if [ -n "$with_node" ]; then
     command -v dnsmasq >/dev/null || packages+=(dnsmasq-base)
 fi
 if [ -n "$with_release" ]; then
-    for one in debootstrap rpm rpmlint lintian; do
+    for one in debootstrap rpm rpmlint lintian buildah; do
         command -v $one >/dev/null || packages+=($one)
     done
     command -v go >/dev/null || packages+=(golang-go ca-certificates)
@@ -138,32 +139,51 @@ if [ -n "$with_brokers" ] && [ ! -d "$hivemq" ]; then
     mv "$jars" "$hivemq"
 fi
 
+arm_root() { # a Debian for aarch64 with the packages $1, which is left in $tree
+    tree=$(mktemp -d)
+    trap 'rm -rf "$tree"' EXIT
+    # Packages are only unpacked: to configure them takes programs of the root. What is needed of that comes after it:
+    # the link that mawk makes, users, certificates and the list of packages.
+    debootstrap --foreign --arch=arm64 --variant=minbase --include="$1" bookworm "$tree" >/dev/null
+    : >"$tree/var/lib/dpkg/status"
+    for package in "$tree"/var/cache/apt/archives/*.deb; do
+        dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink -C "$tree"
+        { dpkg-deb --field "$package" && printf 'Status: install ok unpacked\n\n'; } >>"$tree/var/lib/dpkg/status"
+    done
+    ln -s mawk "$tree/usr/bin/awk"
+    cp "$tree/usr/share/base-passwd/passwd.master" "$tree/etc/passwd"
+    cp "$tree/usr/share/base-passwd/group.master" "$tree/etc/group"
+    # Where debootstrap may not mount, it leaves a link to the machine's.
+    rm -rf "$tree/proc" "$tree/debootstrap"
+    mkdir "$tree/proc"
+}
+
+packed() { # $tree as the file $1
+    mkdir -p "$cache"
+    tar -C "$tree" --exclude=./var/cache/apt --exclude=./var/lib/apt/lists -cf "$1.part" .
+    mv "$1.part" "$1"
+    rm -rf "$tree"
+}
+
 if [ -n "$with_node$with_release" ] && [ ! -e "$base" ]; then
     echo "tests/setup.sh: making a base image, once, about 1 minute"
     tree=$(mktemp -d)
     trap 'rm -rf "$tree"' EXIT
     debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates,tzdata bookworm "$tree" >/dev/null
-    mkdir -p "$cache"
-    tar -C "$tree" --exclude=./var/cache/apt --exclude=./var/lib/apt/lists -cf "$base.part" .
-    mv "$base.part" "$base"
+    packed "$base"
 fi
 
 if [ -n "$with_aarch64" ] && [ ! -e "$arm_base" ]; then
     echo "tests/setup.sh: making a root for aarch64, once, about 1 minute"
-    tree=$(mktemp -d)
-    trap 'rm -rf "$tree"' EXIT
-    # Packages are only unpacked: to configure them takes programs of the root, and the tests need no more than the
-    # link that mawk makes then.
-    debootstrap --foreign --arch=arm64 --variant=minbase --include=python3,gcc,libc6-dev bookworm "$tree" >/dev/null
-    for package in "$tree"/var/cache/apt/archives/*.deb; do
-        dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink -C "$tree"
-    done
-    ln -s mawk "$tree/usr/bin/awk"
-    # Where debootstrap may not mount, it leaves a link to the machine's.
-    rm -rf "$tree/proc" "$tree/debootstrap"
-    mkdir "$tree/proc"
-    tar -C "$tree" --exclude=./var/cache/apt --exclude=./var/lib/apt/lists -cf "$arm_base.part" .
-    mv "$arm_base.part" "$arm_base"
+    arm_root python3,gcc,libc6-dev
+    packed "$arm_base"
+fi
+
+if [ -n "$with_aarch64$with_release" ] && [ ! -e "$arm_image" ]; then
+    echo "tests/setup.sh: making the root of the image for aarch64, once, about 1 minute"
+    arm_root python3,ca-certificates,tzdata
+    cat "$tree"/usr/share/ca-certificates/mozilla/*.crt >"$tree/etc/ssl/certs/ca-certificates.crt"
+    packed "$arm_image"
 fi
 
 [ ${#build[@]} -gt 0 ] || exit 0

@@ -1,4 +1,6 @@
-"""The bundle for aarch64 in a root of Debian 12 for aarch64, whose programs qemu runs.
+"""The bundle and the image for aarch64, whose programs qemu runs.
+
+The bundle is in a root of Debian 12 for aarch64.
 
 The wheels are unpacked here, because qemu takes minutes to compile their bytecode, which is the
 same for each processor. Everything else runs below the root: the checks of ``install``, gcc and the
@@ -7,6 +9,7 @@ agent. Needs root and the package index.
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 import sys
@@ -19,10 +22,13 @@ import pytest
 
 from release.build import Source, Target, build_bundle, build_python
 from release.bundle import PAYLOAD_NAME, bundle_name
+from release.image import image_name, write_image
 from release.install_wheels import install, write_command
+from release.packages import PackageSource
 from tests.parts.deadlines import patience
 from tests.parts.processes import cache_folders
 from tests.parts.tree import ROOT
+from tests.release.layers import read_layers
 from tests.release.machine import run_on_machine
 from tests.release.trees import COMMIT, EPOCH, VERSION, copy_tree
 
@@ -71,17 +77,21 @@ grep -c 80E01801 $document
 
 
 class Bundle(NamedTuple):
-    """The bundle, unpacked in ``given``, and a root of Debian that has its environment."""
+    """The bundle, unpacked in ``given``, and a root of Debian that has its environment.
+
+    ``image`` is the root of the image, which is made of the same wheels.
+    """
 
     given: Path
     root: Path
+    image: Path
 
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     folder = tmp_path_factory.mktemp("aarch64")
-    given, root, output = (folder / name for name in ("given", "root", "output"))
-    for each in (given, root, output):
+    given, root, image, output = (folder / name for name in ("given", "root", "image", "output"))
+    for each in (given, root, image, output):
         each.mkdir()
     source = Source(copy_tree(folder / "tree"), VERSION, COMMIT, EPOCH)
     build_bundle(source, _TARGET, build_python(source, output), output, None)
@@ -100,17 +110,28 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     if sys.version_info[:2] == (3, 11):
         compile_all = (sys.executable, "-I", "-m", "compileall", "-q", "-j", "0")
         subprocess.run([*compile_all, "-s", root, "-p", "/", environment / "lib"], check=True)
-    return Bundle(given, root)
+    wheels = tuple(sorted((folder / "payload" / "wheels").iterdir()))
+    _unpack_image(PackageSource(source.tree, wheels, VERSION, EPOCH, *_TARGET), output, image)
+    return Bundle(given, root, image)
+
+
+def _unpack_image(source: PackageSource, output: Path, root: Path) -> None:
+    bill = (output / f"npu-vigil-{VERSION}.cdx.json").read_bytes()
+    write_image(source, COMMIT, bill, output)
+    with tarfile.open(output / f"{image_name(VERSION, source.architecture)}.tar") as archive:
+        for layer in read_layers(archive):
+            with tarfile.open(fileobj=layer) as files:
+                files.extractall(root, filter="fully_trusted")
 
 
 @pytest.fixture
-def on_machine(bundle: Bundle, tmp_path: Path) -> Callable[[str], list[str]]:
+def on_machine(bundle: Bundle, tmp_path: Path) -> Callable[..., list[str]]:
     """Return a function that runs a script in the root; its output is in lines.
 
-    ``$below`` in the script runs a command below the root.
+    ``$below`` in the script runs a command below the root, which may be another one.
     """
 
-    def run(script: str) -> list[str]:
+    def run(script: str, root: Path = bundle.root) -> list[str]:
         folder = tmp_path / "machine"
         folder.mkdir()
         # The shell is not emulated: qemu 7.2 loses the end of a child while a shell waits for it.
@@ -118,7 +139,7 @@ def on_machine(bundle: Bundle, tmp_path: Path) -> Callable[[str], list[str]]:
         below = f"below='chroot . env HOME=/root PATH={path}'"
         whole = f"set +e; exec 2>&1; {below}\n{textwrap.dedent(script)}"
         shown = run_on_machine(
-            folder, bundle.root, bundle.given, whole, namespaces=(_EMULATION,), seconds=600
+            folder, root, bundle.given, whole, namespaces=(_EMULATION,), seconds=600
         )
         return shown.splitlines()
 
@@ -126,7 +147,7 @@ def on_machine(bundle: Bundle, tmp_path: Path) -> Callable[[str], list[str]]:
 
 
 def test_install_accepts_the_machine_before_it_asks_for_keys(
-    on_machine: Callable[[str], list[str]],
+    on_machine: Callable[..., list[str]],
 ) -> None:
     shown = on_machine(f"$below /given/{_NAME}/install; echo status $?")
     assert shown[0] == "ok       processor: aarch64"
@@ -139,7 +160,7 @@ def test_install_accepts_the_machine_before_it_asks_for_keys(
 
 
 def test_all_packages_and_shared_objects_are_imported(
-    on_machine: Callable[[str], list[str]],
+    on_machine: Callable[..., list[str]],
 ) -> None:
     (shown,) = on_machine(f"$below python3 -c {shlex.quote(_IMPORT)}")
     machine, objects, packages = shown.split()
@@ -148,6 +169,14 @@ def test_all_packages_and_shared_objects_are_imported(
     assert int(packages) >= 45
 
 
-def test_a_fault_reaches_the_document_by_event(on_machine: Callable[[str], list[str]]) -> None:
+def test_the_image_has_its_commit_and_its_interpreter(
+    bundle: Bundle, on_machine: Callable[..., list[str]]
+) -> None:
+    shown = on_machine("$below vigil --version --json; echo status $?", bundle.image)
+    assert shown[-1] == "status 0"
+    assert json.loads("".join(shown[:-1]))["commit"] == COMMIT
+
+
+def test_a_fault_reaches_the_document_by_event(on_machine: Callable[..., list[str]]) -> None:
     shown = on_machine(_FAULT.format(tenths=round(patience(60) * 10)))
     assert shown == ["installed 0", "scan 1", "910B3", "0", "1"]

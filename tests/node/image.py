@@ -5,9 +5,10 @@ The base is a Debian with Python, made by ``tests/setup.sh node``: no registry i
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.parts.processes import PartFailed, cache_folders, program
 
@@ -55,6 +56,15 @@ class Images:
         file = self.directory / f"{name.replace(':', '-')}.tar"
         self._buildah("push", "--quiet", name, f"docker-archive:{file}:{name}")
         return file
+
+    def pull(self, archive: Path) -> str:
+        """Take in an OCI archive; return the image's id. Raises ``PartFailed``."""
+        return self._buildah("pull", "--quiet", f"oci-archive:{archive}")
+
+    def settings(self, name: str) -> dict[str, Any]:
+        """Return the configuration of an image (OCI image-spec)."""
+        settings: dict[str, Any] = json.loads(self._buildah("inspect", name))["OCIv1"]
+        return settings
 
     def size(self, name: str) -> int:
         """Return the size of the files that an image has above its base (bytes)."""

@@ -5,12 +5,12 @@ Driver and local time on a real host are in ``make test-node``.
 
 from __future__ import annotations
 
-import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from release.image import dockerfile_settings
 from tests.parts.kustomize import MANIFESTS, build
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def agent_pod(folder: str) -> Any:
 def links_of_the_image() -> dict[PurePath, PurePath]:
     """Return the target of each link that daemonset/Dockerfile makes."""
     text = (MANIFESTS / "Dockerfile").read_text()
-    found = re.findall(r"ln -sf? (/\S+) (/\S+)", text)
-    return {PurePath(link): PurePath(target) for target, link in found}
+    links = dockerfile_settings(text, {"VERSION": "", "REVISION": "", "PATH": ""}).links
+    return {PurePath(path): PurePath(target) for path, target in links.items()}
 
 
 @pytest.mark.parametrize("overlay", ["base", *OVERLAYS])
