@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from benchmarks.chaos.plan import PlannedTrouble
 
 
-_UNDO_SECONDS = 1.0
+_UNDO_SECONDS = 2.0
 """``undo`` takes so long with real parts, unless the trouble has a figure of its own."""
 
 

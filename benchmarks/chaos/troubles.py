@@ -71,7 +71,7 @@ class Trouble:
 
     ``bounds`` are by platform how long after the end (seconds). In virtual time no machine is busy.
     ``length`` are the shortest and the longest (seconds). ``undo_seconds`` are by platform how long
-    ``undo`` takes on a busy machine, where that is more than a second.
+    ``undo`` takes on a busy machine, where that is more than two seconds.
     """
 
     name: str
@@ -339,6 +339,8 @@ _TABLE = (
     Trouble(
         *("aggregators-restarted", _ON_STORE, _restart_aggregators, _nothing, CLUSTER),
         *(_bounds(real=8.0, virtual=2.0), Effect.STOPS | Effect.AT_ONCE),
+        # Both end and start, one after the other.
+        undo_seconds=dict.fromkeys(("directory", "kubernetes"), 4.0),
     ),
     Trouble(
         *("aggregator-apart", _ON_AGGREGATORS, _separate, _join, CLUSTER),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import resource
 import sys
 import tempfile
 import time
@@ -187,7 +188,10 @@ def main() -> int:
         bad = sum(bool(verdicts) for _, verdicts in results)
         print(f"{script.name}: {len(runs)} of {steps} steps, {bad} wrong", flush=True)
         points, wrong = points + len(runs), wrong + bad
-    print(f"all: {points} steps, {wrong} wrong, {time.monotonic() - began:.0f} s")
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    used = sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    seconds = time.monotonic() - began
+    print(f"all: {points} steps, {wrong} wrong, {seconds:.0f} s, {used:.0f} processor seconds")
     return 1 if wrong else 0
 
 
