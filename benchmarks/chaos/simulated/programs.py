@@ -14,7 +14,6 @@ import random
 import shutil
 import signal
 from contextvars import ContextVar
-from importlib import metadata
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 from unittest import mock
@@ -22,6 +21,7 @@ from unittest import mock
 import msgspec
 from typing_extensions import override
 
+from agent.collect_status import version
 from agent.config import AgentConfiguration
 from agent.daemon import Agent
 from agent.journal.file import FILE_NAME
@@ -73,7 +73,7 @@ class Disk:
         }
 
 
-_version = functools.cache(metadata.version)
+_version = functools.cache(version)
 
 DISK: ContextVar[Disk] = ContextVar("disk")
 
@@ -423,7 +423,8 @@ def replaced(platform: Platform, seed: int) -> Iterator[None]:
         "agent.wiring.this_holder": lambda _: f"host_{program().name}",
         "agent.daemon.on_stop": lambda stop: program().take_stop(stop),
         "service.tasks.on_stop": lambda stop: program().take_stop(stop),
-        "agent.collect_status.metadata.version": _version,
+        "agent.collect_status.version": _version,
+        "agent.daemon.version": _version,
         "agent.daemon.application": lambda *_: None,
         "aggregator.process.application": lambda *_: None,
         "agent.daemon.serving": _no_pages,
