@@ -308,6 +308,11 @@ class Aggregator:
     def _has_beaten(self, url: str, node: str) -> bool:
         return self.heartbeat_monitor.knows(url, node)
 
+    def _has_agent(self, url: str, node: str) -> bool:
+        """Return whether an agent runs on the node, as far as is known."""
+        # One that is silent may run: a store that refuses heartbeats refuses documents, too.
+        return self._has_beaten(url, node) and node not in self.heartbeat_monitor.lost_nodes.lost
+
     def _observe_beats(self, url: str, beats: tuple[Beat, ...]) -> None:
         self.missed_writes[url].observe_beats(beats)
         if self._signals is not None:
@@ -380,7 +385,7 @@ class Aggregator:
         # Swapped before anything runs, so that what arrives later belongs to the next step.
         moved, self._moved = self._moved, set()
         # First, so that a node whose document went is judged in this step.
-        self.pipeline.forget_deleted(now)
+        self.pipeline.forget_deleted(now, self._has_agent)
         self.pipeline.judge_again(self.lasting.end_absent(self.heartbeat_monitor, now))
         # Before the plugins: public faults ask which nodes and chips there are.
         self._known_nodes.update(self.pipeline.dirty | moved, now)

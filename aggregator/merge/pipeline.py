@@ -12,6 +12,7 @@ No I/O and no clock of its own; the daemon calls ``step`` when something arrived
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aggregator.absence.last_known_documents import LastingDocumentWatch
@@ -231,11 +232,15 @@ class Pipeline:
     def _deleted_at_ms(self, now: Instant) -> int | None:
         return now.steady_ms + self._deleted_after_ms if self._deleted_after_ms else None
 
-    def forget_deleted(self, now: Instant) -> None:
-        """Take documents for deleted that have been gone for long enough; before a step."""
+    def forget_deleted(self, now: Instant, is_repaired: Callable[[str, str], bool]) -> None:
+        """Take documents for deleted that have been gone for long enough; before a step.
+
+        ``is_repaired``: by URL of the store and node, whether an agent runs, which writes its
+        device-info again. It deletes its node-info itself at the end of an alarm.
+        """
         for source in self.sources:
-            for watch in source.watches:
-                self._dirty |= watch.settle(now.steady_ms)
+            self._dirty |= source.devices.settle(now.steady_ms, partial(is_repaired, source.url))
+            self._dirty |= source.nodes.settle(now.steady_ms)
 
     def knows(self, node: str) -> bool:
         """Return whether the node is in a document."""

@@ -227,6 +227,33 @@ def test_what_is_read_by_name_between_two_pages_is_newer_than_the_list() -> None
     assert record_of(watch, "n2") == record(faulty(3))
 
 
+def test_a_node_that_is_read_between_two_pages_stays_where_the_list_lacks_it() -> None:
+    watch = DocumentSource("test:").devices
+    watch.observe_event(Changed(at("10", report("n1", healthy()))), 1)
+    watch.observe_event(ListedPage((), is_first=True), 2)
+    watch.read("n1", at("30", report("n1", faulty())), 3)
+    watch.observe_event(DocumentsListed(()), 4)
+    assert record_of(watch) == record(faulty())
+
+
+def test_a_node_that_is_read_as_gone_between_two_pages_comes_back() -> None:
+    watch = DocumentSource("test:").devices
+    watch.observe_event(Changed(at("10", report("n1", healthy()))), 1)
+    watch.observe_event(ListedPage((), is_first=True), 2)
+    # Its deletion was before the list, so no event shows it.
+    assert watch.read("n1", None, 3) == {"n1"}
+    watch.observe_event(DocumentsListed(()), 4)
+    assert watch.observe_event(Changed(at("20", report("n1", faulty()))), 5) == {"n1"}
+
+
+def test_a_node_whose_deletion_was_shown_before_it_was_read_as_gone_comes_back() -> None:
+    watch = DocumentSource("test:").devices
+    watch.observe_event(Changed(at("10", report("n1", healthy()))), 1)
+    watch.observe_event(Deleted("kube-system", "mindx-dl-deviceinfo-n1"), 2, 2000)
+    assert watch.read("n1", None, 3) == {"n1"}
+    assert watch.observe_event(Changed(at("20", report("n1", faulty()))), 4) == {"n1"}
+
+
 def test_deleted() -> None:
     watch = DocumentSource("test:").devices
     watch.observe_event(Changed(report("n1", healthy())), 1)
@@ -234,6 +261,35 @@ def test_deleted() -> None:
     assert watch.observe_event(gone, 2) == {"n1"}
     assert watch.observe_event(gone, 3) == frozenset()
     assert record_of(watch) is None
+
+
+@pytest.mark.parametrize(("has_agent", "deleted_at_ms"), [(False, 2000), (True, 62_000)])
+def test_a_document_that_an_agent_repairs_counts_as_deleted_after_a_minute(
+    has_agent: bool, deleted_at_ms: int
+) -> None:
+    watch = DocumentSource("test:").devices
+    watch.observe_event(Changed(report("n1", faulty())), 1)
+    watch.observe_event(Deleted("kube-system", "mindx-dl-deviceinfo-n1"), 2, 2000)
+    due_ms = watch.next_due_ms()
+    while due_ms is not None and due_ms < deleted_at_ms:
+        assert watch.settle(due_ms, lambda _: has_agent) == frozenset()
+        assert record_of(watch) == record(faulty())
+        later_ms = watch.next_due_ms()
+        assert later_ms is not None
+        assert due_ms < later_ms <= due_ms + 2000, "an agent that falls silent is seen"
+        due_ms = later_ms
+    assert due_ms == deleted_at_ms
+    assert watch.settle(deleted_at_ms, lambda _: has_agent) == {"n1"}
+    assert record_of(watch) is None
+    assert watch.next_due_ms() is None
+
+
+def test_a_document_whose_agent_falls_silent_counts_as_deleted() -> None:
+    watch = DocumentSource("test:").devices
+    watch.observe_event(Changed(report("n1", faulty())), 1)
+    watch.observe_event(Deleted("kube-system", "mindx-dl-deviceinfo-n1"), 2, 2000)
+    assert watch.settle(2000, lambda _: True) == frozenset()
+    assert watch.settle(4000, lambda _: False) == {"n1"}
 
 
 def test_foreign_documents_are_left_alone() -> None:
