@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,8 +31,10 @@ def version() -> str:
     ``importlib.metadata`` imports parsers of mail, CSV and ZIP files, which an agent does not need.
     """
     for place in map(Path, sys.path):
-        for folder in place.glob(f"{_METADATA}*{_METADATA_SUFFIX}"):
-            return folder.name.removeprefix(_METADATA).removesuffix(_METADATA_SUFFIX)
+        # An entry may lie in a folder that this user may not search.
+        with contextlib.suppress(OSError):
+            for folder in place.glob(f"{_METADATA}*{_METADATA_SUFFIX}"):
+                return folder.name.removeprefix(_METADATA).removesuffix(_METADATA_SUFFIX)
     return "unpackaged"
 
 

@@ -33,3 +33,13 @@ def test_an_agent_without_metadata_is_unpackaged(
 ) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     assert version() == "unpackaged"
+
+
+def test_an_entry_of_the_path_that_cannot_be_read_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "npu_vigil-1.2.dist-info").mkdir()
+    # A name that is too long is an error for root, too, which may search every folder.
+    unreadable = str(tmp_path / ("long" * 100))
+    monkeypatch.setattr(sys, "path", [unreadable, str(tmp_path)])
+    assert version() == "1.2"
