@@ -17,7 +17,7 @@ from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import FoundLibrary
 from dcmi_shim.values import DriverEvent, DriverGap
 from dcmi_shim.worker.supervisor import DriverSettings
-from tests.parts.deadlines import until
+from tests.parts.deadlines import patience, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -33,6 +33,8 @@ QUICK = DriverSettings(
     retry_last_seconds=0.2,
     look_seconds=0.1,
 )
+# For tests in which a call hangs, and no other one may miss its deadline on a busy machine.
+SCALED = replace(QUICK, call_seconds=patience(0.5), longest_call_seconds=patience(0.8))
 # For tests in which no call may miss its deadline, whatever else the machine does.
 PATIENT = replace(QUICK, call_seconds=20.0, longest_call_seconds=20.0)
 

@@ -12,7 +12,7 @@ from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import LIBRARY, install
 from dcmi_shim.library.discovery import FoundLibrary
 from dcmi_shim.values import Chip
-from tests.dcmi_shim.conftest import running
+from tests.dcmi_shim.conftest import SCALED, running
 from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ async def test_lists_of_several_chips_in_one_message(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:
     library = small_driver("plain")
-    async with running(library.library) as state:
+    async with running(library.library, SCALED) as state:
         driver = state.driver
         good, bad = (await driver.inventory()).chips
         library.command("fault-0")

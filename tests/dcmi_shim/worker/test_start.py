@@ -52,7 +52,7 @@ async def test_a_build_of_python_without_memfd_create_makes_calls(
 async def test_begins_are_read_once_for_several_calls_and_never_for_one(
     small_driver: Callable[[str], SmallDriver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running(small_driver("plain").library) as state:
+    async with running(small_driver("plain").library, PATIENT) as state:
         chips = (await state.driver.inventory()).chips
         child = state.driver._supervisor.serving
         assert child is not None

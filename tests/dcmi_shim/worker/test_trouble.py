@@ -23,7 +23,7 @@ from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import LIBRARY, install
 from dcmi_shim.library.discovery import FoundLibrary
 from dcmi_shim.worker.supervisor import open_child
-from tests.dcmi_shim.conftest import PATIENT, QUICK, dropped, running
+from tests.dcmi_shim.conftest import PATIENT, QUICK, SCALED, dropped, running
 from tests.parts.deadlines import (
     patience,
     stand_in_takes,
@@ -55,11 +55,8 @@ async def test_a_hanging_call_costs_others_one_deadline_and_no_event(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:
     plain = small_driver("plain")
-    # The other call waits for a new process, up to this deadline.
-    settings = dataclasses.replace(
-        QUICK, call_seconds=patience(0.5), longest_call_seconds=patience(0.8)
-    )
-    async with running(plain.library, settings) as state:
+    # The other call waits for a new process, up to its deadline.
+    async with running(plain.library, SCALED) as state:
         good, bad = (await state.driver.inventory()).chips
         plain.command("hang-health-1")
         plain.command("events")
