@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 import msgspec
 
 from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverGone
+from dcmi_shim.library.device_info import VIRTUAL_DEVICES
 from dcmi_shim.library.driver_upgrade import Installed
-from dcmi_shim.library.enums import VIRTUAL_DEVICES
 from dcmi_shim.library.survey import chip_names, node_facts, survey, virtual_chips
 from dcmi_shim.worker.calls import Calls
 from dcmi_shim.worker.event_queue import EventQueue

@@ -10,7 +10,7 @@ from contract.codes.levels import Severity
 
 
 class Utilization(IntEnum):
-    """What ``dcmi_get_device_utilization_rate`` is asked for (``docs/spec/dcmi.md#4.2``)."""
+    """What ``dcmi_get_device_utilization_rate`` is asked for (``docs/spec/dcmi.md#2.3``)."""
 
     AI_CORE = 2
     HBM = 6

@@ -27,7 +27,7 @@ from contract.errors import DriverGone, VigilError
 from contract.wire import fault_pb2, pubfault_pb2
 from dcmi_shim.library import chip_calls, switch_calls
 from dcmi_shim.library.binding import SLACK, Implausible, Library
-from dcmi_shim.library.enums import SUPER_POD, VIRTUAL_DEVICES
+from dcmi_shim.library.device_info import SUPER_POD, VIRTUAL_DEVICES
 from dcmi_shim.worker.process import ChildProcess, Message
 from pacing.token_bucket import TokenBucket
 from service.clock import Instant

@@ -20,7 +20,7 @@ from dcmi_shim.library.binding import (
     text,
     within,
 )
-from dcmi_shim.library.enums import SUPER_POD, VIRTUAL_DEVICES
+from dcmi_shim.library.device_info import SUPER_POD, VIRTUAL_DEVICES
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
 
 TYPE_CHECKING = False

@@ -13,7 +13,7 @@ import msgspec
 from contract.codes.families import chip_family
 from contract.errors import DriverCallError, DriverCallStuck, DriverError
 from contract.plural import plural
-from dcmi_shim.library.enums import SUPER_POD, VIRTUAL_DEVICES
+from dcmi_shim.library.device_info import SUPER_POD, VIRTUAL_DEVICES
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
 from dcmi_shim.values import Chip, ChipNames, Inventory, NodeFacts, SuperPod
 
