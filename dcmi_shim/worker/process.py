@@ -156,7 +156,7 @@ class ChildProcess:
         return await self._exchange({"call": call, "each": [*each]}, deadlines_seconds)
 
     def _read_begun(self) -> None:
-        # A pipe has 64 KiB at most here, so one read empties it.
+        # A request has one record of 16 bytes for each chip, so one read has them all.
         with contextlib.suppress(BlockingIOError):
             # There may be older records, of a request that was cancelled.
             self.begun += [
