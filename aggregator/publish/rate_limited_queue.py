@@ -1,11 +1,12 @@
 """Limits how many documents are written to a store in a second, and orders them.
 
-The first change of a quiet time goes at once. In any second there are no more writes than allowed:
-a few at once, the rest evenly, so what changes while a document waits goes out with it. The
-document that has waited longest is next; a touch waits until no change does, but not so long that a
-reader notices (``consumers#7.1``, M8). Persistent state, which no reader waits for, waits too, but
-however long a storm of changes lasts, one write in some is state. What can wait leaves room for the
-next change, which would otherwise find that all turns were just used.
+The first change of a quiet time goes at once. In any second there are no more writes than allowed.
+Of 16 a second, 4 go at once, 12 in the next 750 ms, and so on in each second. What changes while a
+document waits goes out with it. The document that has waited longest is next; a touch waits until
+no change does, but not so long that a reader notices (``consumers#7.1``, M8). Persistent state,
+which no reader waits for, waits too, but however long a storm of changes lasts, one write in some
+is state. What can wait leaves room for the next change, which would otherwise find that all turns
+were just used.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _KEPT_FREE_SHARE = 2
 """Of the writes that may go at once one in so many is left to changes."""
 
 _STATE_SHARE = 8
-"""One in so many writes is state, where both wait: two in a second."""
+"""One in so many writes is state, where both wait: two in a second of 16."""
 
 _FIRST_WRITES = 4
 """First writes of documents in flight. Each one in flight has a connection, and its TLS handshake
