@@ -233,7 +233,7 @@ class KubernetesStore(Store):
         path, query = _path(selection.namespace), _query(selection)
         return watched(
             *(self._connection, path, query, _read_page, "ConfigMaps", _everything, _event),
-            read_pages=_documents_page if selection.by_page else None,
+            page_event=_documents_page if selection.by_page else None,
         )
 
     @override

@@ -73,13 +73,19 @@ async def listed(
     ``read_page`` decodes one page; it may raise ``msgspec.DecodeError`` and ``RecursionError``.
     ``is_of_one``: there is at most one, so the answer comes as soon as that to a read of it.
     """
-    items: list[Item] = []
     ask = partial(
         _page,
         *(connection, path, query, read_page, action),
         only_metadata=only_metadata,
         is_of_one=is_of_one,
     )
+    return await _listed_at_once(ask)
+
+
+async def _listed_at_once(
+    ask: Callable[[str], Coroutine[Any, Any, ListPage[Item]]],
+) -> tuple[list[Item], str]:
+    items: list[Item] = []
     page = await ask("")
     items.extend(page.items or ())
     while page.metadata.continue_token:
@@ -145,43 +151,38 @@ async def watched(
     everything: Callable[[list[Item]], Event],
     read_event: Callable[[str, msgspec.Raw], tuple[Event | None, str]],
     *,
-    read_pages: Callable[[list[Item], bool], Event] | None = None,
+    page_event: Callable[[list[Item], bool], Event] | None = None,
     only_metadata: bool = False,
     pause_seconds: float = 0.0,
 ) -> AsyncGenerator[Event | Interrupted, None]:
-    """Follow objects for ever, or ``only_metadata`` of them. Missing rights are waited for.
+    """Follow the objects that ``path`` and ``query`` select for ever, or ``only_metadata`` of them.
 
-    After each part of the stream further ones stay in the socket for ``pause_seconds``.
+    Missing rights are waited for. ``action`` names the objects in errors. After each part of the
+    stream further ones stay in the socket for ``pause_seconds``.
 
     ``everything`` makes an event of a list, ``read_event`` of a frame's type and object, with the
     version after it, which is empty where it could not be read; it may raise
-    ``msgspec.DecodeError``. With ``read_pages`` each page of a list is an event, and ``everything``
+    ``msgspec.DecodeError``. With ``page_event`` each page of a list is an event, and ``everything``
     gets no objects; it gets those of the page, and whether that is the first one.
     """
     loop = asyncio.get_running_loop()
     backoff = Backoff()
     reason = ""
+    ask = partial(_page, *(connection, path, query, read_page, action), only_metadata=only_metadata)
     while True:
         began = loop.time()
         try:
-            if read_pages is None:
-                items, version = await listed(
-                    connection, path, query, read_page, action, only_metadata=only_metadata
-                )
+            if page_event is None:
+                items, version = await _listed_at_once(ask)
                 yield everything(items)
                 # A generator keeps its locals: all objects would stay
                 # in memory as long as the watch lasts.
                 del items
             else:
-                ask = partial(
-                    _page,
-                    *(connection, path, query, read_page, action),
-                    only_metadata=only_metadata,
-                )
                 is_first = True
                 async with contextlib.aclosing(_listed_by_page(ask)) as pages:
                     async for page in pages:
-                        yield read_pages(page.items or [], is_first)
+                        yield page_event(page.items or [], is_first)
                         is_first, version = False, page.metadata.resource_version
                         del page
                 yield everything([])
