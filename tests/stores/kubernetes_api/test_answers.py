@@ -5,6 +5,7 @@ The real one does not lie, so this is the one place with a server of our own.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
@@ -14,7 +15,7 @@ from aiohttp import web
 
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from stores.address import open_store
-from stores.base import Document, DocumentsListed, Selection
+from stores.base import Document, DocumentsListed, ListedPage, Selection
 from stores.device_taints import ServedVersions
 from stores.interruption import Interrupted
 from tests.parts.watching import watching
@@ -231,3 +232,28 @@ async def test_which_versions_of_device_taint_rules_are_served(
     server.handler = answer
     assert store.device_taints is not None
     assert await store.device_taints.served() == served
+
+
+async def test_a_list_whose_later_page_fails_begins_again_and_reports_its_reason_once(
+    server: Server, store: Store
+) -> None:
+    failures = iter((True, True, False))
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if "watch" in request.query:
+            await asyncio.Event().wait()
+        is_second = "continue" in request.query
+        if is_second and next(failures):
+            return web.json_response({"items": 7})
+        token = "" if is_second else "second"
+        metadata = {"resourceVersion": "7", "continue": token}
+        return web.json_response({"metadata": metadata, "items": [GOOD]})
+
+    server.handler = answer
+    async with watching(store, Selection("mindx-dl", by_page=True)) as seen:
+        (problem,) = seen.of(Interrupted)
+        assert "the list of ConfigMaps is malformed" in problem.reason
+        kinds = [type(event) for event in seen.events]
+        begun_thrice = [ListedPage, Interrupted, *[ListedPage] * 3, DocumentsListed]
+        assert kinds == begun_thrice
+        assert [page.is_first for page in seen.of(ListedPage)] == [True, True, True, False]
