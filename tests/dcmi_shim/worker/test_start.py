@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +18,6 @@ from tests.parts.unread import UnreadPipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.dcmi_shim.conftest import SmallDriver
 
@@ -68,6 +69,18 @@ async def test_begins_are_read_once_for_several_calls_and_never_for_one(
         assert await state.driver.health_words(chips) == dict.fromkeys(chips, 0)
         assert reads.count(child._begins) == 1
         assert len(child.begun) == len(chips)
+
+
+async def test_a_child_ignores_what_a_terminal_or_a_service_manager_sends(
+    small_driver: Callable[[str], SmallDriver],
+) -> None:
+    async with running(small_driver("plain").library) as state:
+        await state.driver.inventory()
+        status = Path(f"/proc/{state.driver.child_pid}/status").read_text()
+        (mask,) = (line.split()[1] for line in status.splitlines() if line.startswith("SigIgn:"))
+        ignored = {number for number in signal.Signals if int(mask, 16) >> (number - 1) & 1}
+        names = ("SIGHUP", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGTERM")
+        assert ignored >= {signal.Signals[name] for name in names}
 
 
 @pytest.mark.slow
