@@ -11,7 +11,6 @@ import asyncio
 import sys
 import time
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -36,7 +35,7 @@ from contract.errors import (
 )
 from contract.go.decode import decode as decode_go
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, device_info_name
-from contract.sentences import Sentence, message, sentence
+from contract.sentences import Sentence, joined, message, sentence
 from stores.base import Selection
 from vigil.aggregator_stores import Silence, open_stores
 from vigil.exit_status import ExitStatus
@@ -225,7 +224,7 @@ class _IsolationRun:
             "release {chip} of {node} in {places}",
             chip=chip,
             node=change.node,
-            places=reduce(_and_place, self._holders),
+            places=joined("{before} and {part}", self._holders),
         )
 
     async def _write(self, chip: FoundChip) -> None:
@@ -367,11 +366,6 @@ def _refused(reason: str) -> str:
     if not isinstance(reason, Sentence):
         return f"refused: {reason}"
     return sentence("refused: {reason}", reason=reason)
-
-
-def _and_place(places: str, place: str) -> str:
-    """Return ``places`` and one more, which may be sentences."""
-    return sentence("{places} and {place}", places=places, place=place)
 
 
 def _by_whom(document: Document, chip: FoundChip) -> str:

@@ -5,7 +5,6 @@ The agent's is read as the agent would read it; the others only where they are.
 
 from __future__ import annotations
 
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -21,7 +20,7 @@ from contract.operator_rules.fault_configuration import (
     InForce,
     judge,
 )
-from contract.sentences import message, sentence
+from contract.sentences import joined, message, sentence
 from pacing.abandonable_thread import AbandonableThread
 from stores.deadline import answered_within
 from vigil.exit_status import ExitStatus
@@ -128,11 +127,6 @@ def _shown(name: str, namespaces: tuple[str, ...], advice: str) -> Check:
     return ok(name, ", ".join(namespaces), facts=facts)
 
 
-def _and_origin(origins: str, origin: str) -> str:
-    """Return ``origins`` and one more, which are sentences."""
-    return sentence("{origins}, {origin}", origins=origins, origin=origin)
-
-
 async def check_fault_configuration(configuration: AgentConfiguration, read: Read | None) -> Check:
     """Return what is wrong in the operator's tables and rules, in the store and in files."""
     given: dict[OperatorConfigMap, Mapping[str, str] | None] = {}
@@ -159,7 +153,7 @@ async def check_fault_configuration(configuration: AgentConfiguration, read: Rea
     judged = judge(given, files.texts, InForce(), files.unreadable)
     sources = {key: str(judged.in_force.place_of(key)) for key in DOCUMENTS}
     origins = [sentence(_ORIGINS[judged.in_force.place_of(key)], document=key) for key in DOCUMENTS]
-    finding = reduce(_and_origin, origins)
+    finding = joined("{before}, {part}", origins)
     if judged.problems:
         texts = [str(problem) for problem in judged.problems]
         advice = sentence(
