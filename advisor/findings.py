@@ -459,8 +459,7 @@ RULES = (
     ),
     _error(
         "ELASTIC_MAX_RETRY",
-        "With maxRetry {value} the job starts again at its full size: elastic training does not "
-        "happen.",
+        "{given} the job starts again at its full size: elastic training does not happen.",
         "Write maxRetry: 0",
         "2.9, 5.3",
     ),
