@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from vigil.isolation.change import Isolation
     from vigil.isolation.found_chip import FoundChip
 
-_UNCHANGED = message("nothing was changed")
+UNCHANGED = message("nothing was changed")
 # Agents write device-info often, so a conflict is normal; five in a row are not.
 _ATTEMPTS = 5
 _ISOLATED = message("{chip} of {node} is isolated")
@@ -157,7 +157,7 @@ class _IsolationRun:
                 )
                 return self._end(found_chip, ExitStatus.WRONG_USE, text, shown)
             if not await consents(plan):
-                return self._end(found_chip, ExitStatus.NOT_WELL, sentence(_UNCHANGED), shown)
+                return self._end(found_chip, ExitStatus.NOT_WELL, sentence(UNCHANGED), shown)
         return await self._carry_out(found_chip)
 
     async def _carry_out(self, chip: FoundChip) -> ExitStatus:
@@ -323,7 +323,7 @@ async def consents(plan: str) -> bool:
     try:
         await is_answered.wait()
     except asyncio.CancelledError:
-        print(f"\nvigil: {translated(_UNCHANGED)}", file=sys.stderr)
+        print(f"\nvigil: {translated(UNCHANGED)}", file=sys.stderr)
         raise
     finally:
         loop.remove_reader(sys.stdin)

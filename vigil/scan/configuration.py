@@ -24,7 +24,7 @@ from contract.sentences import joined, message, sentence
 from pacing.abandonable_thread import AbandonableThread
 from stores.deadline import answered_within
 from vigil.exit_status import ExitStatus
-from vigil.scan.findings import not_applicable, ok, problem
+from vigil.scan.findings import no_answer, not_applicable, ok, problem
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -84,11 +84,7 @@ async def check_namespaces(file: Path | None, environment: Mapping[str, str]) ->
             _SECONDS
         )
     except TimeoutError:
-        finding = sentence(
-            "{path} hangs: no answer within {seconds} s",
-            path=file or USUAL_FILE,
-            seconds=f"{_SECONDS:g}",
-        )
+        finding = no_answer(file or USUAL_FILE, _SECONDS)
         advice = sentence("put the aggregator's file on a local disk")
         return tuple(problem(name, finding, advice) for name in (PUBLIC_FAULTS, RANK_TABLES))
 
@@ -144,11 +140,7 @@ async def check_fault_configuration(configuration: AgentConfiguration, read: Rea
             lambda: read_files(configuration.fault_config_dir), "scan"
         ).result(_SECONDS)
     except TimeoutError:
-        finding = sentence(
-            "{path} hangs: no answer within {seconds} s",
-            path=configuration.fault_config_dir,
-            seconds=f"{_SECONDS:g}",
-        )
+        finding = no_answer(configuration.fault_config_dir, _SECONDS)
         return problem(FAULT_CONFIGURATION, finding, sentence("put the files on a local disk"))
     judged = judge(given, files.texts, InForce(), files.unreadable)
     sources = {key: str(judged.in_force.place_of(key)) for key in DOCUMENTS}

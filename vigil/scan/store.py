@@ -31,7 +31,7 @@ from stores.deadline import answered_within
 from stores.directory.files import BEATS, document_path
 from stores.directory.owner import shared_problem
 from vigil.exit_status import ExitStatus
-from vigil.scan.findings import CheckState, not_applicable, ok, problem
+from vigil.scan.findings import CheckState, no_answer, not_applicable, ok, problem
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
@@ -70,11 +70,7 @@ async def check_directory(url: str, node: str, *, others_may_write: bool) -> Che
         ).result(_DIRECTORY_SECONDS)
     except TimeoutError:
         advice = sentence("a mounted file system whose server is away? see dmesg and mount")
-        finding = sentence(
-            "{path} hangs: no answer within {seconds} s",
-            path=place,
-            seconds=f"{_DIRECTORY_SECONDS:g}",
-        )
+        finding = no_answer(place, _DIRECTORY_SECONDS)
         return problem(DIRECTORY, finding, advice, ExitStatus.OUTSIDE)
     except OSError as error:
         advice = sentence("see ls -ld and mount of this path")
