@@ -191,7 +191,7 @@ RULES = (
     # Whether rescheduling is on
     _info(
         "RESCHEDULING_OFF",
-        "A chip fault ends in nothing: fault-scheduling {what}{pods}, so no pod is deleted. A "
+        "A chip fault ends in nothing: fault-scheduling {what}, so no pod is deleted. A "
         "process that fails: {gets}.",
         "Write the label fault-scheduling with grace or force, or leave it so.",
         "2.2, 2.5",
@@ -459,8 +459,7 @@ RULES = (
     ),
     _error(
         "ELASTIC_MAX_RETRY",
-        "With maxRetry {value} the job starts again at its full size: elastic training does not "
-        "happen.",
+        "{given} the job starts again at its full size: elastic training does not happen.",
         "Write maxRetry: 0",
         "2.9, 5.3",
     ),

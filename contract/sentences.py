@@ -5,10 +5,11 @@ The English text is the key of its translation: a whole sentence or heading, wit
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 class Sentence(str):
@@ -24,7 +25,8 @@ def sentence(text: str, /, **fields: object) -> str:
     """Return ``text`` in English with its ``{fields}`` filled in, to be translated by ``shown``.
 
     Reports keep it, so their JSON is English. A field is a name, a number or a sentence, never a
-    text that a daemon made: that is English in each language.
+    text that a daemon made: that is English in each language. The exception is the reason of a
+    system error (``strerror``), which stays English inside the translated sentence.
     """
     result = Sentence(text.format(**fields) if fields else text)
     result.template, result.fields = text, fields
@@ -34,6 +36,15 @@ def sentence(text: str, /, **fields: object) -> str:
 def counted(count: int, singular: str, plural: str, /, **fields: object) -> str:
     """Return the sentence for ``count``, which is a field of both."""
     return sentence(singular if count == 1 else plural, count=count, **fields)
+
+
+def joined(text: str, parts: Iterable[str], /) -> str:
+    """Return ``parts`` as a sentence, joined by ``text`` with its ``{before}`` and ``{part}``.
+
+    Parts are names or sentences; a single one comes back as it is. Each step copies the text
+    before it, so callers limit their number. Raises ``TypeError`` without parts.
+    """
+    return reduce(lambda before, part: sentence(text, before=before, part=part), parts)
 
 
 def english(value: object) -> str:

@@ -360,8 +360,10 @@ def _judge_restart(workload: Workload, elastic: Elastic) -> Iterator[LintFinding
     retry = elastic.max_retry
     if action.value == RESTART_ACTION and (retry is None or go_integer(retry.value) != 0):
         place = workload.place.at(elastic.spec_line if retry is None else retry.line)
-        value = sentence("missing, which is 3,") if retry is None else retry.value
-        yield finding("ELASTIC_MAX_RETRY", place, value=value)
+        given = sentence("With maxRetry missing, which is 3,")
+        if retry is not None:
+            given = sentence("With maxRetry {value}", value=retry.value)
+        yield finding("ELASTIC_MAX_RETRY", place, given=given)
     elif action.value == RESTART_ACTION and elastic.generated_claim is not None:
         place = workload.place.at_text(elastic.generated_claim)
         yield finding("ELASTIC_MAX_RETRY_LOST", place)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from functools import reduce
 from pathlib import Path
 from traceback import extract_tb
 from typing import TYPE_CHECKING, NamedTuple
 
 from advisor.findings import BY_CODE, Rule
 from contract.errors import quoted
-from contract.sentences import Sentence, sentence
+from contract.sentences import Sentence, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _SHORT = 60
+_MAX_NAMES_LENGTH = 180
+"""Characters of the names of one word, before the rest is counted; ``quoted`` cuts at 200."""
 _TWO_WORDS = re.compile(r"\b[a-z]{2,} [a-z]{2,}\b")
 
 
@@ -57,10 +58,20 @@ class LintFinding(NamedTuple):
 
 
 def in_words(names: Iterable[str]) -> str:
-    """Return ``names`` as one word of a finding."""
-    return reduce(
-        lambda before, name: sentence("{before}, {name}", before=before, name=name), names
-    )
+    """Return ``names`` as one word of a finding: as many as fit, and how many more there are.
+
+    The first one is always shown; ``finding`` cuts it where it is long.
+    """
+    first, *others = names
+    listed, length = [first], len(first)
+    for name in others:
+        length += len(name) + len(", ")
+        if length > _MAX_NAMES_LENGTH:
+            break
+        listed.append(name)
+    shown = joined("{before}, {part}", listed)
+    more = len(others) + 1 - len(listed)
+    return sentence("{names} and {count} more", names=shown, count=more) if more else shown
 
 
 def _shown(word: object) -> str:
@@ -68,9 +79,14 @@ def _shown(word: object) -> str:
     # Most words are short and printable, and quoting takes its time for each letter.
     if text.isprintable() and len(text) <= _SHORT:
         return text
-    short = quoted(text)
-    # A sentence that is not cut stays one.
-    return text if short == text else short
+    if isinstance(text, Sentence):
+        # Its names are cut each by itself, so it can still be translated.
+        fields = {
+            name: _shown(value) if isinstance(value, str) else value
+            for name, value in text.fields.items()
+        }
+        return sentence(text.template, **fields)
+    return quoted(text)
 
 
 def _filled(template: str, words: Mapping[str, str]) -> str:

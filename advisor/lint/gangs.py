@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from advisor.lint.finding import finding
 from advisor.lint.model import Scalar, Sequence
 from advisor.lint.workload import AscendOperator, WorkloadForm
-from contract.plural import plural
 from contract.scheduling import (
     APP,
     FAULT_SCHEDULING,
@@ -22,7 +21,7 @@ from contract.scheduling import (
     SCHEDULE_MIN_AVAILABLE,
     go_integer,
 )
-from contract.sentences import sentence
+from contract.sentences import counted, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,7 +147,7 @@ def judge_without_gang(collected: Collected) -> Iterator[LintFinding]:
         if job.form is WorkloadForm.ASCENDJOB and any(role.scheduler for role in job.roles())
     ]
     for operator in collected.operators if jobs else ():
-        words = {"job": jobs[0], "count": plural(len(jobs), "job")}
+        words = {"job": jobs[0], "count": counted(len(jobs), "{count} job", "{count} jobs")}
         if operator.gang == "":
             yield finding("OPERATOR_GANG_NOT_GIVEN", operator.place, **words)
         elif operator.gang not in _GO_TRUE:

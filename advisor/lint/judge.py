@@ -130,7 +130,7 @@ def _judge_conflicts(
                     key=key,
                     value=text.value,
                     other=other.value,
-                    where=f"{where} (line {other.line})",
+                    where=sentence("{where} (line {line})", where=where, line=other.line),
                     joined=f"{other.value}|{text.value}",
                 )
 

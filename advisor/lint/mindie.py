@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding, in_words
 from advisor.lint.workload import WorkloadForm
-from contract.plural import plural
 from contract.scheduling import (
     APP,
     DEPLOY_SERVER_LABELS,
@@ -15,7 +14,7 @@ from contract.scheduling import (
     SCALING_GROUP,
     SCALING_RULE,
 )
-from contract.sentences import sentence
+from contract.sentences import counted, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,7 +38,9 @@ def judge(workload: Workload) -> Iterator[LintFinding]:
         yield finding("JOB_ID_MISSING", place.at(labels[APP].line))
     if all(key in labels for key in DEPLOY_SERVER_LABELS):
         here = place.at(labels[DEPLOY_SERVER_LABELS[1]].line)
-        yield finding("DEPLOY_SERVER_TWICE", here, keys=" and ".join(DEPLOY_SERVER_LABELS))
+        yield finding(
+            "DEPLOY_SERVER_TWICE", here, keys=joined("{before} and {part}", DEPLOY_SERVER_LABELS)
+        )
 
 
 def judge_rules(
@@ -106,6 +107,7 @@ def _judge_servers(
     (instance,) = job.groups
     pods = instance.pods()
     if group.servers is not None and pods is not None and group.servers != pods:
-        words = {"group": name, "servers": group.servers, "pods": plural(pods, "pod")}
+        shown = counted(pods, "{count} pod", "{count} pods")
+        words = {"group": name, "servers": group.servers, "pods": shown}
         place = rule.place.at(group.line)
         yield finding("SCALING_RULE_OTHER_SERVERS", place, job=job.place.object, **words)

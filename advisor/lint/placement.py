@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
@@ -12,7 +11,7 @@ from advisor.lint.pods import ARCH, HOST_ARCH, SCHEDULER_NAME
 from advisor.lint.workload import VOLCANO, WorkloadForm
 from advisor.similar_words import nearest
 from contract.scheduling import ACCELERATOR_TYPE, SCHEDULE_POLICY
-from contract.sentences import counted, sentence
+from contract.sentences import counted, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -163,7 +162,7 @@ def _judge_cards(
     if workload.form is WorkloadForm.OME:
         whole = {cards} if cards is not None else {_A2_MACHINE, _A3_MACHINE}
         if count and count not in whole:
-            shown = reduce(_or_size, map(str, sorted(whole)))
+            shown = joined("{before} or {part}", map(str, sorted(whole)))
             yield finding("OME_WHOLE_MACHINE", place, count=count, cards=shown)
         return
     if cards is not None and count > cards:
@@ -201,10 +200,6 @@ def _judge_cards(
             "Select an accelerator-type such as module-910b-8, or ask for 1, 2, 4 or 8 cards."
         )
         yield _cards(place, count, reason, instead)
-
-
-def _or_size(sizes: str, size: str) -> str:
-    return sentence("{sizes} or {size}", sizes=sizes, size=size)
 
 
 def _cards(place: FindingPlace, count: int, reason: str, instead: str) -> LintFinding:

@@ -23,6 +23,7 @@ from contract.scheduling import (
     SUB_HEALTH_STRATEGY,
     TOR_AFFINITY,
 )
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from advisor.lint.finding import FindingPlace, PlacedText
@@ -77,8 +78,12 @@ _POD_GROUPS = f"{_VOLCANO} pkg/controllers/podgroup/pg_controller_handler.go bui
 _TEMPLATE = "spec.template.metadata"
 _ROLES = "spec.template.spec.roles[].template.metadata"
 _ROLES_OF_SET = "spec.roles[].template.metadata"
-_LWS_TEMPLATES = "spec.leaderWorkerTemplate.leaderTemplate.metadata and workerTemplate.metadata"
-_COMPONENTS = "spec.engineConfig (decoderConfig, routerConfig), or metadata of the InferenceService"
+_LWS_TEMPLATES = sentence(
+    "spec.leaderWorkerTemplate.leaderTemplate.metadata and workerTemplate.metadata"
+)
+_COMPONENTS = sentence(
+    "spec.engineConfig (decoderConfig, routerConfig), or metadata of the InferenceService"
+)
 
 PLACES = (
     MetadataPlace(
@@ -127,7 +132,7 @@ PLACES = (
     MetadataPlace("Pod", "metadata", Reach.PODS, "", _POD_GROUPS),
     MetadataPlace("PodGroup", "metadata", Reach.GROUP, "", "consumers#2.1"),
     MetadataPlace(
-        "ConfigMap of a rank table",
+        sentence("ConfigMap of a rank table"),
         "metadata",
         Reach.NOTHING,
         "the job itself, or of its pods",

@@ -5,7 +5,6 @@ Sources: ``docs/spec/consumers.md#2.1``, 2.2, 2.4, 2.9.
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding, in_words
@@ -23,7 +22,7 @@ from contract.scheduling import (
     SCALING_RULE,
     go_integer,
 )
-from contract.sentences import sentence
+from contract.sentences import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -173,10 +172,9 @@ def _place(workload: Workload, group: WorkloadGroup, key: str) -> FindingPlace:
 def _off(workload: Workload, off: list[WorkloadGroup]) -> LintFinding:
     label = off[0].label(FAULT_SCHEDULING)
     state = sentence("is off") if label is not None else sentence("reaches no pod")
-    pods = ""
     if len(off) != len(workload.groups):
-        pods = sentence(" of {roles}", roles=in_words(_names(off)))
-    words = {"what": state, "pods": pods, "gets": _gets(workload, off[0])}
+        state = sentence("{state} of {roles}", state=state, roles=in_words(_names(off)))
+    words = {"what": state, "gets": _gets(workload, off[0])}
     return finding("RESCHEDULING_OFF", _place(workload, off[0], FAULT_SCHEDULING), **words)
 
 
@@ -213,9 +211,7 @@ def _gets(workload: Workload, group: WorkloadGroup) -> str:
         sentence("{roles}: {gets}", roles=in_words(names), gets=words)
         for words, names in by_words.items()
     )
-    return reduce(
-        lambda before, part: sentence("{before}; {part}", before=before, part=part), parts
-    )
+    return joined("{before}; {part}", parts)
 
 
 def _gets_role(workload: Workload, group: WorkloadGroup, role: Role) -> str:

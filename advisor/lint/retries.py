@@ -8,6 +8,7 @@ from advisor.lint.finding import finding
 from advisor.lint.workload import WorkloadForm
 from advisor.similar_words import nearest
 from contract.scheduling import APP, FAULT_RETRY_TIMES, MINDIE_APPS, go_integer
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +53,9 @@ def judge(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
     for role in group.roles:
         is_default = role.restart is None and workload.form is not WorkloadForm.ASCENDJOB
         if is_default or (role.restart is not None and role.restart.value != _NEVER):
-            policy = role.restart.value if role.restart is not None else "Always, the default,"
+            policy = (
+                role.restart.value if role.restart is not None else sentence("Always, the default,")
+            )
             line = role.restart.line if role.restart is not None else role.spec_line
             place = workload.place.at(line, role.file)
             yield finding("RESTART_POLICY_HIDES_FAILURE", place, policy=policy)

@@ -19,7 +19,7 @@ import typer.main
 from advisor.findings import RULES
 from contract.codes.reference import CodeKind, all_codes, level_texts
 from contract.pages.aggregator_status import HEARTBEATS, STATES
-from contract.sentences import counted, message, sentence
+from contract.sentences import counted, joined, message, sentence
 from tests.parts.tree import ROOT
 from vigil.help_text import replace_texts
 from vigil.language import CATALOGUE, read_catalogue, translated
@@ -38,7 +38,9 @@ _HEADER = (
 _FOLDERS = ("vigil", "agent", "advisor")
 """Packages that make texts of verbs."""
 _MARKS = {
-    **dict.fromkeys((translated.__name__, message.__name__, sentence.__name__), slice(1)),
+    **dict.fromkeys(
+        (function.__name__ for function in (translated, message, sentence, joined)), slice(1)
+    ),
     counted.__name__: slice(1, 3),
 }
 """Functions that take a text of the catalogue, and which of their arguments it is."""

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from agent.journal.file import FILE_NAME
 from contract.names import device_info_name
@@ -14,6 +15,7 @@ from tests.agent.node_history import a_history, changed
 from tests.parts.tree import ROOT
 from tests.parts.verbs import run_verb
 from tests.vigil.lint.case_files import CASES
+from tests.vigil.lint.manifests import storm_service
 from tests.vigil.sources.recorded_documents import contents, inputs
 
 if TYPE_CHECKING:
@@ -116,3 +118,19 @@ def test_advise() -> None:
     assert "按 MindCluster" in advice
     # What decides is text that daemons make as well, and is English as a whole.
     assert [line for line in _english(advice) if _CHINESE.search(line)] == []
+
+
+def test_lint_of_a_long_name(tmp_path: Path) -> None:
+    """A word that is a sentence with a long name is translated, and its name is cut."""
+    service = storm_service(2, {"fault-scheduling": "grace"})
+    roles = service["spec"]["template"]["spec"]["roles"]
+    roles[1]["name"] = "decode" * 40
+    roles[1]["template"]["metadata"]["labels"] = {"fault-scheduling": "off"}
+    file = tmp_path / "service.yaml"
+    file.write_text(yaml.safe_dump(service))
+    texts = [
+        run_verb("--lang", language, "lint", str(file))[1].decode() for language in ("en", "zh")
+    ]
+    name = f"{'decode' * 40:.200} ..."
+    assert f"fault-scheduling is off of {name}, so" in texts[0]
+    assert f"fault-scheduling 已关闭（{name}），因此" in texts[1]

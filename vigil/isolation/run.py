@@ -11,7 +11,6 @@ import asyncio
 import sys
 import time
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -36,7 +35,7 @@ from contract.errors import (
 )
 from contract.go.decode import decode as decode_go
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, device_info_name
-from contract.sentences import Sentence, message, sentence
+from contract.sentences import Sentence, joined, message, sentence
 from stores.base import Selection
 from vigil.aggregator_stores import Silence, open_stores
 from vigil.exit_status import ExitStatus
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
     from vigil.isolation.change import Isolation
     from vigil.isolation.found_chip import FoundChip
 
-_UNCHANGED = message("nothing was changed")
+UNCHANGED = message("nothing was changed")
 # Agents write device-info often, so a conflict is normal; five in a row are not.
 _ATTEMPTS = 5
 _ISOLATED = message("{chip} of {node} is isolated")
@@ -158,7 +157,7 @@ class _IsolationRun:
                 )
                 return self._end(found_chip, ExitStatus.WRONG_USE, text, shown)
             if not await consents(plan):
-                return self._end(found_chip, ExitStatus.NOT_WELL, sentence(_UNCHANGED), shown)
+                return self._end(found_chip, ExitStatus.NOT_WELL, sentence(UNCHANGED), shown)
         return await self._carry_out(found_chip)
 
     async def _carry_out(self, chip: FoundChip) -> ExitStatus:
@@ -225,7 +224,7 @@ class _IsolationRun:
             "release {chip} of {node} in {places}",
             chip=chip,
             node=change.node,
-            places=reduce(_and_place, self._holders),
+            places=joined("{before} and {part}", self._holders),
         )
 
     async def _write(self, chip: FoundChip) -> None:
@@ -324,7 +323,7 @@ async def consents(plan: str) -> bool:
     try:
         await is_answered.wait()
     except asyncio.CancelledError:
-        print(f"\nvigil: {translated(_UNCHANGED)}", file=sys.stderr)
+        print(f"\nvigil: {translated(UNCHANGED)}", file=sys.stderr)
         raise
     finally:
         loop.remove_reader(sys.stdin)
@@ -367,11 +366,6 @@ def _refused(reason: str) -> str:
     if not isinstance(reason, Sentence):
         return f"refused: {reason}"
     return sentence("refused: {reason}", reason=reason)
-
-
-def _and_place(places: str, place: str) -> str:
-    """Return ``places`` and one more, which may be sentences."""
-    return sentence("{places} and {place}", places=places, place=place)
 
 
 def _by_whom(document: Document, chip: FoundChip) -> str:

@@ -16,7 +16,7 @@ from contract.sentences import sentence
 from vigil.aggregator_stores import open_stores
 from vigil.exit_status import ExitStatus
 from vigil.isolation.change import Consent
-from vigil.isolation.run import consents
+from vigil.isolation.run import UNCHANGED, consents
 from vigil.language import shown
 from vigil.reports.show import print_json, print_lines
 
@@ -89,7 +89,7 @@ async def _release(cluster: Cluster, node: str, consent: Consent) -> tuple[ExitS
             )
             return ExitStatus.WRONG_USE, text, False
         if not await consents(plan):
-            return ExitStatus.NOT_WELL, sentence("nothing was changed"), False
+            return ExitStatus.NOT_WELL, sentence(UNCHANGED), False
     await _remove(cluster, node, seen)
     text = sentence(
         "removed the taint {taint} from node {node}; the aggregator writes it again for other "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from functools import reduce
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,7 +24,7 @@ from contract.pages.aggregator_status import (
 )
 from contract.pages.faults import FaultsPage, subject_name
 from contract.pages.readiness import ReadinessPage
-from contract.sentences import message, sentence
+from contract.sentences import joined, message, sentence
 from vigil.daemon_client import OtherNode
 from vigil.reports.times import ago
 
@@ -358,14 +357,9 @@ def reasons_of_names(by_word: Mapping[str, list[str]], about: str | None) -> Ite
 
 def names_in_short(names: Sequence[str]) -> str:
     """Return the first few names as one text, with how many it lacks."""
-    first = reduce(_and_name, names[:_NAMED])
+    first = joined("{before}, {part}", names[:_NAMED])
     more = len(names) - _NAMED
     return sentence("{names} and {count} more", names=first, count=more) if more > 0 else first
-
-
-def _and_name(names: str, name: str) -> str:
-    """Return ``names`` and one more, which may be sentences."""
-    return sentence("{names}, {name}", names=names, name=name)
 
 
 def reasons_of_faults(faults: Iterable[FaultRow], about: str | None = None) -> Iterator[str]:

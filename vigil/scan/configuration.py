@@ -5,7 +5,6 @@ The agent's is read as the agent would read it; the others only where they are.
 
 from __future__ import annotations
 
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -21,11 +20,11 @@ from contract.operator_rules.fault_configuration import (
     InForce,
     judge,
 )
-from contract.sentences import message, sentence
+from contract.sentences import joined, message, sentence
 from pacing.abandonable_thread import AbandonableThread
 from stores.deadline import answered_within
 from vigil.exit_status import ExitStatus
-from vigil.scan.findings import not_applicable, ok, problem
+from vigil.scan.findings import no_answer, not_applicable, ok, problem
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -85,11 +84,7 @@ async def check_namespaces(file: Path | None, environment: Mapping[str, str]) ->
             _SECONDS
         )
     except TimeoutError:
-        finding = sentence(
-            "{path} hangs: no answer within {seconds} s",
-            path=file or USUAL_FILE,
-            seconds=f"{_SECONDS:g}",
-        )
+        finding = no_answer(file or USUAL_FILE, _SECONDS)
         advice = sentence("put the aggregator's file on a local disk")
         return tuple(problem(name, finding, advice) for name in (PUBLIC_FAULTS, RANK_TABLES))
 
@@ -128,11 +123,6 @@ def _shown(name: str, namespaces: tuple[str, ...], advice: str) -> Check:
     return ok(name, ", ".join(namespaces), facts=facts)
 
 
-def _and_origin(origins: str, origin: str) -> str:
-    """Return ``origins`` and one more, which are sentences."""
-    return sentence("{origins}, {origin}", origins=origins, origin=origin)
-
-
 async def check_fault_configuration(configuration: AgentConfiguration, read: Read | None) -> Check:
     """Return what is wrong in the operator's tables and rules, in the store and in files."""
     given: dict[OperatorConfigMap, Mapping[str, str] | None] = {}
@@ -150,16 +140,12 @@ async def check_fault_configuration(configuration: AgentConfiguration, read: Rea
             lambda: read_files(configuration.fault_config_dir), "scan"
         ).result(_SECONDS)
     except TimeoutError:
-        finding = sentence(
-            "{path} hangs: no answer within {seconds} s",
-            path=configuration.fault_config_dir,
-            seconds=f"{_SECONDS:g}",
-        )
+        finding = no_answer(configuration.fault_config_dir, _SECONDS)
         return problem(FAULT_CONFIGURATION, finding, sentence("put the files on a local disk"))
     judged = judge(given, files.texts, InForce(), files.unreadable)
     sources = {key: str(judged.in_force.place_of(key)) for key in DOCUMENTS}
     origins = [sentence(_ORIGINS[judged.in_force.place_of(key)], document=key) for key in DOCUMENTS]
-    finding = reduce(_and_origin, origins)
+    finding = joined("{before}, {part}", origins)
     if judged.problems:
         texts = [str(problem) for problem in judged.problems]
         advice = sentence(

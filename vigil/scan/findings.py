@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from contract.sentences import counted, message
+from contract.sentences import counted, message, sentence
 from vigil.exit_status import ExitStatus
 from vigil.language import shown, translated
 from vigil.reports.wrapping import padded, wrapped
@@ -80,6 +80,11 @@ def problem(
 def not_applicable(name: str, reason: str) -> Check:
     """Return that it was not looked at, or that there is nothing to look at."""
     return Check(name, CheckState.NOT_APPLICABLE, reason)
+
+
+def no_answer(path: object, seconds: float) -> str:
+    """Return the finding that ``path`` did not answer within ``seconds``."""
+    return sentence("{path} hangs: no answer within {seconds} s", path=path, seconds=f"{seconds:g}")
 
 
 def report(node: str | None, checks: tuple[Check, ...]) -> ScanReport:

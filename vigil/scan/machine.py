@@ -22,7 +22,7 @@ from collectors.storage.status_parser import DPC, DTFS
 from contract.sentences import sentence
 from pacing.abandonable_thread import AbandonableThread
 from service.pages.daemon_pages import LISTEN_NAME
-from vigil.scan.findings import not_applicable, ok, problem, warning
+from vigil.scan.findings import no_answer, not_applicable, ok, problem, warning
 
 if TYPE_CHECKING:
     from agent.config import AgentConfiguration
@@ -180,11 +180,7 @@ async def check_state_directory(configuration: AgentConfiguration) -> tuple[Chec
         advice = sentence("give --state-dir a local disk; see dmesg for this one")
         hangs = problem(
             STATE_DIR,
-            sentence(
-                "{directory} hangs: no answer in {seconds} s",
-                directory=directory,
-                seconds=f"{_STATE_DIR_SECONDS:g}",
-            ),
+            no_answer(directory, _STATE_DIR_SECONDS),
             advice,
         )
         return (hangs, not_applicable(AGENT, sentence("not known")), _listen(configuration, None))
@@ -303,9 +299,7 @@ async def _file(client: StorageClient, path: Path, *, any_owner: bool) -> Check:
         )
         return problem(
             name,
-            sentence(
-                "{path} hangs: no answer in {seconds} s", path=path, seconds=f"{_FILE_SECONDS:g}"
-            ),
+            no_answer(path, _FILE_SECONDS),
             advice,
         )
     except OSError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,13 +25,13 @@ from contract.node_signals import TAINT_KEY
 from contract.operator_rules.fault_configuration import (
     CONFIG_MAPS,
 )
-from contract.sentences import message, sentence
+from contract.sentences import joined, message, sentence
 from pacing.abandonable_thread import AbandonableThread
 from stores.deadline import answered_within
 from stores.directory.files import BEATS, document_path
 from stores.directory.owner import shared_problem
 from vigil.exit_status import ExitStatus
-from vigil.scan.findings import CheckState, not_applicable, ok, problem
+from vigil.scan.findings import CheckState, no_answer, not_applicable, ok, problem
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
@@ -71,11 +70,7 @@ async def check_directory(url: str, node: str, *, others_may_write: bool) -> Che
         ).result(_DIRECTORY_SECONDS)
     except TimeoutError:
         advice = sentence("a mounted file system whose server is away? see dmesg and mount")
-        finding = sentence(
-            "{path} hangs: no answer within {seconds} s",
-            path=place,
-            seconds=f"{_DIRECTORY_SECONDS:g}",
-        )
+        finding = no_answer(place, _DIRECTORY_SECONDS)
         return problem(DIRECTORY, finding, advice, ExitStatus.OUTSIDE)
     except OSError as error:
         advice = sentence("see ls -ld and mount of this path")
@@ -304,7 +299,7 @@ async def _rights(access: Access, configuration: AgentConfiguration, deletes: bo
         )
         return problem(
             RIGHTS,
-            sentence("missing: {rights}", rights=reduce(_and_right, listed)),
+            sentence("missing: {rights}", rights=joined("{before}; {part}", listed)),
             advice,
             facts={"missing": listed},
         )
@@ -313,16 +308,6 @@ async def _rights(access: Access, configuration: AgentConfiguration, deletes: bo
         sentence("all {wanted} that this configuration needs", wanted=len(wanted)),
         facts={"rights": len(wanted)},
     )
-
-
-def _and_right(rights: str, right: str) -> str:
-    """Return ``rights`` and one more, which are sentences."""
-    return sentence("{rights}; {right}", rights=rights, right=right)
-
-
-def _or_kind(kinds: str, kind: str) -> str:
-    """Return ``kinds`` and one more, which may be sentences."""
-    return sentence("{kinds} or {kind}", kinds=kinds, kind=kind)
 
 
 def rights_of(
@@ -421,6 +406,7 @@ async def check_writers(configuration: AgentConfiguration, store: Store) -> Chec
     return ok(
         WRITERS,
         sentence(
-            "no other program writes {owned}", owned=reduce(_or_kind, (own.kind for own in owned))
+            "no other program writes {owned}",
+            owned=joined("{before} or {part}", (own.kind for own in owned)),
         ),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import time
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.findings import FindingSeverity
+from advisor.lint.finding import in_words
 from tests.parts.examples import examples, mostly_slow
 from tests.vigil.lint.case_files import CASES, NAMES
 from tests.vigil.lint.manifests import (
@@ -340,3 +342,14 @@ def test_a_scaling_rule_outside_of_a_configmap() -> None:
     assert found(rule, "rule.yaml") == expected
     right = rule.replace("   # as ever", "").replace(": 2", ': "1"')
     assert found(right, "elastic_scaling.json") == []
+
+
+def test_names_of_a_word_are_limited() -> None:
+    names = [f"worker-group-{number}" for number in range(4000)]
+    tracemalloc.start()
+    word = in_words(names)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 500_000
+    assert word == f"{', '.join(names[:11])} and 3989 more"
+    assert in_words(names[:11]) == ", ".join(names[:11])
