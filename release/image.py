@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from release.archives import tar_tree
 from release.install_wheels import install, write_command
 from release.manifest import sha256
-from release.packages import GO_PROCESSORS, cache_folder
+from release.packages import GO_PROCESSORS, cache_folders, cached
 from release.sbom import PRODUCT, image_bill
 
 if TYPE_CHECKING:
@@ -72,17 +72,24 @@ def image_name(version: str, architecture: str) -> str:
 def base_root(architecture: str) -> Path:
     """Return the path of the base for a processor; raises ``ImageError``.
 
-    It is a tar archive that ``tests/setup.sh release`` makes.
+    It is a tar archive that ``tests/setup.sh release`` makes. Its list of packages is checked.
     """
     if sys.version_info[:2] != tuple(map(int, IMAGE_PYTHON.split("."))):
         raise ImageError(
             f"the image has bytecode of Python {IMAGE_PYTHON}: run this with Python {IMAGE_PYTHON}"
         )
-    path = cache_folder() / _BASES[architecture]
+    processor = GO_PROCESSORS[architecture]
+    path = cached(_BASES[architecture])
     if not path.is_file():
+        folders = " or ".join(map(str, cache_folders()))
         raise ImageError(
-            f"the image for {GO_PROCESSORS[architecture]} needs {path}, the root of a Debian: "
+            f"the image for {processor} needs {path.name} in {folders}, the root of a Debian: "
             "tests/setup.sh release makes it as root"
+        )
+    others = {package[2] for package in _debian_packages(path)} - {processor, "all"}
+    if others:
+        raise ImageError(
+            f"{path} has packages for {', '.join(sorted(others))}, and the image is for {processor}"
         )
     return path
 
@@ -267,13 +274,16 @@ def _encoded(content: Mapping[str, Any]) -> bytes:
 
 def _debian_packages(base: Path) -> list[tuple[str, str, str]]:
     """Return name, version and architecture of each package in the base, as dpkg lists them."""
-    with tarfile.open(base) as archive:
-        file = archive.extractfile("./var/lib/dpkg/status")
-        if file is None:
-            raise ImageError(f"{base} has no list of packages")
-        text = file.read().decode()
+    try:
+        with tarfile.open(base) as archive:
+            file = archive.extractfile("./var/lib/dpkg/status")
+            text = file.read().decode() if file else ""
+    except (KeyError, tarfile.TarError) as error:
+        raise ImageError(f"{base} is not the root of a Debian: {error}") from error
     packages = []
     for paragraph in filter(None, text.split("\n\n")):
         fields = dict(re.findall(r"^([\w-]+): (.*)$", paragraph, re.MULTILINE))
         packages.append((fields["Package"], fields["Version"], fields["Architecture"]))
+    if not packages:
+        raise ImageError(f"{base} has an empty list of packages")
     return sorted(packages)
