@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -108,6 +109,7 @@ def write_image(source: PackageSource, commit: str, bill: bytes, output: Path) -
             {"VERSION": source.version, "REVISION": commit, "PATH": _PATH},
         )
         _make_tree(source, settings.links, folder / "tree")
+        _compile_library(base, folder / "tree")
         blobs = folder / "blobs" / "sha256"
         blobs.mkdir(parents=True)
         layers = [_write_layer(blobs, base, source.epoch)]
@@ -221,24 +223,49 @@ def _make_tree(source: PackageSource, links: Mapping[str, str], root: Path) -> N
     site = environment / "lib" / f"python{IMAGE_PYTHON}" / "site-packages"
     prune = source.tree / "release" / "scripts" / "prune-kubernetes"
     subprocess.run(["sh", prune, site], check=True)
-    _compile(site, root, source.epoch)
+    for path in site.rglob("*.py"):
+        os.utime(path, (source.epoch, source.epoch))
+    _compile(site, root)
     for path, target in links.items():
         link = root / path.removeprefix("/")
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(target)
 
 
-def _compile(site: Path, root: Path, epoch: int) -> None:
-    """Write the bytecode of all modules: containers cannot write it.
+def _compile_library(base: Path, root: Path) -> None:
+    """Write the bytecode of the standard library that ``base`` lacks into ``root``.
 
-    Bytecode has the time of its source, and shares objects as the process has them. So all times
-    are ``epoch``, and a process without settings of its user compiles all files in their order.
+    A base whose packages are only unpacked has none. Bytecode is the same for each processor.
     """
-    for path in site.rglob("*.py"):
-        os.utime(path, (epoch, epoch))
+    library = root / "usr" / "lib" / f"python{IMAGE_PYTHON}"
+    with tarfile.open(base) as archive:
+        names = set(archive.getnames())
+        prefix = f"./{library.relative_to(root)}/"
+        sources = [
+            name
+            for name in sorted(names)
+            if name.startswith(prefix)
+            and name.endswith(".py")
+            and cache_from_source(name) not in names
+        ]
+        if not sources:
+            return
+        for name in sources:
+            archive.extract(name, root, filter="data")
+    _compile(library, root)
+    for name in sources:
+        (root / name).unlink()
+
+
+def _compile(folder: Path, root: Path) -> None:
+    """Write the bytecode of all modules below ``folder``: containers cannot write it.
+
+    Bytecode has the time of its source, and shares objects as the process has them. So a process
+    without settings of its user compiles all files in their order.
+    """
     compile_all = ("-m", "compileall", "-q", "--invalidation-mode", "timestamp")
     subprocess.run(
-        [sys.executable, "-s", "-S", *compile_all, "-s", root, "-p", "/", site],
+        [sys.executable, "-s", "-S", *compile_all, "-s", root, "-p", "/", folder],
         # The order of a set in bytecode depends on the seed.
         env={"PYTHONHASHSEED": "0"},
         cwd="/",
