@@ -39,7 +39,7 @@ IMAGE_PYTHON = "3.11"
 _INTERPRETER = Path("/usr/bin", f"python{IMAGE_PYTHON}")
 _ENVIRONMENT = Path("/opt", PRODUCT)
 _ENVIRONMENT_COPY = ("COPY", f"--from=build {_ENVIRONMENT} {_ENVIRONMENT}")
-_BASES = {"aarch64": "image-bookworm-arm64.tar", "x86_64": "base-bookworm.tar"}
+_BASES = {"aarch64": "image-bookworm-arm64-2.tar", "x86_64": "base-bookworm-2.tar"}
 _VARIANTS = {"aarch64": {"variant": "v8"}, "x86_64": {}}
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """The search path of a container whose base sets none."""

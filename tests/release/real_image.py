@@ -110,6 +110,19 @@ def test_an_image_has_valid_bytecode_of_the_standard_library(
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_base_has_nothing_of_the_machine_that_made_it(built: Built, architecture: str) -> None:
+    with tarfile.open(built.first / f"{image_name(VERSION, architecture)}.tar") as archive:
+        layer, _ = read_layers(archive)
+        with tarfile.open(fileobj=layer) as files:
+            members = {member.name: member for member in files}
+    # A user of a container that is not root enters the root.
+    assert members["."].mode == 0o755
+    assert not {"./etc/hostname", "./etc/resolv.conf"} & members.keys()
+    regular = {name for name, member in members.items() if member.isfile()}
+    assert not [name for name in regular if name.startswith("./var/log/")]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_what_an_image_has_above_its_base_is_small(built: Built, architecture: str) -> None:
     with tarfile.open(built.first / f"{image_name(VERSION, architecture)}.tar") as archive:
         _, layer = read_layers(archive)

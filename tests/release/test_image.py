@@ -84,7 +84,7 @@ def _write_base(path: Path, status: str | None) -> None:
 def test_a_missing_base_is_named_with_its_folder(tmp_path: Path) -> None:
     with pytest.raises(ImageError) as refused:
         base_root("aarch64")
-    assert f"for arm64 needs image-bookworm-arm64.tar in {tmp_path}/npu-vigil" in str(
+    assert f"for arm64 needs image-bookworm-arm64-2.tar in {tmp_path}/npu-vigil" in str(
         refused.value
     )
     assert "tests/setup.sh" in str(refused.value)
@@ -101,19 +101,19 @@ def test_a_missing_base_is_named_with_its_folder(tmp_path: Path) -> None:
 def test_a_base_that_is_none_or_of_another_processor_is_refused(
     cache: Path, status: str | None, reason: str
 ) -> None:
-    _write_base(cache / "base-bookworm.tar", status)
+    _write_base(cache / "base-bookworm-2.tar", status)
     with pytest.raises(ImageError, match=reason):
         base_root("x86_64")
 
 
 def test_a_base_of_the_processor_is_accepted(cache: Path) -> None:
-    base = cache / "base-bookworm.tar"
+    base = cache / "base-bookworm-2.tar"
     _write_base(base, _STATUS.format("amd64"))
     assert base_root("x86_64") == base
 
 
 def test_a_base_that_is_no_archive_is_refused(cache: Path) -> None:
-    (cache / "base-bookworm.tar").write_text("no archive")
+    (cache / "base-bookworm-2.tar").write_text("no archive")
     with pytest.raises(ImageError, match="is not the root of a Debian"):
         base_root("x86_64")
 
