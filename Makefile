@@ -52,7 +52,7 @@ help:
 	@echo "make outdated      packages of the environment that have a newer release"
 	@echo "make advisories    known advisories about the locked packages; status 3: the index has none, or not for all"
 	@echo "make test-release  a release as a whole: installed without a network, and what earlier ones kept; status 3: fewer than two more Pythons; 20 minutes"
-	@echo "make test-aarch64  the bundle for aarch64 below qemu: imports, vigil scan, a fault by event; status 3: qemu cannot be registered; needs root, 10 minutes"
+	@echo "make test-aarch64  the bundle for aarch64 below qemu: imports, vigil scan, a fault by event; status 3: qemu cannot be registered; needs root, 4 minutes"
 	@echo "make test-node     taints with the real scheduler, manifests and chart on a real node (kubelet, containerd); needs root, 25 minutes"
 	@echo "make test-volcano  elastic training and labels with real controllers; 25 minutes, once 20 more"
 	@echo "make test-anywhere TESTS=… of the last commit, as nobody and as root: path with a space, read-only home, 256 descriptors, no IPv6; needs root"

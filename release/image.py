@@ -19,13 +19,14 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from release.archives import tar_tree
 from release.install_wheels import install, write_command
 from release.manifest import sha256
-from release.packages import GO_PROCESSORS, cache_folder
+from release.packages import GO_PROCESSORS, cache_folders, cached
 from release.sbom import PRODUCT, image_bill
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ IMAGE_PYTHON = "3.11"
 _INTERPRETER = Path("/usr/bin", f"python{IMAGE_PYTHON}")
 _ENVIRONMENT = Path("/opt", PRODUCT)
 _ENVIRONMENT_COPY = ("COPY", f"--from=build {_ENVIRONMENT} {_ENVIRONMENT}")
-_BASES = {"aarch64": "image-bookworm-arm64.tar", "x86_64": "base-bookworm.tar"}
+_BASES = {"aarch64": "image-bookworm-arm64-2.tar", "x86_64": "base-bookworm-2.tar"}
 _VARIANTS = {"aarch64": {"variant": "v8"}, "x86_64": {}}
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """The search path of a container whose base sets none."""
@@ -72,17 +73,24 @@ def image_name(version: str, architecture: str) -> str:
 def base_root(architecture: str) -> Path:
     """Return the path of the base for a processor; raises ``ImageError``.
 
-    It is a tar archive that ``tests/setup.sh release`` makes.
+    It is a tar archive that ``tests/setup.sh release`` makes. Its list of packages is checked.
     """
     if sys.version_info[:2] != tuple(map(int, IMAGE_PYTHON.split("."))):
         raise ImageError(
             f"the image has bytecode of Python {IMAGE_PYTHON}: run this with Python {IMAGE_PYTHON}"
         )
-    path = cache_folder() / _BASES[architecture]
+    processor = GO_PROCESSORS[architecture]
+    path = cached(_BASES[architecture])
     if not path.is_file():
+        folders = " or ".join(map(str, cache_folders()))
         raise ImageError(
-            f"the image for {GO_PROCESSORS[architecture]} needs {path}, the root of a Debian: "
+            f"the image for {processor} needs {path.name} in {folders}, the root of a Debian: "
             "tests/setup.sh release makes it as root"
+        )
+    others = {package[2] for package in _debian_packages(path)} - {processor, "all"}
+    if others:
+        raise ImageError(
+            f"{path} has packages for {', '.join(sorted(others))}, and the image is for {processor}"
         )
     return path
 
@@ -101,6 +109,7 @@ def write_image(source: PackageSource, commit: str, bill: bytes, output: Path) -
             {"VERSION": source.version, "REVISION": commit, "PATH": _PATH},
         )
         _make_tree(source, settings.links, folder / "tree")
+        _compile_library(base, folder / "tree")
         blobs = folder / "blobs" / "sha256"
         blobs.mkdir(parents=True)
         layers = [_write_layer(blobs, base, source.epoch)]
@@ -214,24 +223,49 @@ def _make_tree(source: PackageSource, links: Mapping[str, str], root: Path) -> N
     site = environment / "lib" / f"python{IMAGE_PYTHON}" / "site-packages"
     prune = source.tree / "release" / "scripts" / "prune-kubernetes"
     subprocess.run(["sh", prune, site], check=True)
-    _compile(site, root, source.epoch)
+    for path in site.rglob("*.py"):
+        os.utime(path, (source.epoch, source.epoch))
+    _compile(site, root)
     for path, target in links.items():
         link = root / path.removeprefix("/")
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(target)
 
 
-def _compile(site: Path, root: Path, epoch: int) -> None:
-    """Write the bytecode of all modules: containers cannot write it.
+def _compile_library(base: Path, root: Path) -> None:
+    """Write the bytecode of the standard library that ``base`` lacks into ``root``.
 
-    Bytecode has the time of its source, and shares objects as the process has them. So all times
-    are ``epoch``, and a process without settings of its user compiles all files in their order.
+    A base whose packages are only unpacked has none. Bytecode is the same for each processor.
     """
-    for path in site.rglob("*.py"):
-        os.utime(path, (epoch, epoch))
+    library = root / "usr" / "lib" / f"python{IMAGE_PYTHON}"
+    with tarfile.open(base) as archive:
+        names = set(archive.getnames())
+        prefix = f"./{library.relative_to(root)}/"
+        sources = [
+            name
+            for name in sorted(names)
+            if name.startswith(prefix)
+            and name.endswith(".py")
+            and cache_from_source(name) not in names
+        ]
+        if not sources:
+            return
+        for name in sources:
+            archive.extract(name, root, filter="data")
+    _compile(library, root)
+    for name in sources:
+        (root / name).unlink()
+
+
+def _compile(folder: Path, root: Path) -> None:
+    """Write the bytecode of all modules below ``folder``: containers cannot write it.
+
+    Bytecode has the time of its source, and shares objects as the process has them. So a process
+    without settings of its user compiles all files in their order.
+    """
     compile_all = ("-m", "compileall", "-q", "--invalidation-mode", "timestamp")
     subprocess.run(
-        [sys.executable, "-s", "-S", *compile_all, "-s", root, "-p", "/", site],
+        [sys.executable, "-s", "-S", *compile_all, "-s", root, "-p", "/", folder],
         # The order of a set in bytecode depends on the seed.
         env={"PYTHONHASHSEED": "0"},
         cwd="/",
@@ -267,13 +301,16 @@ def _encoded(content: Mapping[str, Any]) -> bytes:
 
 def _debian_packages(base: Path) -> list[tuple[str, str, str]]:
     """Return name, version and architecture of each package in the base, as dpkg lists them."""
-    with tarfile.open(base) as archive:
-        file = archive.extractfile("./var/lib/dpkg/status")
-        if file is None:
-            raise ImageError(f"{base} has no list of packages")
-        text = file.read().decode()
+    try:
+        with tarfile.open(base) as archive:
+            file = archive.extractfile("./var/lib/dpkg/status")
+            text = file.read().decode() if file else ""
+    except (KeyError, tarfile.TarError) as error:
+        raise ImageError(f"{base} is not the root of a Debian: {error}") from error
     packages = []
     for paragraph in filter(None, text.split("\n\n")):
         fields = dict(re.findall(r"^([\w-]+): (.*)$", paragraph, re.MULTILINE))
         packages.append((fields["Package"], fields["Version"], fields["Architecture"]))
+    if not packages:
+        raise ImageError(f"{base} has an empty list of packages")
     return sorted(packages)

@@ -33,6 +33,8 @@ NFPM_SUM = "h1:sWBXUErMSKHMvT8f1mgtY3yn2jbNBAE2TNBXNXpSDGc="
 NFPM_PURL = f"pkg:golang/{NFPM_MODULE}@{NFPM_VERSION}"
 NFPM_SHA256 = base64.b64decode(NFPM_SUM.removeprefix("h1:")).hex()
 """The same in hexadecimal digits: a SHA-256 of the list of the module's files (``dirHash``)."""
+_READ_ONLY_HOME = Path("/var/tmp")
+"""Has the cache of a user whose home cannot be written."""
 _ENVIRONMENT = f"usr/lib/{PRODUCT}"
 _DOCUMENTS = f"usr/share/doc/{PRODUCT}"
 _SHARED = f"usr/share/{PRODUCT}"
@@ -133,9 +135,22 @@ class PackagerError(Exception):
     """nfpm is missing and cannot be built, or it fails. The text has the reason."""
 
 
-def cache_folder() -> Path:
-    """Return where a user keeps what is built or fetched once for all releases."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / PRODUCT
+def cache_folders() -> tuple[Path, ...]:
+    """Return where a user keeps what is made once for all releases, as ``tests/setup.sh`` has it.
+
+    The second folder is for a read-only home. All users may write beside it, so it counts only
+    where it belongs to this user.
+    """
+    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / PRODUCT
+    other = _READ_ONLY_HOME / f"{PRODUCT}-{os.getuid()}"
+    own = other.is_dir() and not other.is_symlink() and other.stat().st_uid == os.getuid()
+    return (usual, other) if own else (usual,)
+
+
+def cached(name: str) -> Path:
+    """Return the path of ``name`` in the first cache folder that has it, or else in the first."""
+    paths = [folder / name for folder in cache_folders()]
+    return next((path for path in paths if path.exists()), paths[0])
 
 
 def packager() -> Path:
@@ -143,7 +158,7 @@ def packager() -> Path:
 
     Raises ``PackagerError``.
     """
-    program = cache_folder() / f"nfpm-{NFPM_VERSION}" / "nfpm"
+    program = cached(f"nfpm-{NFPM_VERSION}/nfpm")
     if not program.exists():
         go = shutil.which("go")
         if go is None:

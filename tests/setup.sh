@@ -47,9 +47,10 @@ mochi=$(of mochi ../mochi/go.mod ../mochi/go.sum ../mochi/main.go)
 gojson=$(of go-json ../go_json/go.mod ../go_json/main.go)
 operator=$(of prometheus-operator ../operator/go.mod ../operator/go.sum)
 kubernetes=$(of kubernetes ../node/go.mod ../node/go.sum ../node/main.go)
-base=$(kept base-bookworm.tar)
+# The number in a name changes with what makes the file: a file made before is not used.
+base=$(kept base-bookworm-2.tar)
 arm_base=$(kept base-bookworm-arm64.tar)
-arm_image=$(kept image-bookworm-arm64.tar)
+arm_image=$(kept image-bookworm-arm64-2.tar)
 with_aarch64=''
 with_node=''
 with_brokers=''
@@ -139,12 +140,56 @@ if [ -n "$with_brokers" ] && [ ! -d "$hivemq" ]; then
     mv "$jars" "$hivemq"
 fi
 
-arm_root() { # a Debian for aarch64 with the packages $1, which is left in $tree
+# debootstrap takes packages from another mirror, which has no security updates.
+security='deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian-security bookworm-security main'
+
+new_tree() { # an empty folder, which is left in $tree and removed at the end
     tree=$(mktemp -d)
     trap 'rm -rf "$tree"' EXIT
+    # A user of a container that is not root enters it.
+    chmod 755 "$tree"
+}
+
+native_root() { # a Debian for this processor with the packages $1 and security updates, which is left in $tree
+    new_tree
+    debootstrap --variant=minbase --include="$1" bookworm "$tree" >/dev/null
+    echo "$security" >"$tree/etc/apt/sources.list.d/security.list"
+    chroot "$tree" apt-get -qq update
+    DEBIAN_FRONTEND=noninteractive chroot "$tree" apt-get -qq -y -o Dpkg::Use-Pty=0 upgrade >/dev/null
+}
+
+arm_updates() { # the security updates of the packages in $tree, each in place of the one that debootstrap took
+    archives=$tree/var/cache/apt/archives
+    mkdir -p "$tree"/var/lib/apt/lists/partial "$tree"/etc/apt/{apt.conf.d,preferences.d,sources.list.d}
+    echo "$security" >"$tree/etc/apt/sources.list.d/security.list"
+    for package in "$archives"/*.deb; do
+        dpkg-deb --field "$package" && printf 'Status: install ok installed\n\n'
+    done >"$tree/var/lib/dpkg/status"
+    # The apt of this machine, with the settings, lists and packages of the root. The root has no key of the first mirror.
+    apt=(apt-get -qq -o "Dir=$tree" -o "Dir::State::Status=$tree/var/lib/dpkg/status" -o Dir::Etc::SourceList=/dev/null
+        -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User=root)
+    "${apt[@]}" update
+    mkdir "$tree/old"
+    mv "$archives"/*.deb "$tree/old"
+    "${apt[@]}" -y --download-only upgrade >/dev/null
+    for package in "$tree/old"/*.deb; do
+        new=("$archives/$(dpkg-deb --field "$package" Package)"_*.deb)
+        if [ -e "${new[0]}" ]; then
+            # A file that the update does not have may not stay.
+            dpkg-deb --fsys-tarfile "$package" | tar -t | grep -v '/$' | (cd "$tree" && xargs -d '\n' rm -f)
+        else
+            mv "$package" "$archives"
+        fi
+    done
+    rm -r "$tree/old"
+}
+
+arm_root() { # a Debian for aarch64 with the packages $1, which is left in $tree
+    new_tree
     # Packages are only unpacked: to configure them takes programs of the root. What is needed of that comes after it:
     # the link that mawk makes, users, certificates and the list of packages.
     debootstrap --foreign --arch=arm64 --variant=minbase --include="$1" bookworm "$tree" >/dev/null
+    arm_updates
     : >"$tree/var/lib/dpkg/status"
     for package in "$tree"/var/cache/apt/archives/*.deb; do
         dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink -C "$tree"
@@ -158,18 +203,18 @@ arm_root() { # a Debian for aarch64 with the packages $1, which is left in $tree
     mkdir "$tree/proc"
 }
 
-packed() { # $tree as the file $1
+packed() { # $tree as the file $1, without what debootstrap copies from this machine, logs and caches
     mkdir -p "$cache"
-    tar -C "$tree" --exclude=./var/cache/apt --exclude=./var/lib/apt/lists -cf "$1.part" .
+    rm -rf "$tree"/etc/{hostname,resolv.conf} "$tree"/var/{cache/apt,lib/apt/lists}
+    find "$tree/var/log" -type f -delete
+    tar -C "$tree" -cf "$1.part" .
     mv "$1.part" "$1"
     rm -rf "$tree"
 }
 
 if [ -n "$with_node$with_release" ] && [ ! -e "$base" ]; then
     echo "tests/setup.sh: making a base image, once, about 1 minute"
-    tree=$(mktemp -d)
-    trap 'rm -rf "$tree"' EXIT
-    debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates,tzdata bookworm "$tree" >/dev/null
+    native_root python3,python3-venv,ca-certificates,tzdata
     packed "$base"
 fi
 

@@ -33,7 +33,7 @@ class Images:
 
     def build(self, *names: str) -> None:
         """Build the Dockerfile once, under each of these names; raises ``PartFailed``."""
-        usual, other = (folder / "base-bookworm.tar" for folder in cache_folders())
+        usual, other = (folder / "base-bookworm-2.tar" for folder in cache_folders())
         self._from_files(_BASE, usual if usual.is_file() else other, ())
         options = ["--isolation=chroot", "--network=host", f"--build-arg=BASE={_BASE}"]
         # What this machine trusts, the package index of the build must be able to show.

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import platform
+import struct
 import tarfile
+from importlib.util import cache_from_source
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.server
+_LIBRARY = f"usr/lib/python{IMAGE_PYTHON}/"
 _MAX_ABOVE_BASE_BYTES = 120_000_000
 _EACH_VERB = """
 for verb in {verbs}; do vigil $verb --help >/dev/null || echo failed $verb; done
@@ -81,6 +84,42 @@ def test_the_bill_lists_the_packages_of_the_base(built: Built, architecture: str
     names = {each["name"] for each in bill["components"]}
     assert {"libc6", "python3.11", "ca-certificates", "npu-vigil", "aiohttp"} < names
     assert "gcc" not in names
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_an_image_has_valid_bytecode_of_the_standard_library(
+    built: Built, architecture: str
+) -> None:
+    sources, bytecode = {}, {}
+    with tarfile.open(built.first / f"{image_name(VERSION, architecture)}.tar") as archive:
+        for layer in read_layers(archive):
+            with tarfile.open(fileobj=layer) as files:
+                for member in files:
+                    name = member.name.removeprefix("./")
+                    if not name.startswith(_LIBRARY):
+                        continue
+                    if name.endswith(".py"):
+                        sources[cache_from_source(name)] = (int(member.mtime), member.size)
+                    elif name.endswith(".pyc"):
+                        file = files.extractfile(member)
+                        assert file is not None
+                        # The time and the size of the source are behind the magic number and flags.
+                        bytecode[name] = struct.unpack("<8xII", file.read(16))
+    assert len(sources) > 500
+    assert {name: bytecode.get(name) for name in sources} == sources
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_base_has_nothing_of_the_machine_that_made_it(built: Built, architecture: str) -> None:
+    with tarfile.open(built.first / f"{image_name(VERSION, architecture)}.tar") as archive:
+        layer, _ = read_layers(archive)
+        with tarfile.open(fileobj=layer) as files:
+            members = {member.name: member for member in files}
+    # A user of a container that is not root enters the root.
+    assert members["."].mode == 0o755
+    assert not {"./etc/hostname", "./etc/resolv.conf"} & members.keys()
+    regular = {name for name, member in members.items() if member.isfile()}
+    assert not [name for name in regular if name.startswith("./var/log/")]
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -88,7 +88,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Packages:
     given, root = folder / "given", folder / "root"
     given.mkdir()
     root.mkdir()
-    usual, other = (cache / "base-bookworm.tar" for cache in cache_folders())
+    usual, other = (cache / "base-bookworm-2.tar" for cache in cache_folders())
     with tarfile.open(usual if usual.exists() else other) as archive:
         archive.extractall(root, filter="fully_trusted")
     lock = ROOT / LOCK_NAME

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
+import tarfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +21,14 @@ from tests.release.trees import COMMIT, EPOCH, VERSION
 if TYPE_CHECKING:
     from pathlib import Path
 
+_STATUS = """Package: tzdata
+Version: 2026b-0+deb12u1
+Architecture: all
+
+Package: libc6
+Version: 2.36-9+deb12u14
+Architecture: {}
+"""
 _VARIABLES = {"VERSION": VERSION, "REVISION": COMMIT, "PATH": "/usr/bin"}
 
 
@@ -51,11 +61,61 @@ def test_an_instruction_that_needs_a_builder_is_refused(line: str, reason: str) 
         dockerfile_settings(text, _VARIABLES)
 
 
-@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="images are built with Python 3.11")
-def test_a_missing_base_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of the cache, which is empty, for the Python of the image."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(ImageError, match=r"for arm64 needs /.*/image-bookworm-arm64\.tar, .*setup"):
+    monkeypatch.setattr(sys, "version_info", (3, 11, 2))
+    folder = tmp_path / "npu-vigil"
+    folder.mkdir()
+    return folder
+
+
+def _write_base(path: Path, status: str | None) -> None:
+    with tarfile.open(path, "w") as archive:
+        archive.addfile(tarfile.TarInfo("./etc/passwd"))
+        if status is not None:
+            entry = tarfile.TarInfo("./var/lib/dpkg/status")
+            entry.size = len(status)
+            archive.addfile(entry, io.BytesIO(status.encode()))
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_missing_base_is_named_with_its_folder(tmp_path: Path) -> None:
+    with pytest.raises(ImageError) as refused:
         base_root("aarch64")
+    assert f"for arm64 needs image-bookworm-arm64-2.tar in {tmp_path}/npu-vigil" in str(
+        refused.value
+    )
+    assert "tests/setup.sh" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (None, "is not the root of a Debian: .*dpkg/status"),
+        ("", "has an empty list of packages"),
+        (_STATUS.format("arm64"), "has packages for arm64, and the image is for amd64"),
+    ],
+)
+def test_a_base_that_is_none_or_of_another_processor_is_refused(
+    cache: Path, status: str | None, reason: str
+) -> None:
+    _write_base(cache / "base-bookworm-2.tar", status)
+    with pytest.raises(ImageError, match=reason):
+        base_root("x86_64")
+
+
+def test_a_base_of_the_processor_is_accepted(cache: Path) -> None:
+    base = cache / "base-bookworm-2.tar"
+    _write_base(base, _STATUS.format("amd64"))
+    assert base_root("x86_64") == base
+
+
+def test_a_base_that_is_no_archive_is_refused(cache: Path) -> None:
+    (cache / "base-bookworm-2.tar").write_text("no archive")
+    with pytest.raises(ImageError, match="is not the root of a Debian"):
+        base_root("x86_64")
 
 
 def test_another_python_than_that_of_the_image_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

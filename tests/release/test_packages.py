@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import zipfile
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from release.packages import (
     NFPM_VERSION,
     PackagerError,
     PackageSource,
+    cached,
     package_names,
     packager,
     write_packages,
@@ -133,3 +135,20 @@ def test_a_missing_compiler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(PackagerError, match=r"Go builds, and there is no program go$"):
         packager()
+
+
+def test_the_cache_of_a_user_with_a_read_only_home_is_searched_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, other = tmp_path / "usual", tmp_path / "other"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(usual))
+    monkeypatch.setattr("release.packages._READ_ONLY_HOME", other)
+    place = other / f"npu-vigil-{os.getuid()}"
+    place.mkdir(parents=True)
+    (place / "base.tar").touch()
+    assert cached("base.tar") == place / "base.tar"
+    assert cached("nfpm") == usual / "npu-vigil" / "nfpm"
+    # Another user may have made it.
+    place.rename(other / "theirs")
+    place.symlink_to(other / "theirs")
+    assert cached("base.tar") == usual / "npu-vigil" / "base.tar"
