@@ -7,6 +7,7 @@ stay wrong take a minute. ``real_parts.py`` plays on the programs.
 from __future__ import annotations
 
 import os
+from multiprocessing import Pipe
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
@@ -111,6 +112,19 @@ def test_where_documents_stay_wrong_all_plans_are_kept_as_they_are(
     assert [outcome.wrong for outcome in outcomes] == [[], [], [ERROR[0]]]
     assert site.played == PLANS[:3]
     assert [kept_plan(tmp_path, seed) for seed in (1, 2, 3)] == PLANS[:3]
+
+
+def test_a_worker_keeps_the_plan_that_finds_a_mutant_and_plays_no_other(
+    tmp_path: Path, site: type[StandIn], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(real, "end_with_the_parent", lambda: None)
+    monkeypatch.setitem(real._REAL_MUTANTS, ("directory", "hasty"), "vigil")
+    reader, writer = Pipe(duplex=False)
+    real._work(PLANS, Kept(tmp_path, "hasty"), writer)
+    assert [reader.recv().plan.seed for _ in range(2)] == [1, 2]
+    assert not reader.poll()
+    assert (tmp_path / "hasty.json").exists()
+    assert site.number == 1
 
 
 @pytest.mark.slow
