@@ -144,12 +144,12 @@ def test_plans_whose_broker_does_not_start_are_not_played_and_the_cause_is_named
     assert result.plans == plans
     assert "no memory" in result.cause
     assert site.played == []
-    results = Results(3)
+    results = Results([PLANS[0], *plans])
     results.add(*played(PLANS[:1], Kept(None, None)))
     results.add(result)
     summary = results.summary()
     assert (summary["episodes"], summary["not_played"]) == (1, 2)
-    assert summary["causes"] == {f"{broker} ended with 3:": 2}
+    assert summary["causes"] == {f"{broker} ended with 3: no memory": 2}
     assert (
         f"2 episodes are not played: {broker} ended with 3:\nno memory" in capsys.readouterr().out
     )
