@@ -9,14 +9,14 @@
 
 The worlds ``directory``, ``kubernetes`` and ``mqtt`` are real parts, ``simulated`` is virtual time.
 Prints a line for each episode with something wrong, of real parts for each, and a summary as JSON.
-Exit status: 0 nothing wrong, all proved, and no more than 0.3 of an episode excused, else 1. The
-last holds of no kept plan, which is short. A plan with something wrong or not proved is
-made smaller, kept in DIR, and can be played again. Gaps of real parts may be of any episode, so
-all plans are kept as they are, with the logs and journals. A mutant is a wrong product: the first
-episode that finds it is the last. ``--mutant all`` plays all of virtual time, one after the other,
-prints the first seed of each, and has exit status 0 where each is found. Each worker of a real
-world has programs, a store and ports of its own, and plays its part of the seeds. ``--write FILE``
-keeps what each episode came to, and ``--add-up`` makes one summary of several such files.
+Exit status: 0 nothing wrong, all proved, all episodes played, and no plan that excuses more than
+0.3 of its episode, else 1. Kept plans may have a larger share. A plan with something wrong or not
+proved is made smaller, kept in DIR, and can be played again. Gaps of real parts may be of any
+episode, so all plans are kept as they are, with the logs and journals. A mutant is a wrong product:
+the first episode that finds it is the last. ``--mutant all`` plays all of virtual time, one after
+the other, prints the first seed of each, and has exit status 0 where each is found. Each worker of
+a real world has programs, a store and ports of its own, and plays its part of the seeds. ``--write
+FILE`` keeps what each episode came to, and ``--add-up`` makes one summary of several such files.
 """
 
 from __future__ import annotations
@@ -67,57 +67,65 @@ def main() -> int:
     parser.add_argument("--add-up", type=Path, nargs="+", help="such files of one world")
     given = parser.parse_args()
     if given.add_up is not None:
-        results = Results(0)
+        results = Results([])
         try:
             for file in given.add_up:
                 results.add_run(file)
         except ValueError as error:
             parser.error(str(error))
-        return _end(parser, results)
-    if given.write is not None and given.write.exists():
-        parser.error(f"{given.write} exists: choose another name")
-    if given.replay is not None:
-        try:
-            plans = [read_plan(file) for file in given.replay]
-        except ValueError as error:
-            parser.error(str(error))
-        if len({plan.platform for plan in plans}) > 1:
-            parser.error("the plans are of several worlds: play those of each by themselves")
-    else:
-        seeds = range(given.seed, given.seed + given.episodes)
-        plans = [plan_of(given.platform, seed) for seed in seeds]
+        return _end(results)
+    if given.write is not None:
+        if given.mutant is not None or given.replay is not None:
+            parser.error(
+                "--write is for the seeds of the right product: leave the other option out"
+            )
+        if given.write.exists():
+            parser.error(f"{given.write} exists: choose another name")
+        given.write.parent.mkdir(parents=True, exist_ok=True)
+    plans = _plans(parser, given)
     if given.mutant == _ALL:
         if plans[0].platform != _SIMULATED:
             parser.error(f"--mutant {_ALL} is for the world {_SIMULATED}")
         return 0 if _all_are_found(plans, given.keep, given.workers) else 1
-    results, kept = Results(len(plans)), Kept(given.keep, given.mutant)
+    results, kept = Results(plans), Kept(given.keep, given.mutant)
     if plans[0].platform == _SIMULATED:
         _play_simulated(plans, results, kept, given.workers)
     else:
         from benchmarks.chaos.real import play_real
 
         play_real(plans, results.add, kept, given.workers)
-    if given.write is not None:
-        results.write(given.write)
     # A mutant ends the run, so later plans are not played.
     is_partial = given.mutant is not None
     # A kept plan was made small, so most of it may be excused.
-    return _end(parser, results, is_partial=is_partial, is_small=given.replay is not None)
+    status = _end(results, is_partial=is_partial, is_small=given.replay is not None)
+    if given.write is not None:
+        results.write(given.write)
+    return status
 
 
-def _end(
-    parser: argparse.ArgumentParser,
-    results: Results,
-    *,
-    is_partial: bool = False,
-    is_small: bool = False,
-) -> int:
+def _plans(parser: argparse.ArgumentParser, given: argparse.Namespace) -> list[Plan]:
+    """Return the kept plans, or else those of the seeds."""
+    if given.replay is None:
+        seeds = range(given.seed, given.seed + given.episodes)
+        return [plan_of(given.platform, seed) for seed in seeds]
+    try:
+        plans = [read_plan(file) for file in given.replay]
+    except ValueError as error:
+        parser.error(str(error))
+    if len({plan.platform for plan in plans}) > 1:
+        parser.error("the plans are of several worlds: play those of each by themselves")
+    return plans
+
+
+def _end(results: Results, *, is_partial: bool = False, is_small: bool = False) -> int:
     """Print the summary; return the exit status."""
     if results.is_empty:
-        parser.exit(1, "no episode was played: the error is above\n")
-    print(json.dumps(results.summary(), indent=1))
+        causes = (f"{number} for {cause}" for cause, number in results.causes.items())
+        print("no episode was played", *causes, sep="\n  ", file=sys.stderr)
+        return 1
+    print(json.dumps(results.summary(), indent=1), flush=True)
     is_complete = results.is_whole or is_partial
-    is_within = is_small or not results.seeds_above
+    is_within = is_small or not results.seeds_planned_above
     return 0 if results.are_right and is_complete and is_within else 1
 
 
@@ -141,7 +149,7 @@ def _all_are_found(plans: list[Plan], keep: Path | None, workers: int) -> bool:
     rows = ["| mutant | first seed that finds it | what is wrong |", "|---|---|---|"]
     are_found = True
     for mutant in MUTANTS:
-        results = Results(len(plans))
+        results = Results(plans)
         _play_simulated(plans, results, Kept(keep, mutant), workers)
         outcome = results.first_wrong
         are_found &= outcome is not None

@@ -33,10 +33,6 @@ if TYPE_CHECKING:
     from benchmarks.chaos.plan import PlannedTrouble
 
 
-_UNDO_SECONDS = 2.0
-"""``undo`` takes so long with real parts, unless the trouble has a figure of its own."""
-
-
 @dataclass(frozen=True)
 class PastTrouble:
     """A trouble that is over; ``bound`` are the seconds after ``end`` in which all is repaired."""
@@ -72,19 +68,23 @@ def planned_excuses(platform: str, troubles: Iterable[PlannedTrouble]) -> list[E
     """
     pasts: list[PastTrouble] = []
     late = 0.0
-    for planned in sorted(troubles, key=_end):
+    for planned in sorted(troubles, key=_order):
         trouble, end = TROUBLES[planned.name], _end(planned)
-        ends = [end]
-        if platform != "simulated":
-            late = max(late, end) + trouble.undo_seconds.get(platform, _UNDO_SECONDS)
-            ends.append(late)
+        late = max(late, end) + trouble.seconds_to_end(platform)
         nodes, bound = nodes_of(planned.subject), trouble.bounds[platform]
+        ends = sorted({end, late})
         pasts += (PastTrouble(trouble, nodes, planned.at, end, bound) for end in ends)
     return excuses_of(pasts)
 
 
 def _end(planned: PlannedTrouble) -> float:
     return planned.at if Effect.AT_ONCE in TROUBLES[planned.name].effects else planned.until
+
+
+def _order(planned: PlannedTrouble) -> tuple[float, bool, float]:
+    """Return the place of its end in the timeline, also of those that end at one time."""
+    is_undone = Effect.AT_ONCE not in TROUBLES[planned.name].effects
+    return _end(planned), is_undone, planned.at
 
 
 def excuses_of(troubles: Sequence[PastTrouble]) -> list[Excuse]:

@@ -5,6 +5,7 @@ code in the fault configuration in force, and when which subject is excused. Eac
 document showed at one time. For each fault in each document, outside of excuses::
 
     a fault that holds since BOUND is in every sample
+    a document with a fault that holds is gone for less than BOUND: readers keep what they have
     a fault that is over since BOUND is in no sample
     a fault that was shown and seen gone after its end is in no later sample, at once
     a level in a sample is that of the code, BOUND after the fault began
@@ -78,7 +79,8 @@ class Sample(msgspec.Struct, frozen=True):
     """What a document showed ``at`` a time: levels by node, chip and code, and lost nodes.
 
     ``nodes`` are those that the document is about. ``times`` are when faults began, as shown.
-    ``lost`` is ``None`` where nothing is stated about lost nodes.
+    ``lost`` is ``None`` where nothing is stated about lost nodes. ``is_gone``: there is no such
+    document, or it cannot be parsed.
     """
 
     document: str
@@ -87,6 +89,7 @@ class Sample(msgspec.Struct, frozen=True):
     levels: Mapping[tuple[str, int, str], str]
     lost: frozenset[str] | None = None
     times: Mapping[tuple[str, int, str], int] = {}
+    is_gone: bool = False
 
 
 class Excuse(msgspec.Struct, frozen=True):
@@ -169,7 +172,7 @@ def settled_seconds(
         expected[key] = level
     settled, unsettled = 0.0, set[tuple[str, str]]()
     for sample in sorted(samples, key=lambda sample: sample.at):
-        if sample.at < since:
+        if sample.at < since or sample.is_gone:
             continue
         wrong = {
             key[0]
@@ -236,9 +239,15 @@ class _Judging:
         """Faults that were shown while they held, by document."""
         self._times: dict[tuple[str, Fault], int] = {}
         """When each of them began, as the document shows it."""
+        self._gone_at: dict[tuple[str, frozenset[str]], float] = {}
+        """The first sample without a document that has gone, by document and its nodes."""
 
     def look(self, sample: Sample) -> None:
         """Judge one sample."""
+        if sample.is_gone:
+            self._look_at_gone(sample)
+            return
+        self._gone_at.pop((sample.document, sample.nodes), None)
         for key, faults in self._faults.items():
             if key[0] in sample.nodes:
                 self._look_at(sample, key, faults)
@@ -250,6 +259,16 @@ class _Judging:
                 self._wrong(Wrong.INVENTED, sample, *key, f"it is shown as {level}")
         if sample.lost is not None:
             self._look_at_lost(sample, sample.lost)
+
+    def _look_at_gone(self, sample: Sample) -> None:
+        since = self._gone_at.setdefault((sample.document, sample.nodes), sample.at)
+        for key, faults in self._faults.items():
+            begins = [fault.begin for fault in faults if _holds(fault, sample.at)]
+            if not begins or key[0] not in sample.nodes or self._may_forget(sample, key[0]):
+                continue
+            if not self._is_young(sample, key[0], max(since, *begins)):
+                text = f"its document is gone since {sample.at - since:.1f} s"
+                self._wrong(Wrong.MISSING, sample, *key, text)
 
     def _look_at_lost(self, sample: Sample, lost: frozenset[str]) -> None:
         for node in lost:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -43,6 +43,8 @@ _SETTLE_SECONDS = 4.0
 _MIN_FAULT_SECONDS = 2.0
 _MARGIN_SECONDS = 0.5
 _TOO_LONG_WITH_SHIPPED_PERIODS = Effect.NEEDS_AUDIT | Effect.SILENCES
+_Place: TypeAlias = tuple[str, int, str]
+"""Node, chip and code."""
 
 
 def plan_of(platform: str, seed: int) -> Plan:
@@ -57,16 +59,26 @@ def plan_of(platform: str, seed: int) -> Plan:
     troubles = _draw_troubles(draw, platform, periods, drawn - _SETTLE_SECONDS)
     # Up to the next hundredth, so that rounding leaves no larger share.
     seconds = math.floor(max(drawn, _seconds_for(platform, troubles)) * 100 + 1) / 100
-    faults, taken = _draw_faults(draw, seconds)
-    faults += _draw_hidden_faults(draw, troubles, taken, MAX_FAULTS - len(faults))
+    free_from: dict[_Place, float] = {}
+    # The troubles are within the seconds that were drawn, so the faults must not be fewer there.
+    number = draw.randint(3, MAX_FAULTS)
+    faults = _draw_faults(draw, number, 0.0, drawn, seconds, free_from)
+    faults += _draw_hidden_faults(draw, troubles, free_from, MAX_FAULTS - len(faults))
+    number = min(round(number * (seconds / drawn - 1.0)), MAX_FAULTS - len(faults))
+    faults += _draw_faults(draw, number, drawn, seconds, seconds, free_from)
     if platform != "simulated":
-        faults += _draw_one_offs(draw, seconds, troubles, taken)
+        faults += _draw_one_offs(draw, seconds, troubles, free_from)
     return Plan(
         *(platform, seed, seconds),
         tuple(sorted(faults, key=lambda fault: fault.at)),
         tuple(sorted(troubles, key=lambda trouble: trouble.at)),
         periods,
     )
+
+
+def planned_share(plan: Plan) -> float:
+    """Return which part of an episode its troubles excuse at most."""
+    return excused_seconds(planned_excuses(plan.platform, plan.troubles), math.inf) / plan.seconds
 
 
 def troubles_of(platform: str, periods: str = "short") -> dict[str, tuple[str, ...]]:
@@ -136,29 +148,38 @@ def _seconds_for(platform: str, troubles: Iterable[PlannedTrouble]) -> float:
 
 
 def _draw_faults(
-    draw: random.Random, seconds: float
-) -> tuple[list[PlannedFault], set[tuple[str, int, str]]]:
-    """Return the faults of a plan that have an end or hold; and all their places."""
-    last = seconds - _SETTLE_SECONDS
+    draw: random.Random,
+    number: int,
+    begin: float,
+    end: float,
+    seconds: float,
+    free_from: dict[_Place, float],
+) -> list[PlannedFault]:
+    """Return at most ``number`` faults that begin between ``begin`` and ``end``.
+
+    Each has an end, or holds at the end of the episode, after ``seconds``. Adds from when on each
+    place is free.
+    """
+    last = end - _SETTLE_SECONDS - _MIN_FAULT_SECONDS
     faults: list[PlannedFault] = []
-    free_from: dict[tuple[str, int, str], float] = {}
-    for _ in range(draw.randint(3, MAX_FAULTS)):
+    for _ in range(number):
         place = node, chip, code = _draw_place(draw)
-        first = free_from.get(place, 0.0)
-        if first > last - _MIN_FAULT_SECONDS:
+        first = max(begin - _SETTLE_SECONDS - _MIN_FAULT_SECONDS, free_from.get(place, 0.0))
+        if first > last:
             continue
-        at = round(draw.uniform(first, last - _MIN_FAULT_SECONDS), 2)
-        until = round(draw.uniform(at + _MIN_FAULT_SECONDS, seconds + _SETTLE_SECONDS), 2)
+        at = round(draw.uniform(first, last), 2)
+        until = round(draw.uniform(at + _MIN_FAULT_SECONDS, end + _SETTLE_SECONDS), 2)
+        is_over = until < seconds - _SETTLE_SECONDS
         # The code of a chip is planned once more only behind what the driver's list still has.
-        free_from[place] = until + 1.0
-        faults.append(PlannedFault(node, chip, code, at, until if until < last else None))
-    return faults, set(free_from)
+        free_from[place] = until + 1.0 if is_over else math.inf
+        faults.append(PlannedFault(node, chip, code, at, until if is_over else None))
+    return faults
 
 
 def _draw_hidden_faults(
     draw: random.Random,
     troubles: Sequence[PlannedTrouble],
-    taken: set[tuple[str, int, str]],
+    free_from: dict[_Place, float],
     places: int,
 ) -> list[PlannedFault]:
     """Return a fault during each trouble that hides events, ``places`` at most.
@@ -173,10 +194,10 @@ def _draw_hidden_faults(
                 (trouble.subject, chip, code)
                 for chip in range(CHIPS)
                 for code in CODES
-                if (trouble.subject, chip, code) not in taken
+                if (trouble.subject, chip, code) not in free_from
             ]
             place = draw.choice(free)
-            taken.add(place)
+            free_from[place] = math.inf
             faults.append(PlannedFault(*place, at))
     return faults
 
@@ -185,7 +206,7 @@ def _draw_one_offs(
     draw: random.Random,
     seconds: float,
     troubles: Sequence[PlannedTrouble],
-    taken: set[tuple[str, int, str]],
+    free_from: dict[_Place, float],
 ) -> list[PlannedFault]:
     """Return one-off faults, each where no trouble of its node can lose the event."""
     faults: list[PlannedFault] = []
@@ -202,13 +223,13 @@ def _draw_one_offs(
             )
             for trouble in troubles
         )
-        if not is_lost and place not in taken:
-            taken.add(place)
+        if not is_lost and place not in free_from:
+            free_from[place] = math.inf
             faults.append(PlannedFault(*place, at, once=True))
     return faults
 
 
-def _draw_place(draw: random.Random) -> tuple[str, int, str]:
+def _draw_place(draw: random.Random) -> _Place:
     """Return a node, a chip and a code."""
     return draw.choice(NODES), draw.randrange(CHIPS), draw.choice(CODES)
 

@@ -58,11 +58,13 @@ def play_real(
 def _work(plans: list[Plan], kept: Kept, writer: Connection) -> None:
     """Play plans, and send what each came to. A store that does not start ends it."""
     end_with_the_parent()
-    while plans:
+    is_over = False
+    while plans and not is_over:
+        # Its plan is kept behind the last result, so the loop must come to its end.
         for result in play_until_wrong(plans, kept):
             writer.send(result)
             if isinstance(result, NotPlayed) or (kept.mutant is not None and result.wrong):
-                return
+                is_over = True
             plans = plans[1:]
 
 

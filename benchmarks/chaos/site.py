@@ -271,7 +271,9 @@ class Site(Stage):
             self.errors.append(("documents stay wrong after the episode", str(error)))
 
     def _is_settled(self) -> bool:
-        samples = {(sample.document, sample.nodes): sample for sample in self.seen()}
+        samples = {
+            (sample.document, sample.nodes): sample for sample in self.seen() if not sample.is_gone
+        }
         # One for each node, and one for the cluster, with both nodes.
         is_whole = len(samples) == 3 and (CLUSTER_INFO, frozenset(NODES)) in samples
         return is_whole and not any(sample.levels or sample.lost for sample in samples.values())

@@ -128,25 +128,31 @@ class Stage:
 
     def seen(self) -> Iterator[Sample]:
         """Yield what each document shows now."""
-        # A document that is away while it is read shows nothing; readers keep what they have.
+        # A document that cannot be read shows nothing.
         for node in self.nodes.values():
             at = self.now
             data = self._read(node.document)
             if data is not None:
                 shown = _shown_by_agent(node.name, data.get("DeviceInfoCfg", ""))
-                if shown is not None:
-                    levels, times = shown
-                    yield Sample(*(DEVICE_INFO, at, frozenset({node.name}), levels), times=times)
+                levels, times = shown or ({}, {})
+                yield Sample(
+                    *(DEVICE_INFO, at, frozenset({node.name}), levels),
+                    times=times,
+                    is_gone=shown is None,
+                )
         at = self.now
         data, servers = self._read("cluster-info-device-0"), self._read(CLUSTER_NODE_NAME)
-        if data is not None:
+        if data:
             nodes, (levels, times) = _shown_by_cluster(data["cluster-info-device-0"])
-            lost = None if servers is None else _lost(servers[CLUSTER_NODE_NAME])
+            lost = _lost(servers[CLUSTER_NODE_NAME]) if servers else None
             yield Sample(CLUSTER_INFO, at, nodes, levels, lost, times)
+        elif data is not None:
+            yield Sample(CLUSTER_INFO, at, frozenset(self.nodes), {}, is_gone=True)
 
     def _read(self, name: str) -> dict[str, str] | None:
+        """Return what a document has: nothing where it is gone, ``None`` where that is open."""
         try:
-            return self.place.read(name)
+            return self.place.read(name) or {}
         # A stranger's write, or a directory that is taken away in the middle.
         except (OSError, ValueError, KeyError, AssertionError, http.client.HTTPException):
             self.read_errors += 1
@@ -183,7 +189,11 @@ def judged(
         Verdict(Wrong.ABSENT, document, node, None, "", plan.seconds, "there is no sample of it")
         for document in (DEVICE_INFO, CLUSTER_INFO)
         for node in sorted({fault.node for fault in plan.faults})
-        if not any(node in sample.nodes for sample in samples if sample.document == document)
+        if not any(
+            node in sample.nodes and not sample.is_gone
+            for sample in samples
+            if sample.document == document
+        )
     ]
     return absent + judge(faults, samples, excuses, _LEVELS, silences)
 

@@ -4,36 +4,42 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
-from typing import TYPE_CHECKING
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from benchmarks.chaos.judge import Wrong
 from benchmarks.chaos.outcome import NotPlayed, Outcome
-from benchmarks.chaos.planning import MAX_EXCUSED
+from benchmarks.chaos.planning import MAX_EXCUSED, planned_share
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
+
+    from benchmarks.chaos.plan import Plan
+
+_Episode: TypeAlias = tuple[str, int]
+"""The platform and the seed of a plan."""
 
 
 class Run(msgspec.Struct, frozen=True):
-    """A run as a file has it: ``planned`` episodes, and by cause how many were not played."""
+    """A run as a file has it: the planned episodes, and by cause those that were not played."""
 
-    planned: int
+    planned: list[_Episode]
     seconds: float
-    causes: dict[str, int]
+    causes: dict[str, list[_Episode]]
     outcomes: list[Outcome]
 
 
 class Results:
-    """What ``planned`` episodes came to."""
+    """What episodes of ``plans`` came to."""
 
-    def __init__(self, planned: int) -> None:
-        self._planned = planned
+    def __init__(self, plans: Iterable[Plan]) -> None:
+        self._planned = Counter(map(_episode, plans))
         self._outcomes: list[Outcome] = []
-        self._causes = Counter[str]()
-        """How many episodes were not played, by the reason why."""
+        self._causes = defaultdict[str, list[_Episode]](list)
+        """Which episodes were not played, by the reason why."""
         self._began = time.monotonic()
         self._earlier_seconds = 0.0
 
@@ -48,9 +54,10 @@ class Results:
         return next((outcome for outcome in self._outcomes if not outcome.is_right), None)
 
     @property
-    def seeds_above(self) -> list[int]:
-        """The seeds of episodes of which more than ``MAX_EXCUSED`` was excused."""
-        return [outcome.plan.seed for outcome in self._outcomes if outcome.share > MAX_EXCUSED]
+    def seeds_planned_above(self) -> list[int]:
+        """The seeds of plans whose troubles excuse more than ``MAX_EXCUSED`` of their time."""
+        plans = (outcome.plan for outcome in self._outcomes)
+        return [plan.seed for plan in plans if planned_share(plan) > MAX_EXCUSED]
 
     @property
     def is_empty(self) -> bool:
@@ -60,13 +67,30 @@ class Results:
     @property
     def is_whole(self) -> bool:
         """Whether all planned episodes were played."""
-        return len(self._outcomes) == self._planned
+        return not self._not_played
+
+    @property
+    def causes(self) -> dict[str, int]:
+        """How many episodes were not played, also in no other run, by the reason why."""
+        left = self._not_played
+        numbers = {
+            cause: sum(episode in left for episode in episodes)
+            for cause, episodes in self._causes.items()
+        }
+        return {cause: number for cause, number in numbers.items() if number}
+
+    @property
+    def _not_played(self) -> Counter[_Episode]:
+        return self._planned - Counter(_episode(outcome.plan) for outcome in self._outcomes)
 
     def add(self, outcome: Outcome | NotPlayed) -> None:
         """Add an episode, and print what is wrong."""
         if isinstance(outcome, NotPlayed):
             number = len(outcome.plans)
-            self._causes[outcome.cause.partition("\n")[0]] += number
+            lines = outcome.cause.strip().splitlines()
+            # The last line of a log says more than that its program ended.
+            cause = " ".join(dict.fromkeys([lines[0], lines[-1].strip()]))
+            self._causes[cause] += map(_episode, outcome.plans)
             print(f"{number} episodes are not played: {outcome.cause}", flush=True)
             return
         self._outcomes.append(outcome)
@@ -84,7 +108,8 @@ class Results:
 
     def write(self, file: Path) -> None:
         """Write the run to a file, for ``add_run``."""
-        run = Run(self._planned, self._seconds, dict(self._causes), self._outcomes)
+        planned = list(self._planned.elements())
+        run = Run(planned, self._seconds, self._causes, self._outcomes)
         file.write_bytes(msgspec.json.encode(run) + b"\n")
 
     def add_run(self, file: Path) -> None:
@@ -95,14 +120,16 @@ class Results:
             raise ValueError(
                 f"{file} is no run of this version: {error}. Play its seeds with --write again"
             ) from error
-        plans = [(item.plan.platform, item.plan.seed) for item in (*self._outcomes, *run.outcomes)]
-        if len(plans) > len(set(plans)):
+        played = [_episode(item.plan) for item in (*self._outcomes, *run.outcomes)]
+        if len(played) > len(set(played)):
             raise ValueError(f"{file} has a seed of another file: leave one of them out")
-        if len({platform for platform, _ in plans}) > 1:
+        planned = self._planned | Counter(run.planned)
+        if len({platform for platform, _ in planned}) > 1:
             raise ValueError(f"{file} is of another world: add up each world by itself")
-        self._planned += run.planned
+        self._planned = planned
         self._earlier_seconds += run.seconds
-        self._causes.update(run.causes)
+        for cause, episodes in run.causes.items():
+            self._causes[cause] += episodes
         self._outcomes += run.outcomes
 
     @property
@@ -121,8 +148,8 @@ class Results:
         used = sum(outcome.processor_seconds for outcome in outcomes)
         return {
             "episodes": len(outcomes),
-            "not_played": self._planned - len(outcomes),
-            "causes": dict(self._causes),
+            "not_played": self._not_played.total(),
+            "causes": self.causes,
             "wrong": dict(wrong),
             "settled_seconds": _spread([outcome.settled_seconds for outcome in outcomes]),
             "nodes_lost_wrongly": wrong[Wrong.LOST],
@@ -130,7 +157,10 @@ class Results:
             "excused": {
                 "mean": round(sum(shares) / len(shares), 2),
                 **_spread(shares),
-                f"seeds_above_{MAX_EXCUSED}": self.seeds_above,
+                f"seeds_above_{MAX_EXCUSED}": [
+                    outcome.plan.seed for outcome in outcomes if outcome.share > MAX_EXCUSED
+                ],
+                f"seeds_planned_above_{MAX_EXCUSED}": self.seeds_planned_above,
             },
             "proof": {
                 "proved": sum(outcome.proved for outcome in outcomes),
@@ -139,6 +169,10 @@ class Results:
             "seconds": round(self._seconds, 1),
             "processor_seconds_per_episode": round(used / len(outcomes), 2),
         }
+
+
+def _episode(plan: Plan) -> _Episode:
+    return plan.platform, plan.seed
 
 
 def _shortest(values: list[float]) -> float | None:

@@ -30,6 +30,8 @@ _OUTLASTS_LEASE = 11.0, 16.0
 """Another aggregator leads by then: a Lease lasts 10 s."""
 _STALLS = 26.0, 30.0
 """The judge expects the loss of a node whose agent makes no progress for ``SILENCE_SECONDS``."""
+_UNDO_SECONDS = 2.0
+"""``undo`` takes so long with real parts, unless the trouble has a figure of its own."""
 
 
 def _nothing(site: Stage, subject: str) -> None:
@@ -83,6 +85,10 @@ class Trouble:
     effects: Effect = Effect.NOTHING
     length: tuple[float, float] = SHORT
     undo_seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def seconds_to_end(self, platform: str) -> float:
+        """Return how long its last step takes on a busy machine; none in virtual time."""
+        return 0.0 if platform == "simulated" else self.undo_seconds.get(platform, _UNDO_SECONDS)
 
 
 def _kill_agent(site: Stage, subject: str) -> None:

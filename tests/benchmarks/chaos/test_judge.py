@@ -77,6 +77,27 @@ def test_each_wrong_history_has_its_name(spans: list[tuple[float, float]], wrong
     assert wrongs(shown(*spans)) == [wrong]
 
 
+def test_a_document_with_a_fault_that_holds_is_gone_for_less_than_the_bound() -> None:
+    def gone(begin: float, end: float) -> list[Sample]:
+        return [
+            Sample("device", sample.at, NODES, {}, is_gone=True)
+            if begin <= sample.at < end
+            else sample
+            for sample in shown((10, 20))
+        ]
+
+    assert wrongs(gone(12, 18)) == []
+    assert wrongs(gone(12, 19)) == [Wrong.MISSING]
+    assert wrongs(gone(2, 16)) == [], "it is no longer than that since the fault began"
+    assert wrongs(gone(21, 60)) == [], "no fault holds"
+    assert wrongs(gone(11, 19), excuse(10, 13)) == []
+    assert wrongs(gone(11, 19.5), excuse(10, 13)) == [Wrong.MISSING]
+    assert wrongs(gone(12, 19), excuse(9, 24, forgets=True)) == []
+    twice = [*gone(12, 15)[:31], *gone(15.5, 18.5)[31:]]
+    assert wrongs(twice) == [], "it was there between"
+    assert settled_seconds([FAULT], gone(12, 19), {CODE: LEVEL}, since=12.0) == 0.0
+
+
 def test_another_level_is_wrong() -> None:
     assert wrongs(shown((10.5, 20), level="SubHealthFault")) == [Wrong.LEVEL]
 
@@ -261,5 +282,7 @@ def test_a_document_that_is_never_shown_is_wrong() -> None:
     absent = [verdict.wrong for verdict in judged_plan(plan, [], device, [])]
     assert absent == [Wrong.ABSENT, Wrong.ABSENT], "both nodes in cluster-info"
     assert judged_plan(plan, [], [*device, cluster], []) == []
+    gone = [Sample("device-info", 1.0, frozenset({node}), {}, is_gone=True) for node in nodes]
+    assert len(judged_plan(plan, [], [*gone, cluster], [])) == 2
     (wrong,) = judged_plan(plan, [], [device[0], cluster], [])
     assert (wrong.wrong, wrong.document) == (Wrong.ABSENT, "device-info")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
+from unittest import mock
 from unittest.mock import MagicMock
 
 import msgspec
@@ -12,9 +14,16 @@ from typing_extensions import override
 from benchmarks.chaos.excuses import PastTrouble, excuses_of
 from benchmarks.chaos.judge import Fault, excused_seconds
 from benchmarks.chaos.plan import Plan
-from benchmarks.chaos.planning import MAX_FAULTS, plan_of, troubles_of
+from benchmarks.chaos.planning import (
+    MAX_DRAWN_SECONDS,
+    MAX_EXCUSED,
+    MAX_FAULTS,
+    plan_of,
+    planned_share,
+    troubles_of,
+)
 from benchmarks.chaos.stage import Stage, timeline
-from benchmarks.chaos.troubles import TROUBLES, Effect
+from benchmarks.chaos.troubles import TROUBLES, Effect, Trouble
 
 SUBJECTS = troubles_of("directory")
 PLANS = [plan_of("directory", seed) for seed in range(400)]
@@ -106,19 +115,16 @@ def test_a_fault_begins_while_events_are_hidden_and_holds_long_enough_to_be_miss
 class StandIn(Stage):
     """Takes the place of the programs, so that plans take no time.
 
-    Each aggregator leads, and an API server takes nine seconds to start.
+    Each aggregator leads, and the end of each trouble takes what the planner assumes.
     """
 
     def __init__(self, platform: str) -> None:
         super().__init__()
+        self.platform = platform
+        self.late = {name: self._late(trouble) for name, trouble in TROUBLES.items()}
         self.store = MagicMock()
         self.nodes = self.aggregators = defaultdict(MagicMock)
         self.at = 0.0
-        if platform == "kubernetes":
-            self.store.give.side_effect = self._give
-
-    def _give(self) -> None:
-        self.at += 9.0
 
     @property
     @override
@@ -133,12 +139,23 @@ class StandIn(Stage):
     def leads(self, aggregator: str) -> bool:
         return True
 
+    def _late(self, trouble: Trouble) -> Trouble:
+        """Return a trouble whose last step takes its time."""
+
+        def end(*_: object) -> None:
+            self.at += trouble.seconds_to_end(self.platform)
+
+        if Effect.AT_ONCE in trouble.effects:
+            return replace(trouble, apply=end)
+        return replace(trouble, undo=end)
+
     def share(self, plan: Plan) -> float:
         """Return which part of a plan is excused."""
         self.at, past, faults = 0.0, list[PastTrouble](), dict[int, Fault]()
-        for at, kind, number in timeline(plan):
-            self.at = max(self.at, at)
-            self.act(plan, kind, number, faults, past)
+        with mock.patch.dict(TROUBLES, self.late):
+            for at, kind, number in timeline(plan):
+                self.at = max(self.at, at)
+                self.act(plan, kind, number, faults, past)
         return excused_seconds(excuses_of(past), plan.seconds) / plan.seconds
 
 
@@ -149,3 +166,30 @@ def test_troubles_excuse_at_most_three_tenths_of_any_plan(platform: str) -> None
     assert {seed: share for seed, share in shares.items() if share > 0.3} == {}
     # The troubles are there.
     assert max(shares.values()) > 0.25
+
+
+@pytest.mark.parametrize(
+    ("platform", "seed"), [("directory", 1966), ("kubernetes", 51), ("mqtt", 802)]
+)
+def test_troubles_that_end_at_one_time_excuse_no_more(platform: str, seed: int) -> None:
+    plan = plan_of(platform, seed)
+    ends = [
+        item.at if Effect.AT_ONCE in TROUBLES[item.name].effects else item.until
+        for item in plan.troubles
+    ]
+    assert len(set(ends)) < len(ends)
+    assert planned_share(plan) <= MAX_EXCUSED
+
+
+def test_a_quiet_end_takes_no_faults_from_the_troubles() -> None:
+    def during(plan: Plan) -> int:
+        return sum(
+            any(trouble.at <= fault.at <= trouble.until for trouble in plan.troubles)
+            for fault in plan.faults
+        )
+
+    assert sum(map(during, PLANS)) / len(PLANS) > 1.6
+    quiet = [plan for plan in PLANS if plan.seconds > MAX_DRAWN_SECONDS]
+    assert quiet
+    late = [fault for plan in quiet for fault in plan.faults if fault.at > MAX_DRAWN_SECONDS - 6]
+    assert len(late) > len(quiet) / 2

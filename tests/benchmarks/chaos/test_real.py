@@ -7,6 +7,7 @@ stay wrong take a minute. ``real_parts.py`` plays on the programs.
 from __future__ import annotations
 
 import os
+from multiprocessing import Pipe
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
@@ -113,6 +114,19 @@ def test_where_documents_stay_wrong_all_plans_are_kept_as_they_are(
     assert [kept_plan(tmp_path, seed) for seed in (1, 2, 3)] == PLANS[:3]
 
 
+def test_a_worker_keeps_the_plan_that_finds_a_mutant_and_plays_no_other(
+    tmp_path: Path, site: type[StandIn], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(real, "end_with_the_parent", lambda: None)
+    monkeypatch.setitem(real._REAL_MUTANTS, ("directory", "hasty"), "vigil")
+    reader, writer = Pipe(duplex=False)
+    real._work(PLANS, Kept(tmp_path, "hasty"), writer)
+    assert [reader.recv().plan.seed for _ in range(2)] == [1, 2]
+    assert not reader.poll()
+    assert (tmp_path / "hasty.json").exists()
+    assert site.number == 1
+
+
 @pytest.mark.slow
 def test_plans_whose_broker_does_not_start_are_not_played_and_the_cause_is_named(
     tmp_path: Path,
@@ -130,12 +144,12 @@ def test_plans_whose_broker_does_not_start_are_not_played_and_the_cause_is_named
     assert result.plans == plans
     assert "no memory" in result.cause
     assert site.played == []
-    results = Results(3)
+    results = Results([PLANS[0], *plans])
     results.add(*played(PLANS[:1], Kept(None, None)))
     results.add(result)
     summary = results.summary()
     assert (summary["episodes"], summary["not_played"]) == (1, 2)
-    assert summary["causes"] == {f"{broker} ended with 3:": 2}
+    assert summary["causes"] == {f"{broker} ended with 3: no memory": 2}
     assert (
         f"2 episodes are not played: {broker} ended with 3:\nno memory" in capsys.readouterr().out
     )
