@@ -118,17 +118,18 @@ together: $(VENV)/installed-dev
 	VIGIL_TEST_PATIENCE=$${VIGIL_TEST_PATIENCE:-3} $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not unit and not alone"
 
 # Unit tests hardly wait, so they give way to the other tests, but not further: some of them set deadlines
-# of a driver, which do not grow.
+# of a driver, which do not grow. Their deadlines grow three times as far as those of the tests to which
+# they give way: at a high load they get a processor late.
 unit-beside: $(VENV)/installed-dev
 	VIGIL_TEST_PATIENCE=$${VIGIL_TEST_PATIENCE:-10} nice -n 5 $(BIN)/python -m tests.unit --beside
 
 # Types and the unit tier are checked beside the other tests, which leave a part of the processors idle;
-# where one of the three fails, the others go on. What judges how quick something is comes behind them,
-# with the machine for itself. To read all files a second time for the last dozen of tests would take a
-# processor 12 s.
+# where one of the three fails, -k lets the others go on, also where they run one after the other. What
+# judges how quick something is comes behind them, with the machine for itself. To read all files a
+# second time for the last dozen of tests would take a processor 12 s.
 test: $(VENV)/installed-dev
 	$(MAKE) $(BESIDE) style servers collected
-	$(MAKE) $(BESIDE) types together unit-beside
+	$(MAKE) $(BESIDE) -k types together unit-beside
 	$(BIN)/pytest -m alone $$(grep -rl --include='test_*.py' mark.alone tests)
 
 # The slowest fifty tests of the last runs.

@@ -76,3 +76,13 @@ def test_a_unit_test_that_make_unit_would_leave_out_is_an_error(
     request.node.path.write_text("pytestmark = pytest.mark.server\n")
     with pytest.raises(pytest.UsageError, match=r"tests/unit\.py leaves out"):
         mark_tiers([request.node])
+
+
+@pytest.mark.parametrize("fixture", ["broker", "built", "running_control_plane", "vigil"])
+def test_a_unit_test_with_a_fixture_that_starts_a_program_is_an_error(
+    request: pytest.FixtureRequest, fixture: str
+) -> None:
+    mark_tiers([request.node])
+    request.node.fixturenames = [*request.node.fixturenames, fixture]
+    with pytest.raises(pytest.UsageError, match=f"its fixture {fixture} needs a tier"):
+        mark_tiers([request.node])

@@ -42,6 +42,11 @@ _GIT = {"git"}
 _PROGRAMS = _COMPILER | _SYSTEM | _GIT
 _REPOSITORY = Path(__file__).parents[1]
 _NEEDED = "_needed_tier"
+_STARTING = ("broker", "built", "running_control_plane", "vigil")
+"""Fixtures that start programs which the guard allows, such as Python and ``vigil``."""
+
+_DRIVERS = ("tests/collectors/", "tests/dcmi_shim/")
+"""Where ``built`` compiles a small driver."""
 
 
 def needs(tier: str) -> Callable[[_Fixture], _Fixture]:
@@ -64,6 +69,7 @@ def mark_tiers(items: Iterable[pytest.Item]) -> None:
 
     Raises ``UsageError`` for a test that is alone and that the Makefile does not find, and for a
     unit test in a file that ``tests/unit.py`` leaves out. So ``make test`` runs each test once.
+    Raises it for a unit test with a fixture that starts a program, too.
     """
     for item in items:
         names = {marker.name for marker in item.iter_markers()}
@@ -77,6 +83,8 @@ def mark_tiers(items: Iterable[pytest.Item]) -> None:
         if names.isdisjoint(_NOT_UNIT) and not tiers:
             if not may_have_unit_tests(item.path):
                 raise pytest.UsageError(f"{item.nodeid}: tests/unit.py leaves out its file")
+            if (starting := _starting(item)) is not None:
+                raise pytest.UsageError(f"{item.nodeid}: its fixture {starting} needs a tier")
             item.add_marker("unit")
 
 
@@ -88,6 +96,13 @@ def _of_fixtures(item: pytest.Item) -> set[str]:
         for definitions in used
         if (tier := getattr(definitions[-1].func, _NEEDED, None)) is not None
     }
+
+
+def _starting(item: pytest.Item) -> str | None:
+    assert isinstance(item, pytest.Function)
+    if item.nodeid.startswith(_DRIVERS):
+        return None
+    return next((name for name in _STARTING if name in item.fixturenames), None)
 
 
 class Guard:

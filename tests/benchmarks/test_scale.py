@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks import scale
 from benchmarks.scale_documents import (
     NODE_OBJECT_BYTES,
     config_map,
@@ -15,7 +16,7 @@ from benchmarks.scale_documents import (
     pod_object,
 )
 from benchmarks.scale_player import PlayedApiServer
-from benchmarks.scale_table import LINES, missed
+from benchmarks.scale_table import LINES, missed, without_times
 from benchmarks.scale_watch import Counted
 from contract.documents import device_info
 from contract.go import encode as go_json
@@ -56,6 +57,24 @@ def test_a_missed_budget_is_reported_and_other_sizes_have_none() -> None:
     assert missed([slow]) == [
         "10000 nodes: times the large ConfigMap, p50 (change_p50_times) is 1.51"
     ]
+
+
+def test_a_played_run_has_no_times_and_judges_none() -> None:
+    slow = {"nodes": 100_000, "chips": 8, "complete_s": 99.0, "storm_s": 99.0, "load": [1.0]}
+    slow |= {"change_p50_ms": 9.0, "change_p50_times": 9.0, "rest_cpu_s": 3.1, "storm_writes_s": 9}
+    left = without_times(slow)
+    assert left.keys() == {"nodes", "chips", "load", "rest_cpu_s", "storm_writes_s"}
+    assert missed([left]) == ["100000 nodes: CPU at rest, per minute (rest_cpu_s) is 3.1"]
+
+
+@pytest.mark.parametrize("part", ["leases", "takeover", "full", "advice", "dpus"])
+def test_a_played_api_server_is_refused_for_parts_that_need_a_real_one(
+    part: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["scale", "--played", "--only", "rest", "--only", part])
+    with pytest.raises(SystemExit, match="2"):
+        scale.main()
+    assert "--played measures changes, rest, storm and no other part" in capsys.readouterr().err
 
 
 def test_a_played_api_server_has_a_document_of_each_node_in_pages() -> None:
