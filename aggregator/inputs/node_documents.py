@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -39,6 +39,19 @@ if TYPE_CHECKING:
     from stores.base import WatchEvent
 
 R = TypeVar("R")
+
+_LOOK_AGAIN_MS = 2000
+_MAX_REPAIR_MS = 60_000
+"""The longest pause of an agent that repairs its document is 45 s (decision 13)."""
+
+
+class MissingDocument(NamedTuple):
+    """A document that is gone. It counts as deleted from ``at_ms`` on, or from ``latest_ms`` on
+    where an agent writes it again (steady time).
+    """
+
+    at_ms: int
+    latest_ms: int
 
 
 class NodeReport(msgspec.Struct, Generic[R], frozen=True):
@@ -187,8 +200,8 @@ class DocumentWatch:
         self.interruptions_total = 0
         self.reading = FailingRequests()
         """Whether the watch fails, by its events."""
-        self._missing: dict[str, int] = {}
-        """Nodes whose document is gone, with the steady time from which it counts as deleted."""
+        self._missing: dict[str, MissingDocument] = {}
+        """Nodes whose document is gone, but does not count as deleted yet."""
         self._paged: set[str] | None = None
         """Nodes in the pages of the list that is being read."""
         self._listeners: list[set[str]] = []
@@ -280,7 +293,8 @@ class DocumentWatch:
         if document is None or not self.selection.fits(document.labels):
             # Only an API server's versions are numbers: there later events can be compared with the
             # read.
-            if self.present.get(node, "").isdecimal():
+            # A deletion that was shown already is shown by no further event.
+            if self.present.get(node, "").isdecimal() and node not in self._missing:
                 self._ahead[node] = None
             return self._forget(node)
         # Only numbers can be compared: other stores give no order of versions.
@@ -296,7 +310,14 @@ class DocumentWatch:
             self._ahead.clear()
             there = set()
         changed = set(self._take_listed(documents, there, now_ms))
-        gone = self.present.keys() - there
+        # What was read by name between two pages is newer than the list. Of what was gone then, a
+        # watch shows a deletion only where the list has it.
+        self._ahead = {
+            node: version
+            for node, version in self._ahead.items()
+            if version is not None or node in there
+        }
+        gone = self.present.keys() - there - self._ahead.keys()
         self._note(gone)
         for node in gone:
             changed |= self._miss(node, now_ms, deleted_at_ms, is_reported=False)
@@ -376,14 +397,28 @@ class DocumentWatch:
             not kind.optional or any(cache.knows(node) for cache in mine) or self._is_refused(node)
         )
 
-    def settle(self, now_ms: int) -> frozenset[str]:
-        """Forget the documents that were gone for long enough (steady time); return their nodes."""
-        due = [node for node, at_ms in self._missing.items() if at_ms <= now_ms]
-        return frozenset().union(*(self._forget(node) for node in due))
+    def settle(
+        self, now_ms: int, is_repaired: Callable[[str], bool] = lambda _: False
+    ) -> frozenset[str]:
+        """Forget the documents that were gone for long enough (steady time); return their nodes.
+
+        ``is_repaired``: whether an agent runs on the node, which writes its document again. For one
+        that does, a document counts as deleted only when it was gone for a minute.
+        """
+        changed = frozenset[str]()
+        for node, missing in tuple(self._missing.items()):
+            if now_ms < missing.at_ms:
+                continue
+            if now_ms < missing.latest_ms and is_repaired(node):
+                at_ms = min(now_ms + _LOOK_AGAIN_MS, missing.latest_ms)
+                self._missing[node] = missing._replace(at_ms=at_ms)
+            else:
+                changed |= self._forget(node)
+        return changed
 
     def next_due_ms(self) -> int | None:
         """Return the steady time at which ``settle`` has something to do."""
-        return min(self._missing.values(), default=None)
+        return min((missing.at_ms for missing in self._missing.values()), default=None)
 
     def _miss(
         self,
@@ -401,7 +436,8 @@ class DocumentWatch:
             return self._forget(node)
         # ``setdefault``: the time runs from the first sign of the deletion.
         if node in self.present:
-            self._missing.setdefault(node, deleted_at_ms)
+            missing = MissingDocument(deleted_at_ms, deleted_at_ms + _MAX_REPAIR_MS)
+            self._missing.setdefault(node, missing)
         return frozenset()
 
     def _forget(self, node: str) -> frozenset[str]:
