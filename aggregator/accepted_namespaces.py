@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from contract.plural import plural
 from contract.refusal import Reason
-from stores.base import Changed, Deleted, DocumentsListed, ListedPage
+from stores.base import Changed, Deleted, DocumentsListed
 from stores.interruption import Interrupted
 from stores.refusals import Refused
 
@@ -79,8 +79,7 @@ class Namespaces:
             case Deleted(namespace, name) if not self.takes(namespace):
                 self._left_out[source].discard((namespace, name))
                 return None
-            # Pages are for watches that ask for them; this one does not.
-            case Changed() | Deleted() | Interrupted() | ListedPage():
+            case Changed() | Deleted() | Interrupted():
                 return event
 
     def refused(self, source: int) -> tuple[Refused, ...]:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from aggregator.public_faults.validation import ValidationReply
     from contract.documents.public_fault import PublicFault
     from service.election.leadership import Leadership
-    from stores.base import Beat, Store, WatchEvent
+    from stores.base import Beat, PagedWatchEvent, Store
 
 _DELETED_AFTER_MS = 2000
 """A node's document that is gone for so long was deleted. Its owner deletes and creates a document
@@ -324,7 +324,7 @@ class Aggregator:
         self.pipeline.judge_again(nodes)
         self._wake.set()
 
-    def _observe(self, watch: DocumentWatch, event: WatchEvent) -> None:
+    def _observe(self, watch: DocumentWatch, event: PagedWatchEvent) -> None:
         self.pipeline.observe_event(watch, event, self._clock())
         if isinstance(event, DocumentsListed):
             self.lasting.record_listed(self.pipeline.sources)

@@ -70,7 +70,6 @@ class Selection(msgspec.Struct, frozen=True):
     is malformed again; for all other watchers the last good one stays.
     ``shows_malformed``: it is shown with its ``problem`` instead, and the watcher keeps the last
     good one.
-    ``by_page``: the watcher takes ``ListedPage`` where the store lists in pages.
     """
 
     namespace: str | None = None
@@ -79,7 +78,6 @@ class Selection(msgspec.Struct, frozen=True):
     has_label: str | None = None
     owned: bool = False
     shows_malformed: bool = False
-    by_page: bool = False
 
     def fits(self, labels: Mapping[str, str]) -> bool:
         """Return whether a document with these labels is one of them as far as labels go."""
@@ -132,7 +130,8 @@ class Deleted(msgspec.Struct, frozen=True):
     by_list: bool = False
 
 
-WatchEvent: TypeAlias = DocumentsListed | ListedPage | Changed | Deleted | Interrupted
+WatchEvent: TypeAlias = DocumentsListed | Changed | Deleted | Interrupted
+PagedWatchEvent: TypeAlias = ListedPage | WatchEvent
 
 
 class Beat(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -479,10 +478,16 @@ class Store(Protocol):
         """Follow the selected documents for ever.
 
         The first event is ``DocumentsListed`` or ``Interrupted``. After ``Interrupted`` the watch
-        connects again by itself (backoff with jitter) and begins with ``DocumentsListed``. Where
-        the selection asks for it, ``ListedPage`` comes before. Own writes are shown too.
-        ``StoreRefused`` ends it only when waiting cannot help.
+        connects again by itself (backoff with jitter) and begins with ``DocumentsListed``. Own
+        writes are shown too. ``StoreRefused`` ends it only when waiting cannot help.
         """
+
+    def watch_by_page(self, selection: Selection) -> AsyncIterator[PagedWatchEvent]:
+        """Follow the selected documents as ``watch`` does, with their lists by page.
+
+        A store without pages lists them whole.
+        """
+        return self.watch(selection)
 
     def usage(self, node: str) -> AsyncIterator[UsageEvent] | None:
         """Follow which chips the pods of a node use, for ever.

@@ -11,7 +11,15 @@ from stores.base import Store
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from stores.base import Beat, Document, LastWriter, Selection, UsageEvent, WatchEvent
+    from stores.base import (
+        Beat,
+        Document,
+        LastWriter,
+        PagedWatchEvent,
+        Selection,
+        UsageEvent,
+        WatchEvent,
+    )
 
 
 class ReadOnly(Store):
@@ -62,6 +70,10 @@ class ReadOnly(Store):
     @override
     def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
         return self._store.watch(selection)
+
+    @override
+    def watch_by_page(self, selection: Selection) -> AsyncIterator[PagedWatchEvent]:
+        return self._store.watch_by_page(selection)
 
     @override
     def usage(self, node: str) -> AsyncIterator[UsageEvent] | None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from contract.codes.catalogue import Catalogue
     from contract.operator_rules.fault_configuration import FaultTexts, OperatorConfigMap
-    from stores.base import Document, Store, WatchEvent
+    from stores.base import Deleted, Document, Store
 
 log = logging.getLogger("agent.fault_configuration")
 
@@ -142,7 +142,9 @@ class FaultConfiguration:
                 await self._watched(config_map, event)
             self._answered(config_map)
 
-    async def _watched(self, config_map: OperatorConfigMap, event: WatchEvent) -> None:
+    async def _watched(
+        self, config_map: OperatorConfigMap, event: DocumentsListed | Changed | Deleted
+    ) -> None:
         document: Document | None = None
         if isinstance(event, DocumentsListed):
             document = next(iter(event.documents), None)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from aggregator.inputs.node_documents import DocumentWatch
     from service.watchdog import Watchdog
-    from stores.base import Store, WatchEvent
+    from stores.base import PagedWatchEvent, Store
 
 _log = logging.getLogger(__name__)
 
@@ -31,14 +31,15 @@ class DocumentLog(Protocol):
 async def read_documents(
     watch: DocumentWatch,
     store: Store,
-    observe: Callable[[DocumentWatch, WatchEvent], None],
+    observe: Callable[[DocumentWatch, PagedWatchEvent], None],
     stalls: Watchdog,
     log: DocumentLog,
 ) -> NoReturn:
     """Pass each event of ``watch`` in ``store`` to ``observe``, until cancelled."""
     caches = (*watch.caches, watch.own_key)
     trouble = OngoingFailure(_log, "%s cannot be read: %s", "%s answers again", store.url)
-    async for event in store.watch(watch.selection):
+    # By page: the texts of all documents at once would be the peak of a start's memory.
+    async for event in store.watch_by_page(watch.selection):
         with stalls.busy(f"read {store.url}"):
             # Copies, since applying the event changes them; the difference is logged once.
             refused = [dict(cache.rejected) for cache in caches]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from aggregator.cluster_documents.kinds import Content, DocumentKind
     from contract.documents.isolation_request import IsolationRequest
-    from stores.base import WatchEvent
+    from stores.base import PagedWatchEvent
 
 R = TypeVar("R")
 
@@ -176,10 +176,7 @@ class DocumentWatch:
     ) -> None:
         self.document = document
         # Malformed documents are asked for as well: a refusal is shown, and ends no good report.
-        # By page: the texts of all documents at once would be the peak of a start's memory.
-        self.selection = Selection(
-            namespace=namespace, label=REPORT_LABEL, shows_malformed=True, by_page=True
-        )
+        self.selection = Selection(namespace=namespace, label=REPORT_LABEL, shows_malformed=True)
         """What to watch."""
         self.caches = caches
         self.own_key = DocumentCache(OWN_KEY, caches[0].max_nodes)
@@ -215,7 +212,7 @@ class DocumentWatch:
         """
 
     def observe_event(
-        self, event: WatchEvent, now_ms: int, deleted_at_ms: int | None = None
+        self, event: PagedWatchEvent, now_ms: int, deleted_at_ms: int | None = None
     ) -> frozenset[str]:
         """Apply one event; return the nodes about which something changed.
 

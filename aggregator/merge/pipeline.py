@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from aggregator.processors.chains import PublicFaultProcessor
     from contract.errors import DocumentError
     from service.clock import Instant
-    from stores.base import Document, WatchEvent
+    from stores.base import Document, PagedWatchEvent
 
 LOST_ANNOTATION = "npu-vigil/lost"
 """On cluster-info-node-cm: the nodes that are in it because they fell silent, for the next run."""
@@ -219,7 +219,7 @@ class Pipeline:
             table.kind.document(index) for table in self.tables for index in table.adopt(documents)
         )
 
-    def observe_event(self, watch: DocumentWatch, event: WatchEvent, now: Instant) -> None:
+    def observe_event(self, watch: DocumentWatch, event: PagedWatchEvent, now: Instant) -> None:
         """Apply one event of a watch of a store."""
         if isinstance(event, Interrupted):
             # By the steady clock: how long a store fails is shown in ``/readyz``.

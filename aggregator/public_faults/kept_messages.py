@@ -19,7 +19,7 @@ import msgspec
 from aggregator.public_faults.values import PublicFaultReport
 from contract.documents.public_fault import DATA_KEY
 from contract.errors import Problem
-from stores.base import Changed, Deleted, DocumentsListed, ListedPage
+from stores.base import Changed, Deleted, DocumentsListed
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -87,8 +87,7 @@ class MessageDocuments:
                     return [], []
                 self._forget(origin)
                 return [], [origin]
-            # Pages are for watches that ask for them; this one does not.
-            case Interrupted() | ListedPage():
+            case Interrupted():
                 return [], []
 
     def holds(self, place: str, digest: str) -> bool:

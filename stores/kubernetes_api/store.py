@@ -20,6 +20,7 @@ from stores.base import (
     Document,
     DocumentsListed,
     ListedPage,
+    PagedWatchEvent,
     Selection,
     Store,
     WatchEvent,
@@ -231,9 +232,14 @@ class KubernetesStore(Store):
     def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
         """See ``Store``. Missing rights are waited for: they may come, as tokens and roles do."""
         path, query = _path(selection.namespace), _query(selection)
+        return watched(self._connection, path, query, _read_page, "ConfigMaps", _everything, _event)
+
+    @override
+    def watch_by_page(self, selection: Selection) -> AsyncIterator[PagedWatchEvent]:
+        path, query = _path(selection.namespace), _query(selection)
         return watched(
             *(self._connection, path, query, _read_page, "ConfigMaps", _everything, _event),
-            page_event=_documents_page if selection.by_page else None,
+            page_event=_documents_page,
         )
 
     @override
@@ -331,7 +337,7 @@ def _everything(items: list[wire.ConfigMap]) -> WatchEvent:
     return DocumentsListed(tuple(map(wire.document, items)))
 
 
-def _documents_page(items: list[wire.ConfigMap], is_first: bool) -> WatchEvent:
+def _documents_page(items: list[wire.ConfigMap], is_first: bool) -> PagedWatchEvent:
     return ListedPage(tuple(map(wire.document, items)), is_first)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,8 +13,10 @@ from collectors.chip_faults.collector import ChipFaultsCollector, ChipFaultsSect
 from contract.codes.chip_codes import CARD_DROP
 from contract.observation import chip_subject
 from dcmi_shim.driver import Driver
+from dcmi_shim.library.device_info import VIRTUAL_DEVICES
 from dcmi_shim.library.discovery import VendorPaths, find_library
 from dcmi_shim.library.survey import Query, Survey, survey
+from dcmi_shim.worker.process import ChildProcess
 from dcmi_shim.worker.supervisor import DriverSettings
 from tests.collectors.scripted import RecordedReports
 from tests.parts import deadlines
@@ -22,13 +24,14 @@ from tests.parts.collector_context import collector_context
 from tests.parts.deadlines import patience, stays, time_passes
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
     from pathlib import Path
 
     from contract.observation import Subject
     from dcmi_shim.emulator.control import Emulator
     from dcmi_shim.library.discovery import FoundLibrary
     from dcmi_shim.values import Inventory
+    from dcmi_shim.worker.process import Message
 
 pytestmark = pytest.mark.slow
 
@@ -170,6 +173,61 @@ async def test_virtual_devices_that_come_and_go_are_noticed(
         hardware.virtual(6, 0)
         await until(lambda: sum("gap" in word for word in recorded.words()) == 3, 10)
         assert (await driver.inventory()).virtual == ()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list to which each message about virtual devices adds its number of chips."""
+    numbers: list[int] = []
+    request, request_each = ChildProcess.request, ChildProcess.request_each
+
+    def counted(
+        child: ChildProcess, call: str, arguments: tuple[int | str, ...], deadline_seconds: float
+    ) -> Coroutine[Any, Any, Message]:
+        if arguments[2:] == VIRTUAL_DEVICES:
+            numbers.append(1)
+        return request(child, call, arguments, deadline_seconds)
+
+    def counted_each(
+        child: ChildProcess,
+        call: str,
+        each: Sequence[tuple[int, ...]],
+        deadlines_seconds: Sequence[float],
+    ) -> Coroutine[Any, Any, Message]:
+        if each[0][2:] == VIRTUAL_DEVICES:
+            numbers.append(len(each))
+        return request_each(child, call, each, deadlines_seconds)
+
+    monkeypatch.setattr("dcmi_shim.driver._VIRTUAL_SECONDS", 0.2)
+    monkeypatch.setattr(ChildProcess, "request", counted)
+    monkeypatch.setattr(ChildProcess, "request_each", counted_each)
+    return numbers
+
+
+async def test_a_round_about_virtual_devices_is_one_message(
+    library: FoundLibrary, asked: list[int]
+) -> None:
+    async with collecting(library) as (driver, _):
+        assert len((await driver.inventory()).chips) == 8
+        # The first inventory asks chip by chip.
+        await until(lambda: 8 in asked, 10)
+        asked.clear()
+        await until(lambda: len(asked) >= 2, 10)
+        assert set(asked) == {8}
+
+
+async def test_chips_without_an_answer_in_the_message_are_asked_one_by_one(
+    library: FoundLibrary, hardware: Emulator, asked: list[int]
+) -> None:
+    async with collecting(library) as (driver, _):
+        await driver.inventory()
+        await until(lambda: 8 in asked, 10)
+        # The child answers after 0.1 s, without the chips that it has not asked until then.
+        hardware.slow("dcmi_get_device_info", 60)
+        hardware.virtual(6, 1)
+        asked.clear()
+        await until(lambda: driver.found is not None and driver.found.virtual == (6,), 10)
+        assert {1, 8} == set(asked)
 
 
 async def test_survey_in_progress_does_not_replace_a_newer_inventory(

@@ -12,8 +12,8 @@ from stores.base import (
     Document,
     DocumentsListed,
     ListedPage,
+    PagedWatchEvent,
     Selection,
-    WatchEvent,
 )
 from stores.interruption import Interrupted
 from tests.parts.deadlines import patience
@@ -30,11 +30,11 @@ class Watching:
     """What a watch has shown: every event, and the documents as they are now."""
 
     def __init__(self) -> None:
-        self.events: list[WatchEvent] = []
+        self.events: list[PagedWatchEvent] = []
         self.documents: dict[tuple[str, str], Document] = {}
         self._more = asyncio.Condition()
 
-    async def take(self, event: WatchEvent) -> None:
+    async def take(self, event: PagedWatchEvent) -> None:
         """Take in one event."""
         async with self._more:
             self.events.append(event)
@@ -61,12 +61,15 @@ class Watching:
 
 
 @contextlib.asynccontextmanager
-async def watching(store: Store, selection: Selection | None = None) -> AsyncIterator[Watching]:
+async def watching(
+    store: Store, selection: Selection | None = None, *, by_page: bool = False
+) -> AsyncIterator[Watching]:
     """Watch ``store`` for the length of the block; begins with the first ``DocumentsListed``."""
+    watch = store.watch_by_page if by_page else store.watch
     seen = Watching()
 
     async def follow() -> None:
-        async for event in store.watch(selection or Selection()):
+        async for event in watch(selection or Selection()):
             await seen.take(event)
 
     task = asyncio.create_task(follow(), name="watching")

@@ -279,7 +279,7 @@ async def test_an_api_server_lists_by_page_where_that_is_asked(
     names = [f"node-{number}" for number in range(5)]
     for name in names:
         await kubernetes.put(a_document(name))
-    async with watching(kubernetes, Selection("mindx-dl", label=LABEL, by_page=True)) as seen:
+    async with watching(kubernetes, Selection("mindx-dl", label=LABEL), by_page=True) as seen:
         pages = seen.of(ListedPage)
         assert [len(page.documents) for page in pages] == [2, 2, 1]
         assert [page.is_first for page in pages] == [True, False, False]
@@ -293,7 +293,7 @@ async def test_an_api_server_lists_by_page_where_that_is_asked(
 async def test_a_watcher_that_takes_pages_sees_all_documents(store: Store) -> None:
     await store.put(a_document("one"))
     await store.put(a_document("two"))
-    async with watching(store, Selection("mindx-dl", label=LABEL, by_page=True)) as seen:
+    async with watching(store, Selection("mindx-dl", label=LABEL), by_page=True) as seen:
         listed = [one for page in seen.of(ListedPage) for one in page.documents]
         listed += [one for event in seen.of(DocumentsListed) for one in event.documents]
         assert sorted(one.name for one in listed) == ["one", "two"]

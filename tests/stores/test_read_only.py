@@ -35,6 +35,7 @@ READS = {
     "get",
     "list",
     "watch",
+    "watch_by_page",
     "usage",
     "beats",
     "writer",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from aggregator.inputs.node_documents import DocumentWatch
-    from stores.base import Selection, Store, WatchEvent
+    from stores.base import PagedWatchEvent, Selection, Store, WatchEvent
     from tests.aggregator.daemon import Daemon
 
 LOGGER = "aggregator.notify.notifier"
@@ -101,7 +101,7 @@ class Stranger:
     def __init__(self, events: list[WatchEvent]) -> None:
         self._events = events
 
-    async def watch(self, _: Selection) -> AsyncIterator[WatchEvent]:
+    async def watch_by_page(self, _: Selection) -> AsyncIterator[WatchEvent]:
         """Yield the events, and nothing more."""
         for event in self._events:
             yield event
@@ -115,7 +115,7 @@ async def test_nodes_beyond_the_limit_are_one_line(log: pytest.LogCaptureFixture
         [DocumentsListed(tuple(report(f"n{n}", healthy()) for n in range(500)))]
     )  # type: ignore[assignment]
 
-    def observe(watch: DocumentWatch, event: WatchEvent) -> None:
+    def observe(watch: DocumentWatch, event: PagedWatchEvent) -> None:
         watch.observe_event(event, 0)
 
     reading = asyncio.create_task(read_documents(watch, store, observe, Watchdog(), NodeLog()))

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from typing_extensions import override
 
 from collectors.hang.collector import HangCollector
 from collectors.hang.tracker import Figures, HangSection, HangTracker, looks_hung
@@ -27,9 +28,10 @@ from tests.parts.collector_context import collector_context
 from tests.parts.deadlines import stays
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from contract.errors import DriverError
     from contract.observation import Report, Subject
     from dcmi_shim.emulator.control import Emulator
     from dcmi_shim.interface import ChipDriver
@@ -157,6 +159,46 @@ async def test_only_chips_with_processes_are_asked_for_more() -> None:
         assert recorded.words() == [f"chip 1 {BEGINS}"]
     asked = [(query, chip) for _, query, chip in driver.asked]
     assert set(asked) == {("processes", 0), ("processes", 1), ("AI_CORE", 1), ("HBM", 1)}
+
+
+class CountedDriver(ScriptedDriver):
+    """Records each message about processes; the answer about all chips lacks ``missing``."""
+
+    def __init__(self, *missing: int) -> None:
+        super().__init__(chips=8)
+        self.family = "Ascend310P"  # has no network, so the tool is not asked
+        self.missing = missing
+        self.messages: list[str] = []
+
+    @override
+    async def processes(self, chip: Chip) -> tuple[int, ...]:
+        self.messages.append(str(chip))
+        return self.users.get(chip.logic_id, ())
+
+    @override
+    async def process_lists(
+        self, chips: Sequence[Chip]
+    ) -> dict[Chip, tuple[int, ...] | DriverError]:
+        self.messages.append("all chips")
+        listed = [chip for chip in chips if chip.logic_id not in self.missing]
+        return {chip: self.users.get(chip.logic_id, ()) for chip in listed}
+
+
+@pytest.mark.slow
+async def test_a_round_about_chips_at_rest_is_one_message() -> None:
+    driver = CountedDriver()
+    async with detecting(driver):
+        await until(lambda: len(driver.messages) >= 3)
+    assert set(driver.messages) == {"all chips"}
+
+
+@pytest.mark.slow
+async def test_a_chip_that_the_answer_lacks_is_asked_by_itself() -> None:
+    driver = CountedDriver(1)
+    driver.users[1] = (os.getpid(),)
+    async with detecting(driver) as recorded:
+        await until(lambda: f"chip 1 {BEGINS}" in recorded.words())
+    assert driver.messages[:4] == ["all chips", "chip 1 (card 1 device 0)"] * 2
 
 
 @pytest.mark.slow

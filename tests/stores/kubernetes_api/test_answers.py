@@ -250,7 +250,7 @@ async def test_a_list_whose_later_page_fails_begins_again_and_reports_its_reason
         return web.json_response({"metadata": metadata, "items": [GOOD]})
 
     server.handler = answer
-    async with watching(store, Selection("mindx-dl", by_page=True)) as seen:
+    async with watching(store, Selection("mindx-dl"), by_page=True) as seen:
         (problem,) = seen.of(Interrupted)
         assert "the list of ConfigMaps is malformed" in problem.reason
         kinds = [type(event) for event in seen.events]
