@@ -59,10 +59,14 @@ def lint(
     else:
         report = judge(read(files or ()))
     output = "".join(f"{line}\n" for line in lines(report, chosen))
-    # Names of files that are not UTF-8 have surrogates, which cannot be encoded.
-    sys.stdout.buffer.write(output.encode("utf-8", "backslashreplace"))
+    if chosen is Format.TEXT:
+        # The terminal may lack letters of a translation or of names.
+        text = f"{output}{summary(report)}\n"
+        sys.stdout.buffer.write(text.encode(sys.stdout.encoding or "ascii", "replace"))
+    else:
+        # Names of files that are not UTF-8 have surrogates, which cannot be encoded.
+        sys.stdout.buffer.write(output.encode("utf-8", "backslashreplace"))
+        # Programs read these formats, in which a line for people would be an error.
+        print(summary(report), file=sys.stderr)
     sys.stdout.flush()
-    # Programs read the other formats, in which a line for people would be an error.
-    into = sys.stdout if chosen is Format.TEXT else sys.stderr
-    print(summary(report), file=into)
     sys.exit(report.exit_status(strict=strict))

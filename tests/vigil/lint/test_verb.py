@@ -147,6 +147,23 @@ def test_the_same_input_gives_the_same_bytes() -> None:
     assert outputs.pop().count("\n") > 50
 
 
+@pytest.mark.daemon
+def test_text_has_the_encoding_of_the_terminal(tmp_path: Path) -> None:
+    file = tmp_path / "任务ł.yaml"
+    file.write_bytes(WRONG.read_bytes())
+    texts: list[bytes] = []
+    documents: list[bytes] = []
+    for encoding in ("utf-8", "gbk"):
+        environment = os.environ | {"PYTHONIOENCODING": encoding, "VIGIL_LANG": "zh"}
+        for outputs, options in ((texts, ()), (documents, ("--format", "github"))):
+            command = [sys.executable, "-m", "vigil", "lint", *options, str(file)]
+            ended = subprocess.run(command, capture_output=True, check=False, env=environment)
+            outputs.append(ended.stdout)
+    assert texts[1] == texts[0].decode().encode("gbk", "replace")
+    assert "任务?.yaml" in texts[1].decode("gbk")
+    assert documents[1] == documents[0]
+
+
 def test_objects_without_a_judgement_are_counted(tmp_path: Path) -> None:
     text = "".join(
         f"---\napiVersion: {version}\nkind: {kind}\n"
