@@ -223,8 +223,8 @@ def _make_tree(source: PackageSource, links: Mapping[str, str], root: Path) -> N
     site = environment / "lib" / f"python{IMAGE_PYTHON}" / "site-packages"
     prune = source.tree / "release" / "scripts" / "prune-kubernetes"
     subprocess.run(["sh", prune, site], check=True)
-    for path in site.rglob("*.py"):
-        os.utime(path, (source.epoch, source.epoch))
+    for module in site.rglob("*.py"):
+        os.utime(module, (source.epoch, source.epoch))
     _compile(site, root)
     for path, target in links.items():
         link = root / path.removeprefix("/")
@@ -241,12 +241,14 @@ def _compile_library(base: Path, root: Path) -> None:
     with tarfile.open(base) as archive:
         names = set(archive.getnames())
         prefix = f"./{library.relative_to(root)}/"
+        # A link leads to a setting of the site below /etc.
         sources = [
-            name
-            for name in sorted(names)
-            if name.startswith(prefix)
-            and name.endswith(".py")
-            and cache_from_source(name) not in names
+            member.name
+            for member in archive
+            if member.name.startswith(prefix)
+            and member.name.endswith(".py")
+            and member.isreg()
+            and cache_from_source(member.name) not in names
         ]
         if not sources:
             return

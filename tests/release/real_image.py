@@ -98,7 +98,7 @@ def test_an_image_has_valid_bytecode_of_the_standard_library(
                     name = member.name.removeprefix("./")
                     if not name.startswith(_LIBRARY):
                         continue
-                    if name.endswith(".py"):
+                    if name.endswith(".py") and member.isreg():
                         sources[cache_from_source(name)] = (int(member.mtime), member.size)
                     elif name.endswith(".pyc"):
                         file = files.extractfile(member)
