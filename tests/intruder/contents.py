@@ -200,7 +200,10 @@ class Contents:
             self.daemon = self._started()
 
     def refusing(self, actor: Actor, attempt: Attempt) -> Protection | None:
-        """Write something; return what refuses it, or ``None`` once it has an effect."""
+        """Write something; return what refuses it, or ``None`` once it has an effect.
+
+        What is refused has no effect, not even when something that was written later has one.
+        """
         assert isinstance(attempt, Content)
         self._number += 1
         fault = f"public-fault-{self._number}"
@@ -223,6 +226,11 @@ class Contents:
             return refusing is not None or self._has_effect(attempt, fault)
 
         wait_until(is_judged, lambda: f"neither refused nor shown: {attempt.value}", _SECONDS)
+        if refusing is not None:
+            later = f"later-{self._number}"
+            put_documents(self._place.store, report(later, healthy()))
+            wait_until(lambda: self._has_node(later), "a node that came later")
+            assert not self._has_effect(attempt, fault), f"refused, but shown: {attempt.value}"
         if documents:
             delete_documents(self._place.store, *documents)
             wait_until(lambda: self._refusal(attempt) is None, "nothing is refused any more")
@@ -238,13 +246,18 @@ class Contents:
 
     def _has_effect(self, content: Content, fault: str) -> bool:
         if content is Content.RANK_TABLE:
-            return bool(self._rank_tables()["tables"] == 2)
+            # Tables count while they are shared, too, but nothing is made of them then.
+            page = self._rank_tables()
+            return page["tables"] == 2 and _SERVED not in page["shared"]
         if content is Content.HEARTBEAT:
             return bool(self.daemon.node(OTHER)["heartbeat"] == "alive")
         if content is Content.EPISODES:
             return _CODE in json.dumps(self.daemon.ask(f"/api/v1/history?node={OTHER}")[1])
         has_fault = self._has_fault(NODE if content is Content.RESOURCE else OTHER, fault)
         return has_fault is not (content is Content.RECOVERY)
+
+    def _has_node(self, name: str) -> bool:
+        return any(node["node"] == name for node in self.daemon.ask("/api/v1/nodes")[1]["nodes"])
 
     def _has_fault(self, node: str, fault: str) -> bool:
         return json.dumps(fault) in json.dumps(self.daemon.ask(f"/api/v1/nodes/{node}")[1])
