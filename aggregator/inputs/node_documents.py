@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-_LOOK_AGAIN_MS = 2000
+_REPAIR_CHECK_MS = 2000
+"""How often it is asked meanwhile whether the agent still runs."""
 _MAX_REPAIR_MS = 60_000
 """The longest pause of an agent that repairs its document is 45 s (decision 13)."""
 
@@ -407,7 +408,7 @@ class DocumentWatch:
             if now_ms < missing.at_ms:
                 continue
             if now_ms < missing.latest_ms and is_repaired(node):
-                at_ms = min(now_ms + _LOOK_AGAIN_MS, missing.latest_ms)
+                at_ms = min(now_ms + _REPAIR_CHECK_MS, missing.latest_ms)
                 self._missing[node] = missing._replace(at_ms=at_ms)
             else:
                 changed |= self._forget(node)
