@@ -416,9 +416,14 @@ _TABLE = (
     ),
     Trouble(
         *("store-away", _ON_STORE, _take_store, _give_store, BOTH),
-        *(_bounds(real=12.0, virtual=3.0), Effect.STOPS | Effect.LOSES),
+        *({"kubernetes": 12.0, "mqtt": 12.0, "simulated": 3.0}, Effect.STOPS | Effect.LOSES),
         # An API server starts.
         undo_seconds={"kubernetes": 10.0},
+    ),
+    # Writers make the directory anew, and what they wrote there goes when the old one comes back.
+    Trouble(
+        *("directory-renamed", _ON_STORE, _take_store, _give_store, BOTH),
+        *({"directory": 12.0}, Effect.STOPS | Effect.LOSES | Effect.FORGETS),
     ),
     Trouble(
         *("store-late", _ON_STORE, _be_late, _be_on_time, BOTH),
