@@ -31,6 +31,8 @@ _MAX_FRAME_BYTES = 1 << 20
 _SYMBOL_LOOKUP_STATUS = 127
 _BEGIN = Struct(">QQ")
 _FIRST_REAP_SECONDS = 0.005
+_EXIT_SECONDS = 0.2
+"""A process whose pipe is closed ends soon, on a busy machine a little later: nothing can hang."""
 _LAST_REAP_SECONDS = 1.0
 
 
@@ -211,7 +213,7 @@ class ChildProcess:
         except BlockingIOError:
             return
         if not data:
-            self._end()
+            self._end(_EXIT_SECONDS)
             return
         self._buffer += data
         try:
@@ -247,7 +249,7 @@ class ChildProcess:
                     self._read_begun()
                 answer.set_result(message)
 
-    def _end(self) -> None:
+    def _end(self, wait_seconds: float = _FIRST_REAP_SECONDS) -> None:
         if self.ended:
             return
         self.ended = True
@@ -256,10 +258,10 @@ class ChildProcess:
             assert pipe is not None
             with contextlib.suppress(OSError):
                 pipe.close()
-        # The pipe closes shortly before the exit status can be read.
+        # The pipe closes shortly before the exit status can be read, which shows a crash.
         self._process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_FIRST_REAP_SECONDS)
+            self._process.wait(wait_seconds)
         self._reap(_FIRST_REAP_SECONDS)
         # A missed deadline keeps the records it was judged by: the child may have gone on since.
         if self._waiting is not None and not self._waiting[1].done():
