@@ -6,7 +6,7 @@ import resource
 import socket
 import time
 import urllib.request
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 import psutil
@@ -24,8 +24,10 @@ LIMIT = 256
 
 def _kill_driver(node: Node) -> None:
     for child in psutil.Process(node.process.pid).children():
-        if any("child.py" in argument for argument in child.cmdline()):
-            child.kill()
+        # Tools of the agent end meanwhile.
+        with suppress(psutil.NoSuchProcess):
+            if any("child.py" in argument for argument in child.cmdline()):
+                child.kill()
 
 
 def _limit(node: Node, soft: int) -> None:

@@ -177,13 +177,13 @@ async def test_a_version_that_is_gone_leads_to_a_new_list(
 ) -> None:
     pods.make(control_plane, "a", "n1", "Ascend910-0")
     control_plane.forget_versions()
-    listed = kubernetes_watch.listed
+    listed = kubernetes_watch._listed_at_once
 
     async def forgotten_the_first_time(*_: Any, **__: Any) -> tuple[list[Any], str]:
-        monkeypatch.setattr(kubernetes_watch, "listed", listed)
+        monkeypatch.setattr(kubernetes_watch, "_listed_at_once", listed)
         return [], "1"
 
-    monkeypatch.setattr(kubernetes_watch, "listed", forgotten_the_first_time)
+    monkeypatch.setattr(kubernetes_watch, "_listed_at_once", forgotten_the_first_time)
     async with following(cluster.pods()) as seen:
         await seen.until(names("a"))
         first, interrupted, second = seen.seen

@@ -28,12 +28,19 @@ def test_timers_run_in_order_and_cancelled_ones_neither_run_nor_stay() -> None:
             timer.cancel()
             timer.cancel()
         waiting = len(loop._timers)
-        await asyncio.sleep(4.0)
+        await passed(4.0)
         return done, waiting
 
     done, waiting = run(main())
     assert done == ["first", "second", "third, of the same time"]
     assert waiting < MANY / 2
+
+
+async def passed(seconds: float) -> None:
+    """Wait until so much virtual time has passed."""
+    event = asyncio.Event()
+    asyncio.get_running_loop().call_later(seconds, event.set)
+    await event.wait()
 
 
 def test_an_error_of_a_callback_is_reported_and_the_next_one_runs() -> None:
@@ -42,7 +49,7 @@ def test_an_error_of_a_callback_is_reported_and_the_next_one_runs() -> None:
         loop.set_exception_handler(lambda _, context: errors.append(context["exception"]))
         loop.call_soon(dict[str, str]().__getitem__, "missing")
         loop.call_soon(done.append, "next")
-        await asyncio.sleep(1.0)
+        await passed(1.0)
         return errors, done
 
     errors, done = run(main())
