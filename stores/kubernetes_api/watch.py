@@ -162,8 +162,8 @@ async def watched(
 
     ``everything`` makes an event of a list, ``read_event`` of a frame's type and object, with the
     version after it, which is empty where it could not be read; it may raise
-    ``msgspec.DecodeError``. With ``page_event`` each page of a list is an event. ``page_event`` gets
-    the objects of the page, and whether that is the first one; ``everything`` gets none then.
+    ``msgspec.DecodeError``. With ``page_event`` each page of a list is an event: it gets
+    the objects of the page, and whether that is the first one. ``everything`` gets none then.
     """
     loop = asyncio.get_running_loop()
     backoff = Backoff()
