@@ -22,7 +22,7 @@ print(*sorted(name for name in set(sys.modules) - before if not name.startswith(
 """
 _EXPECTED = {
     *("__future__", "_ctypes", "_struct", "ctypes", "ctypes._endian"),
-    *("select", "struct", "types"),
+    *("_json", "select", "struct", "types"),
     # ``os`` and what it imports: it is loaded at the start where ``site`` is.
     *("_collections_abc", "_stat", "genericpath", "os", "os.path", "posixpath", "stat"),
 }

@@ -155,6 +155,8 @@ async def test_each_chip_in_turn_hangs_in_a_question_about_all(tmp_path: Path) -
         emulator.close()
 
 
+# The child has a tenth of a second for all chips, which no deadline of a test lengthens.
+@pytest.mark.alone
 async def test_a_deadline_counts_from_the_begin_of_its_own_call(tmp_path: Path) -> None:
     install(tmp_path / "driver", tmp_path / "emulator", "a2")
     emulator = Emulator(tmp_path / "emulator")
