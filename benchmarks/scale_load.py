@@ -38,7 +38,7 @@ from stores.base import Beat
 from stores.kubernetes_api import leases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Coroutine, Iterable
 
 # A few are enough for 10,000 nodes: HTTP/1.1 answers one request after the other.
 _CONNECTIONS = 8
@@ -258,9 +258,12 @@ async def run(directory: Path, port: int, nodes: int, chips: int) -> None:
         print(json.dumps(await load.do(json.loads(line))), flush=True)
 
 
-def main() -> None:
-    """Run the child that ``benchmarks.scale`` starts."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+def run_child(
+    description: str | None, run: Callable[[Path, int, int, int], Coroutine[Any, Any, None]]
+) -> None:
+    """Run a child that ``benchmarks.scale`` starts, with directory, port, nodes and chips."""
+    summary = description.splitlines()[0] if description else None
+    parser = argparse.ArgumentParser(description=summary)
     parser.add_argument("directory", type=Path)
     parser.add_argument("port", type=int)
     parser.add_argument("nodes", type=int)
@@ -270,4 +273,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_child(__doc__, run)

@@ -8,17 +8,16 @@ judge the aggregator's CPU seconds and memory by it, not times.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import ssl
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 from typing_extensions import override
 
 from benchmarks.scale_documents import config_map, device_document, node_names
+from benchmarks.scale_load import run_child
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
 from tests.cluster.apiserver import ApiServer, Client
 from tests.parts.controlplane import ControlPlane
@@ -26,6 +25,7 @@ from tests.parts.processes import Running
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from tests.cluster.apiserver import Object, Place
 
@@ -123,16 +123,5 @@ async def _run(directory: Path, port: int, nodes: int, chips: int) -> None:
     await asyncio.Event().wait()
 
 
-def main() -> None:
-    """Run the process that ``PlayedPlane`` starts."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("directory", type=Path)
-    parser.add_argument("port", type=int)
-    parser.add_argument("nodes", type=int)
-    parser.add_argument("chips", type=int)
-    options = parser.parse_args()
-    asyncio.run(_run(options.directory, options.port, options.nodes, options.chips))
-
-
 if __name__ == "__main__":
-    main()
+    run_child(__doc__, _run)
