@@ -63,8 +63,8 @@ class PlayedApiServer(ApiServer):
         return there or self._unwritten(name)
 
     def _unwritten(self, name: str) -> Object:
-        made = config_map(device_document(self._nodes[name], _NO_STAMP, None, self._chips))
-        return made | {"metadata": made["metadata"] | {"resourceVersion": "1", "uid": name}}
+        document = config_map(device_document(self._nodes[name], _NO_STAMP, None, self._chips))
+        return document | {"metadata": document["metadata"] | {"resourceVersion": "1", "uid": name}}
 
     @override
     def _replace(self, place: Place, content: Object, by: str) -> tuple[int, Any]:

@@ -93,7 +93,7 @@ def test_a_played_api_server_has_a_document_of_each_node_in_pages() -> None:
             more = f"&continue={page['metadata']['continue']}"
 
     before = listed()
-    assert [one["metadata"]["name"][-5:] for one in before] == [f"{n:05}" for n in range(5)]
+    assert [item["metadata"]["name"][-5:] for item in before] == [f"{n:05}" for n in range(5)]
     written = config_map(device_document("node-00003", 1_770_000_000, 2))
     status, _ = server.ask("PUT", f"{path}/{written['metadata']['name']}", written)
     assert status == 200

@@ -283,7 +283,7 @@ async def test_an_api_server_lists_by_page_where_that_is_asked(
         pages = seen.of(ListedPage)
         assert [len(page.documents) for page in pages] == [2, 2, 1]
         assert [page.is_first for page in pages] == [True, False, False]
-        assert [one.name for page in pages for one in page.documents] == names
+        assert [document.name for page in pages for document in page.documents] == names
         assert seen.of(DocumentsListed) == [DocumentsListed(())]
         # What changes after the first page is shown after the list.
         await kubernetes.put(a_document("node-3", "y"))
@@ -294,9 +294,9 @@ async def test_a_watcher_that_takes_pages_sees_all_documents(store: Store) -> No
     await store.put(a_document("one"))
     await store.put(a_document("two"))
     async with watching(store, Selection("mindx-dl", label=LABEL), by_page=True) as seen:
-        listed = [one for page in seen.of(ListedPage) for one in page.documents]
-        listed += [one for event in seen.of(DocumentsListed) for one in event.documents]
-        assert sorted(one.name for one in listed) == ["one", "two"]
+        listed = [document for page in seen.of(ListedPage) for document in page.documents]
+        listed += [document for event in seen.of(DocumentsListed) for document in event.documents]
+        assert sorted(document.name for document in listed) == ["one", "two"]
 
 
 SPOILT = (b"[]", b'{"labels":{"mx-con', b"{}", b"\xff\x00", b" ")
