@@ -43,6 +43,7 @@ _MAY_BE_SMALL = {
         collectors/kernel_log/records
         collectors/links/readings
         dcmi_shim/ipmi/serial_number
+        dcmi_shim/worker/outbox
         stores/kubernetes_api/protobuf
     """,
     "a layer of its own": """

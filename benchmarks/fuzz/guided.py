@@ -21,7 +21,7 @@ import re
 import subprocess
 import sys
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -192,13 +192,18 @@ def main() -> None:
     # Here, because some targets share an event loop.
     commands = [_command(run.target, run.seconds) for run in wanted]
     with ThreadPoolExecutor(arguments.jobs) as threads:
-        for run in threads.map(_guided, wanted, commands):
+        pairs = zip(wanted, commands, strict=True)
+        futures = [threads.submit(_guided, run, command) for run, command in pairs]
+        # Each result is kept as soon as it is there, or an end of the run would lose it.
+        for future in as_completed(futures):
+            run = future.result()
             _judge(run)
             for text in run.failures:
                 print(f"{run.target}: {text}", flush=True)
-            if arguments.keep and not run.failures:
-                corpora.keep(TARGETS[run.target](), _grown(run.target))
     runs = [done.get(run.target, run) for run in runs]
+    for run in runs:
+        if arguments.keep and not run.failures:
+            corpora.keep(TARGETS[run.target](), _grown(run.target))
     Console(width=110).print(table(runs))
     sys.exit(any(run.failures for run in runs))
 
