@@ -26,10 +26,10 @@ export PYTHONUTF8 := 1
 
 # The order of tests is drawn by a seed (tests/random_order.py), which pytest prints. The usual one is
 # fixed; VIGIL_TEST_SEED=$RANDOM draws another order, and shows where tests depend on each other.
-test together unit unit-beside coverage: export VIGIL_TEST_SEED := $(or $(VIGIL_TEST_SEED),1796006905)
+test together unit computing coverage: export VIGIL_TEST_SEED := $(or $(VIGIL_TEST_SEED),1796006905)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test collected together unit unit-beside slow affected coverage mutants release bundle verify outdated advisories test-release test-aarch64 test-node test-volcano test-anywhere test-brokers test-alerts test-intruder test-sanitized chaos site test-site lint types style servers bench fuzz fuzz-guided lock wire picture clean
+.PHONY: help demo test collected together unit computing slow affected coverage mutants release bundle verify outdated advisories test-release test-aarch64 test-node test-volcano test-anywhere test-brokers test-alerts test-intruder test-sanitized chaos site test-site lint types style servers bench fuzz fuzz-guided lock wire picture clean
 
 help:
 	@echo "make demo          the whole system on this machine, with emulated hardware"
@@ -38,9 +38,9 @@ help:
 	@echo "make style         the checks of make lint but for types"
 	@echo "make servers       what make test needs beside Python packages: installed or built, once"
 	@echo "make collected     the bytecode of all tests, which make test makes once for all its workers"
-	@echo "make together      the tests of make test that run beside each other, but for those of make unit"
+	@echo "make together      the tests of make test that wait: for servers, daemons or in real time"
 	@echo "make unit          two thirds of the tests in a minute and a half: no server, no network, only gcc"
-	@echo "make unit-beside   the tests of make unit with all examples, as make test runs them beside the others"
+	@echo "make computing     the other tests of make test, with lower priority: unit tests with all examples, slow ones"
 	@echo "make test          all checks and tests, on real parts (kube-apiserver, etcd, Prometheus)"
 	@echo "make slow          lists the fifty tests that took longest when they were run last"
 	@echo "make affected      tests of what changed since main, two minutes; status 4: some were left out"
@@ -115,21 +115,21 @@ collected: $(VENV)/installed-dev
 # deadlines where the machine does other work, as the other workers are. A test that fails fails the
 # run (decision 84).
 together: $(VENV)/installed-dev
-	VIGIL_TEST_PATIENCE=$${VIGIL_TEST_PATIENCE:-3} $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not unit and not alone"
+	VIGIL_TEST_PATIENCE=$${VIGIL_TEST_PATIENCE:-3} $(BIN)/pytest -n $(WORKERS) --dist worksteal -m waiting
 
-# Unit tests hardly wait, so they give way to the other tests, but not further: some of them set deadlines
+# These tests hardly wait, so they give way to the others, but not further: some of them set deadlines
 # of a driver, which do not grow. Their deadlines grow three times as far as those of the tests to which
 # they give way: at a high load they get a processor late.
-unit-beside: $(VENV)/installed-dev
-	VIGIL_TEST_PATIENCE=$${VIGIL_TEST_PATIENCE:-10} nice -n 5 $(BIN)/python -m tests.unit --beside
+computing: $(VENV)/installed-dev
+	VIGIL_TEST_PATIENCE=$${VIGIL_TEST_PATIENCE:-10} nice -n 5 $(BIN)/python -m tests.unit --computing
 
-# Types and the unit tier are checked beside the other tests, which leave a part of the processors idle;
-# where one of the three fails, -k lets the others go on, also where they run one after the other. What
-# judges how quick something is comes behind them, with the machine for itself. To read all files a
-# second time for the last dozen of tests would take a processor 12 s.
+# Types and tests that compute are checked beside the tests that wait, which leave a part of the
+# processors idle; where one of the three fails, -k lets the others go on, also where they run one after
+# the other. What judges how quick something is comes behind them, with the machine for itself. To read
+# all files a second time for the last dozen of tests would take a processor 12 s.
 test: $(VENV)/installed-dev
 	$(MAKE) $(BESIDE) style servers collected
-	$(MAKE) $(BESIDE) -k types together unit-beside
+	$(MAKE) $(BESIDE) -k types together computing
 	$(BIN)/pytest -m alone $$(grep -rl --include='test_*.py' mark.alone tests)
 
 # The slowest fifty tests of the last runs.

@@ -13,7 +13,7 @@ import pytest
 
 from tests.parts.tree import ROOT, files
 from tests.tiers import mark_tiers
-from tests.unit import unit_files
+from tests.unit import UNIT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 REFUSED = pytest.fail.Exception
 # For documentation: no machine has this address.
 ELSEWHERE = ("192.0.2.1", 80)
+
+
+def parts_of(request: pytest.FixtureRequest, marks: tuple[str, ...]) -> set[str]:
+    """Return the parts of ``make test`` that a test is in if it has these marks alone."""
+    request.node.own_markers.clear()
+    for mark in marks:
+        request.node.add_marker(mark)
+    mark_tiers([request.node])
+    return {marker.name for marker in request.node.iter_markers()} & {"computing", "waiting"}
 
 
 @pytest.mark.slow
@@ -70,12 +79,38 @@ def test_a_test_that_the_makefile_would_not_run_alone_is_an_error(
 def test_a_unit_test_that_make_unit_would_leave_out_is_an_error(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    assert "tests/test_tiers.py" in unit_files()
+    assert "tests/test_tiers.py" in UNIT.files()
     mark_tiers([request.node])
     request.node.path = tmp_path / "test_of_another_tier.py"
     request.node.path.write_text("pytestmark = pytest.mark.server\n")
     with pytest.raises(pytest.UsageError, match=r"tests/unit\.py leaves out"):
         mark_tiers([request.node])
+
+
+@pytest.mark.parametrize(
+    ("marks", "part"),
+    [
+        ((), "computing"),
+        (("slow",), "computing"),
+        (("slow", "server"), "waiting"),
+        (("apiserver",), "waiting"),
+        (("daemon",), "waiting"),
+    ],
+)
+def test_a_test_with_a_server_or_a_daemon_is_of_the_part_that_waits(
+    request: pytest.FixtureRequest, marks: tuple[str, ...], part: str
+) -> None:
+    assert parts_of(request, marks) == {part}
+
+
+@pytest.mark.parametrize(
+    ("marks", "part"),
+    [((), "computing"), (("slow",), "waiting"), (("slow", "looptime"), "computing")],
+)
+async def test_a_slow_coroutine_in_real_time_is_of_the_part_that_waits(
+    request: pytest.FixtureRequest, marks: tuple[str, ...], part: str
+) -> None:
+    assert parts_of(request, marks) == {part}
 
 
 @pytest.mark.parametrize("fixture", ["broker", "built", "running_control_plane", "vigil"])

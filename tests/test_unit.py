@@ -6,21 +6,24 @@ import pytest
 
 from tests.parts.examples import examples
 from tests.parts.tree import ROOT
-from tests.unit import DIVISOR, UNIT_DIVISOR, Share, imported, shares, unit_files
+from tests.unit import COMPUTING, DIVISOR, UNIT, Selection, Share, imported, shares
 
 
 @pytest.mark.parametrize(
-    ("path", "is_read"),
+    ("path", "selections"),
     [
-        ("tests/stores/test_immutable.py", False),  # pytestmark = pytest.mark.apiserver
-        ("tests/packaging/test_elastic_component.py", False),  # a list of marks
-        ("tests/agent/publishing/test_ownership.py", True),  # a mark that is no tier
-        ("tests/test_unit.py", True),
+        ("tests/stores/test_immutable.py", []),  # pytestmark = pytest.mark.apiserver
+        ("tests/packaging/test_elastic_component.py", []),  # a list of marks
+        ("tests/release/test_build.py", [COMPUTING]),  # slow
+        ("tests/agent/publishing/test_ownership.py", [UNIT, COMPUTING]),  # a mark that is no tier
+        ("tests/test_unit.py", [UNIT, COMPUTING]),
     ],
 )
-def test_a_file_is_left_out_whose_own_mark_names_another_tier(path: str, is_read: bool) -> None:
+def test_a_file_is_left_out_whose_own_mark_names_another_tier(
+    path: str, selections: list[Selection]
+) -> None:
     assert (ROOT / path).is_file()
-    assert (path in unit_files()) == is_read
+    assert [each for each in (UNIT, COMPUTING) if path in each.files()] == selections
 
 
 def test_shares_take_about_as_long_and_have_each_file_once() -> None:
@@ -29,7 +32,7 @@ def test_shares_take_about_as_long_and_have_each_file_once() -> None:
 
 
 def test_files_that_were_never_run_are_distributed_by_their_size() -> None:
-    paths = unit_files()
+    paths = UNIT.files()
     first, second = shares(paths, {}, 2)
     assert sorted([*first, *second]) == paths
     sizes = [sum((ROOT / path).stat().st_size for path in share) for share in (first, second)]
@@ -54,5 +57,5 @@ def test_a_property_gets_an_eighth_of_its_examples_and_at_least_ten(
 ) -> None:
     monkeypatch.delenv(DIVISOR, raising=False)
     assert [examples(count).max_examples for count in (400, 20, 6)] == [400, 20, 6]
-    monkeypatch.setenv(DIVISOR, str(UNIT_DIVISOR))
+    monkeypatch.setenv(DIVISOR, str(UNIT.divisor))
     assert [examples(count).max_examples for count in (400, 20, 6)] == [50, 10, 6]

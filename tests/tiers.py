@@ -9,6 +9,14 @@
             finds it
 ``unit``    everything else: Python, its packages and a C compiler are enough
 
+``make test`` runs each test that is not alone in one of two parts, which follow from the tier:
+
+``waiting``    a test with a server or a daemon, or a slow coroutine in real time
+``computing``  a unit test, or a slow test that is synchronous or in virtual time
+
+``computing`` has the lower priority. A slow coroutine in real time may use deadlines of the
+product that do not grow, such as those of a driver, so it is not one of these.
+
 A test has ``server`` or ``daemon`` when one of its fixtures was declared with ``needs``; one that
 starts such a program without a fixture has the marker in its own file. While a unit test runs, a
 program that is not part of every machine and a connection to another machine make it fail.
@@ -21,15 +29,18 @@ import os
 import shutil
 import sys
 import tempfile
+from inspect import iscoroutinefunction, unwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from tests.unit import may_have_unit_tests
+from tests.unit import COMPUTING, UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from tests.unit import Selection
 
 _Fixture = TypeVar("_Fixture", bound="Callable[..., Any]")
 
@@ -65,27 +76,44 @@ def only_root(reason: str) -> pytest.MarkDecorator:
 
 
 def mark_tiers(items: Iterable[pytest.Item]) -> None:
-    """Give each test its markers; ``unit`` where there is no other.
+    """Give each test its markers: ``unit`` where there is no other tier, and its part.
 
     Raises ``UsageError`` for a test that is alone and that the Makefile does not find, and for a
-    unit test in a file that ``tests/unit.py`` leaves out. So ``make test`` runs each test once.
-    Raises it for a unit test with a fixture that starts a program, too.
+    test in a file that ``tests/unit.py`` leaves out by mistake. So ``make test`` runs each test
+    once. Raises it for a unit test with a fixture that starts a program, too.
     """
     for item in items:
         names = {marker.name for marker in item.iter_markers()}
         if "alone" in names and "mark.alone" not in item.path.read_text(encoding="utf-8"):
             raise pytest.UsageError(f"{item.nodeid}: its own file must have pytest.mark.alone")
-        tiers = _of_fixtures(item)
+        needed = _of_fixtures(item)
         if "apiserver" in names:
-            tiers.add("server")
-        for tier in sorted(tiers):
+            needed.add("server")
+        for tier in sorted(needed):
             item.add_marker(tier)
-        if names.isdisjoint(_NOT_UNIT) and not tiers:
-            if not may_have_unit_tests(item.path):
-                raise pytest.UsageError(f"{item.nodeid}: tests/unit.py leaves out its file")
+        tiers = names | needed
+        if tiers.isdisjoint(_NOT_UNIT):
             if (starting := _starting(item)) is not None:
                 raise pytest.UsageError(f"{item.nodeid}: its fixture {starting} needs a tier")
             item.add_marker("unit")
+            _mark_computing(item, UNIT)
+        elif tiers.isdisjoint(("server", "daemon", "alone")) and not _is_in_real_time(item):
+            _mark_computing(item, COMPUTING)
+        elif "alone" not in tiers:
+            item.add_marker("waiting")
+
+
+def _mark_computing(item: pytest.Item, selection: Selection) -> None:
+    item.add_marker("computing")
+    if not selection.may_have(item.path):
+        raise pytest.UsageError(f"{item.nodeid}: tests/unit.py leaves out its file")
+
+
+def _is_in_real_time(item: pytest.Item) -> bool:
+    assert isinstance(item, pytest.Function)
+    # While a coroutine runs, pytest-asyncio has a function around it in its place.
+    is_coroutine = iscoroutinefunction(unwrap(item.function))
+    return is_coroutine and item.get_closest_marker("looptime") is None
 
 
 def _of_fixtures(item: pytest.Item) -> set[str]:

@@ -1,4 +1,4 @@
-"""``make unit``, ``make unit-beside``: run the unit tests in copies of one process.
+"""``make unit``, ``make computing``: run tests that hardly wait in copies of one process.
 
 The process imports what the test files import, then forks. Each copy runs pytest with its share of
 the files. Workers of pytest-xdist would each import everything, read all tests, and report each
@@ -6,8 +6,9 @@ test to another process. Each copy has a cache of its own, by which the next run
 files: each share takes about as long. The status is the highest of all.
 
 ``make unit`` has two copies for each processor, because some tests wait. It divides the examples of
-properties. ``make unit-beside`` is the part of ``make test`` that fills the processors while other
-tests wait. It has all examples, and one copy for each processor.
+properties. ``make computing`` is the part of ``make test`` that fills the processors while other
+tests wait: unit tests with all examples, and slow tests (``tests/tiers.py``). It has one copy for
+each processor.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from collections import defaultdict
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.parts.once import RUN_FOLDER
 from tests.parts.tree import ROOT, files
@@ -36,40 +37,56 @@ if TYPE_CHECKING:
 DIVISOR = "VIGIL_TEST_EXAMPLES"
 """The variable with the number by which the examples of each property are divided."""
 
-UNIT_DIVISOR = 8
-
-_CACHE = ".pytest_cache/{kind}-{copy}"
+_CACHE = ".pytest_cache/{mark}-{copy}"
 _BYTES_A_SECOND = 20_000
 """How long a file takes that was never run; the mean of all is about this."""
 
 _TEST_SECONDS = 0.002
 """What pytest takes for a test besides the test itself."""
 
-_OTHER_TIER = re.compile(
-    r"^pytestmark = .*\bmark\.(apiserver|server|daemon|slow|alone)\b", re.MULTILINE
-)
-
+_OWN_MARK = re.compile(r"^pytestmark = .*", re.MULTILINE)
+_TIER = re.compile(r"\bmark\.(apiserver|server|daemon|slow|alone)\b")
 _IMPORT = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
 
 
+class Selection(NamedTuple):
+    """Tests that run in the copies of one process."""
+
+    mark: str
+    """The mark by which pytest selects them."""
+    other_tiers: frozenset[str]
+    """A file whose own mark names one of these tiers has none of them."""
+    copies_each: int
+    """How many copies each processor has."""
+    divisor: int
+    """The number by which the examples of each property are divided."""
+
+    def may_have(self, path: Path) -> bool:
+        """Return whether the own mark of a test file names no other tier."""
+        return self.other_tiers.isdisjoint(_own_tiers(path))
+
+    def files(self) -> list[str]:
+        """Return the test files that may have tests of this selection."""
+        paths = (path for path in files("test_*.py") if path.startswith("tests/"))
+        return [path for path in paths if self.may_have(ROOT / path)]
+
+    def recorded_seconds(self) -> dict[str, float]:
+        """Return what each file took when this selection was run last."""
+        seconds: defaultdict[str, float] = defaultdict(float)
+        for test, took in recorded(_CACHE.format(mark=self.mark, copy="*")).items():
+            seconds[test.partition("::")[0]] += took + _TEST_SECONDS
+        return dict(seconds)
+
+
+_WITH_PROGRAMS = frozenset({"apiserver", "server", "daemon", "alone"})
+UNIT = Selection("unit", _WITH_PROGRAMS | {"slow"}, 2, 8)
+COMPUTING = Selection("computing", _WITH_PROGRAMS, 1, 1)
+
+
 @cache
-def may_have_unit_tests(path: Path) -> bool:
-    """Return whether the own mark of a test file names no other tier."""
-    return not _OTHER_TIER.search(path.read_text("utf-8"))
-
-
-def unit_files() -> list[str]:
-    """Return the test files that may have unit tests."""
-    paths = (path for path in files("test_*.py") if path.startswith("tests/"))
-    return [path for path in paths if may_have_unit_tests(ROOT / path)]
-
-
-def recorded_seconds(kind: str) -> dict[str, float]:
-    """Return what each file took when a run of this kind had it last."""
-    seconds: defaultdict[str, float] = defaultdict(float)
-    for test, took in recorded(_CACHE.format(kind=kind, copy="*")).items():
-        seconds[test.partition("::")[0]] += took + _TEST_SECONDS
-    return dict(seconds)
+def _own_tiers(path: Path) -> frozenset[str]:
+    marks = _OWN_MARK.findall(path.read_text("utf-8"))
+    return frozenset(tier for mark in marks for tier in _TIER.findall(mark))
 
 
 def shares(paths: Iterable[str], seconds: Mapping[str, float], count: int) -> list[list[str]]:
@@ -113,14 +130,14 @@ def imported(paths: Iterable[str]) -> set[str]:
     return {module for text in texts for module in _IMPORT.findall(text)}
 
 
-def _run(share: list[str], cache_folder: str, output: Path | None) -> int:
+def _run(share: list[str], mark: str, cache_folder: str, output: Path | None) -> int:
     """Run the tests of a share in this process; return the status of pytest."""
     import pytest
 
     if output is not None:
         with output.open("wb") as file:
             os.dup2(file.fileno(), sys.stdout.fileno())
-    options = ("-q", "-m", "unit", "-p", "no:xdist", "-o", f"cache_dir={cache_folder}")
+    options = ("-q", "-m", mark, "-p", "no:xdist", "-o", f"cache_dir={cache_folder}")
     # The modules of plug-ins were imported before pytest began to look for their asserts.
     ignored = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
     return pytest.main([*options, *ignored], plugins=[Share(share)])
@@ -129,33 +146,34 @@ def _run(share: list[str], cache_folder: str, output: Path | None) -> int:
 def main() -> int:
     """Run all shares beside each other; print what was not yet printed when all have ended.
 
-    The first copy prints at once where nothing else runs.
+    The first copy of ``make unit`` prints at once; beside ``make computing`` other tests print.
     """
-    parser = argparse.ArgumentParser(description="Runs the unit tests.")
+    parser = argparse.ArgumentParser(description="Runs tests that hardly wait.")
     parser.add_argument(
-        "--beside", action="store_true", help="other tests run meanwhile; all examples"
+        "--computing",
+        action="store_true",
+        help="slow tests that compute, too; all examples, beside other tests",
     )
-    is_beside: bool = parser.parse_args().beside
-    kind, copies_each, divisor = ("beside", 1, 1) if is_beside else ("unit", 2, UNIT_DIVISOR)
+    selection = COMPUTING if parser.parse_args().computing else UNIT
     folder = Path(tempfile.mkdtemp(prefix="vigil-unit-"))
     # The same as in ``conftest.py``, which is imported after gRPC here.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
-    os.environ.update({DIVISOR: str(divisor), RUN_FOLDER: str(folder)})
-    paths = unit_files()
+    os.environ.update({DIVISOR: str(selection.divisor), RUN_FOLDER: str(folder)})
+    paths = selection.files()
     for module in imported(paths):
         with suppress(Exception):  # pytest imports it again and reports why it fails
             importlib.import_module(module)
     # The garbage collector would write into each page, and so copy it.
     gc.collect()
     gc.freeze()
-    copies = copies_each * len(os.sched_getaffinity(0))
+    copies = selection.copies_each * len(os.sched_getaffinity(0))
     outputs = [folder / f"output-{number}" for number in range(copies)]
     running = []
-    for number, share in enumerate(shares(paths, recorded_seconds(kind), copies)):
+    for number, share in enumerate(shares(paths, selection.recorded_seconds(), copies)):
         if (copy := os.fork()) == 0:
-            prints = number == 0 and not is_beside
-            cache_folder = _CACHE.format(kind=kind, copy=number)
-            return _run(share, cache_folder, None if prints else outputs[number])
+            output = None if number == 0 and selection is UNIT else outputs[number]
+            cache_folder = _CACHE.format(mark=selection.mark, copy=number)
+            return _run(share, selection.mark, cache_folder, output)
         running.append(copy)
     statuses: list[int] = []
     while len(statuses) < copies:
