@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import hashlib
 import logging
 import os
@@ -135,8 +134,6 @@ async def _run(configuration: AgentConfiguration, leaving: ExitDeadline) -> int:
     driver = Driver(library, _wall_clock, settings, find)
     if must_wait:
         driver.wait_for_library()
-    # A full collection would stop the loop for 40 ms to look at modules, which are never freed.
-    gc.freeze()
     return await Agent(configuration, store, driver, leaving).run()
 
 

@@ -27,10 +27,11 @@ def agent(
     given = options.agent_settings(locals())
     import os
 
-    from vigil.daemon_process import daemon_process
+    from vigil.daemon_process import daemon_process, loading
 
     with daemon_process():
-        from agent.config import load_agent
-        from agent.daemon import run
+        with loading():
+            from agent.config import load_agent
+            from agent.daemon import run
 
         raise typer.Exit(run(load_agent(config, os.environ, given)))

@@ -56,7 +56,7 @@ def aggregator(
     """Merge what the nodes report into the documents that schedulers read."""
     import os
 
-    from vigil.daemon_process import daemon_process
+    from vigil.daemon_process import daemon_process, loading
 
     given = {
         "store": store or None,
@@ -70,7 +70,8 @@ def aggregator(
         "touch_period_seconds": touch_period_seconds,
     }
     with daemon_process():
-        from aggregator.config import load_aggregator
-        from aggregator.process import run
+        with loading():
+            from aggregator.config import load_aggregator
+            from aggregator.process import run
 
         run(load_aggregator(config, os.environ, given))

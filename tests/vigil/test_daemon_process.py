@@ -1,12 +1,18 @@
-"""Threads of a daemon share one arena of the C library."""
+"""Threads of a daemon share one arena; its modules are loaded without what no part of it uses."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.parts.deadlines import patience
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _CODE = """
 import ctypes, threading
@@ -36,3 +42,30 @@ def test_threads_share_one_arena_unless_the_environment_has_another_number(
         text=True,
     )
     assert (found.stderr.count("Arena ") == 1) is is_one, found.stderr
+
+
+_LOADING = """
+import gc, os
+from vigil.daemon_process import loading
+with loading():
+    import aiohttp
+    assert not gc.isenabled()
+print(os.environ.get("SSL_CERT_FILE"), gc.isenabled(), gc.get_freeze_count() > 10_000)
+"""
+
+
+def test_loading_reads_no_certificates_of_the_host(tmp_path: Path) -> None:
+    certificates = tmp_path / "certificates"
+    # A process that reads it waits for a writer, which never comes.
+    os.mkfifo(certificates)
+    for given, named in (({"SSL_CERT_FILE": str(certificates)}, str(certificates)), ({}, "None")):
+        environment = {k: v for k, v in os.environ.items() if k != "SSL_CERT_FILE"}
+        loaded = subprocess.run(
+            [sys.executable, "-c", _LOADING],
+            env=environment | given,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=patience(10),
+        )
+        assert loaded.stdout.split() == [named, "True", "True"]

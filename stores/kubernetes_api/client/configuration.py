@@ -144,6 +144,9 @@ class ConfigurationReader:
         authorization = self._authorization(user, credential)
         tls, pems = self._tls(cluster, user, credential, server.url)
         proxy = self._proxy(server.url, cluster.value.proxy_url, f"{cluster.where}.proxy-url")
+        if tls is None and proxy[0] is not None and proxy[0].startswith("https:"):
+            # Only the proxy has TLS; the authorities of the kubeconfig are those of the server.
+            tls = client_tls(None, verify=True)
         verify = not cluster.value.insecure_skip_tls_verify
         endpoint = ApiEndpoint(server.url, cluster.value.tls_server_name, verify, *pems, *proxy)
         unused = None

@@ -414,6 +414,18 @@ def test_a_proxy(
     assert read(written(tmp_path, {}, cluster), environment).endpoint.proxy == proxy
 
 
+def test_a_proxy_with_tls_is_judged_by_authorities_also_for_a_server_without_tls(
+    tmp_path: Path,
+) -> None:
+    cluster = {"server": "http://10.0.0.1", "proxy-url": "https://proxy:3129"}
+    tls = read(written(tmp_path, {}, cluster)).tls
+    assert tls is not None
+    assert tls.verify_mode is ssl.CERT_REQUIRED
+    assert tls.check_hostname
+    plain = {**cluster, "proxy-url": "http://proxy:3128"}
+    assert read(written(tmp_path, {}, plain)).tls is None
+
+
 @pytest.mark.slow
 def test_a_proxy_with_a_password_and_one_that_cannot_be_used(tmp_path: Path) -> None:
     found = read(written(tmp_path), {"HTTPS_PROXY": f"http://user:{SECRET}@proxy:3128"})
