@@ -99,6 +99,39 @@ def test_isolate_and_release(tmp_path: Path) -> None:
     )
 
 
+def test_forget_and_uninstall(tmp_path: Path) -> None:
+    report = inputs("three-nodes-one-faulty")[device_info_name("n1")]
+    contents(tmp_path, report, beats=(Beat("n1", "host", 0.2, 1),))
+    store = ("--store", f"directory:{tmp_path}")
+    assert _chinese("forget", "n9", *store, status=1, json=False) == (
+        f"没有 n9 的任何信息：directory:{tmp_path} 中没有其文档、心跳和 cluster-info 条目；"
+        "已有的节点：n1\n"
+    )
+    forget = _chinese("forget", "n1", *store, json=False)
+    assert forget == (
+        "将会移除 n1：mindx-dl-deviceinfo-n1、其心跳\n未作任何更改：请添加 --yes\n观察心跳 1 秒\n"
+    )
+    uninstall = _chinese("uninstall", *store, json=False)
+    assert uninstall == (
+        "将会删除 kube-system/mindx-dl-deviceinfo-n1\n将会删除 n1 的心跳\n"
+        "未作任何更改：请添加 --yes\n观察心跳 1 秒\n"
+    )
+    chip = ("forget", "--chip", "Ascend910-3", "--state-dir", tmp_path)
+    assert _chinese(*chip, status=3, json=False) == f"{tmp_path} 中没有代理的日志库\n"
+
+
+def test_validate(tmp_path: Path) -> None:
+    file = tmp_path / "faultDuration.json"
+    file.write_text("[]")
+    reason = "只有 ClusterD 读取 faultDuration.json，NPU Vigil 不读取"
+    assert _chinese("validate", file, json=False) == (
+        f"{file}：未检查（fault-duration）：{reason}\n"
+    )
+    file = tmp_path / "agent.toml"
+    file.write_text('node_name = "n1"')
+    assert _chinese("validate", file, json=False) == f"{file}：正确（agent）\n"
+
+
 @pytest.mark.slow
 def test_lint_of_each_finding() -> None:
     english = run_verb("lint", str(CASES))
