@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,10 @@ from tests.parts.verbs import run_verb
 from tests.vigil.lint.case_files import CASES
 from tests.vigil.lint.manifests import storm_service
 from tests.vigil.sources.recorded_documents import contents, inputs
+from vigil.demo.run import StepResult, Summary
+from vigil.demo.show import plain, summary_lines
+from vigil.demo.steps import FULL_SCENARIO, SHORT_SCENARIO, steps_of_profile
+from vigil.language import choose
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,6 +135,27 @@ def test_validate(tmp_path: Path) -> None:
     file = tmp_path / "agent.toml"
     file.write_text('node_name = "n1"')
     assert _chinese("validate", file, json=False) == f"{file}：正确（agent）\n"
+
+
+def test_demo(request: pytest.FixtureRequest) -> None:
+    profiles = chain.from_iterable(map(steps_of_profile, ("a2", "a5")))
+    results = tuple(
+        StepResult(1, step, 0.5, 3.0, None, problems)
+        for step in (*FULL_SCENARIO, *SHORT_SCENARIO, *profiles)
+        for problems in ((), ("was never seen",))
+    )
+    request.addfinalizer(lambda: choose((), {}))
+    choose(("--lang", "zh"), {})
+    texts = [*map(plain, results), summary_lines(Summary(results, (), 61.2))]
+    lines = "\n".join(texts).splitlines()
+    assert "          到达节点：3 ms，到达 cluster-info：未到达：与预期不符" in lines
+    assert re.fullmatch(r"61 秒内达到 \d+ 个预期状态，共 \d+ 个：不正常", lines[-1])
+    # A problem is English, as in the JSON.
+    assert [line for line in lines if not _CHINESE.search(line)] == []
+    assert set(_english("\n".join(lines))) == {
+        "问题: was never seen",
+        "[  0.5 s] 节点 2 的内核报告 soft lockup",
+    }
 
 
 @pytest.mark.slow
