@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stores.address import open_store
+from vigil.language import translated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
@@ -83,7 +84,8 @@ async def beating(beats: Iterable[tuple[Store, Beat]]) -> list[str]:
     seconds = max((_PERIODS * beat.interval_seconds + 1 for _, beat in watched), default=0.0)
     seconds = min(seconds, _MAX_SECONDS)
     if watched:
-        print(f"watching for heartbeats for {seconds:.0f} s", file=sys.stderr, flush=True)
+        text = translated("watching for heartbeats for {seconds} s", seconds=round(seconds))
+        print(text, file=sys.stderr, flush=True)
     give_up = time.monotonic() + seconds
     alive: set[str] = set()
     while time.monotonic() < give_up and len(alive) < len({beat.node for _, beat in watched}):

@@ -6,6 +6,7 @@ import sys
 from enum import IntEnum
 
 from service.log.setup import last_words
+from vigil.language import shown
 
 
 class ExitStatus(IntEnum):
@@ -23,12 +24,12 @@ class ExitStatus(IntEnum):
 
 
 def print_done(text: str) -> ExitStatus:
-    """Print what was done on standard output; return the exit status."""
-    print(last_words(text), flush=True)
+    """Print what was done, in the chosen language, on standard output; return the exit status."""
+    print(last_words(shown(text)), flush=True)
     return ExitStatus.OK
 
 
 def print_refusal(text: str, status: ExitStatus = ExitStatus.NOT_WELL) -> ExitStatus:
-    """Print on standard error why nothing was done; return ``status``."""
-    print(last_words(text), file=sys.stderr)
+    """Print on standard error why nothing was done, in the chosen language; return ``status``."""
+    print(last_words(shown(text)), file=sys.stderr)
     return status

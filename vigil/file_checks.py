@@ -26,6 +26,7 @@ from contract.operator_rules.fault_configuration import (
     judge_texts,
 )
 from contract.operator_rules.public_fault_table import read_public_fault_table
+from contract.sentences import sentence
 from service.configuration import parse_toml
 
 if TYPE_CHECKING:
@@ -57,8 +58,10 @@ _NAMES = {  # the first that a name contains
     NODE_FAULT_CONFIG_NAME: "fault-config",
 }
 NOT_JUDGED = {
-    "fault-duration": "only ClusterD reads faultDuration.json, NPU Vigil does not",
-    "relation-faults": "only ClusterD reads relationFaultCustomization.json, NPU Vigil does not",
+    "fault-duration": sentence("only ClusterD reads faultDuration.json, NPU Vigil does not"),
+    "relation-faults": sentence(
+        "only ClusterD reads relationFaultCustomization.json, NPU Vigil does not"
+    ),
 }
 """Kinds that are known and not checked here, each with the reason (clusterd#3.10)."""
 SCALING_RULE = re.compile(r"elastic[_-]scaling(?:\.json|_list)")

@@ -44,7 +44,9 @@ def validate(
     Shows all problems at once. Exit status 2 if there are any.
     """
     from contract.errors import ConfigurationError
+    from contract.sentences import sentence
     from vigil.file_checks import NOT_JUDGED, kind_of, read_text
+    from vigil.language import shown, translated
 
     source = "standard input" if str(file) == "-" else str(file)
     text = read_text(file, source)
@@ -53,12 +55,19 @@ def validate(
         _check(chosen, text, source)
     except ConfigurationError:
         # The kind may have been guessed wrongly.
-        typer.echo(f"{source}: checked as {chosen}", err=True)
+        text = translated("{file}: checked as {kind}", file=source, kind=chosen)
+        typer.echo(text, err=True)
         raise
     if chosen in NOT_JUDGED:
-        print(f"{source}: not judged ({chosen}): {NOT_JUDGED[chosen]}")
+        text = sentence(
+            "{file}: not judged ({kind}): {reason}",
+            file=source,
+            kind=chosen,
+            reason=NOT_JUDGED[chosen],
+        )
+        print(shown(text))
     else:
-        print(f"{source}: ok ({chosen})")
+        print(translated("{file}: ok ({kind})", file=source, kind=chosen))
 
 
 def _check(kind: FileKind, text: str, source: str) -> None:
@@ -104,31 +113,34 @@ def _check_scaling_rule(text: str, source: str) -> None:
     """
     from advisor.findings import FindingSeverity
     from contract.errors import ConfigurationError, Problem
+    from contract.sentences import sentence
     from vigil.file_checks import SCALING_RULE
+    from vigil.language import shown
     from vigil.lint.reading import File, with_lines
     from vigil.lint.run import lint
 
     findings = lint([File(source, with_lines(text))]).findings
-    shown = [
-        (
-            finding.rule,
-            Problem(
-                f"line {finding.place.line}",
-                f"{finding.rule.code}: {finding.happens} {finding.write}",
-            ),
+    problems = [
+        Problem(
+            f"line {finding.place.line}",
+            f"{finding.rule.code}: {finding.happens} {finding.write}",
         )
         for finding in findings
-    ]
-    problems = [
-        problem
-        for rule, problem in shown
-        if rule.severity is FindingSeverity.ERROR or rule.code in _NO_RULE
+        if finding.rule.severity is FindingSeverity.ERROR or finding.rule.code in _NO_RULE
     ]
     # With --kind any text comes here, and the lint finds nothing wrong in other manifests.
     if not problems and SCALING_RULE.search(text) is None:
         problems = [Problem("(file)", "has no elastic_scaling_list and no elastic_scaling.json")]
     if problems:
         raise ConfigurationError(source, problems)
-    for rule, problem in shown:
-        if rule.severity is FindingSeverity.WARNING:
-            typer.echo(f"{source}: warning: {problem}", err=True)
+    for finding in findings:
+        if finding.rule.severity is FindingSeverity.WARNING:
+            warning = sentence(
+                "{file}: warning: line {line}: {code}: {happens} {write}",
+                file=source,
+                line=finding.place.line,
+                code=finding.rule.code,
+                happens=finding.happens,
+                write=finding.write,
+            )
+            typer.echo(shown(warning), err=True)

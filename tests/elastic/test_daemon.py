@@ -16,6 +16,7 @@ from contract.errors import ConfigurationError
 from tests.elastic.bed import Bed
 from tests.parts.deadlines import nothing_happens_for
 from tests.parts.exposition import ELASTIC, listed, scraped
+from tests.parts.verbs import run_verb
 from tests.parts.volcano import COMMANDS, GROUPS, JOBS, Volcano, install, set_queue, uninstall
 from vigil.main import app
 
@@ -198,6 +199,14 @@ def test_it_waits_until_there_is_room(bed: Bed, elastic: Elastic) -> None:
     assert "CardUnhealthy on n1 (kept since 20" in shown
     assert "by the scheduler's record" in shown
     assert "record" in listed_jobs
+    shown, listed_jobs = (
+        run_verb(*("--lang", "zh", "elastic", *words, "--kubeconfig", str(bed.plane.kubeconfig)))[
+            1
+        ].decode()
+        for words in (("show", "default/waits"), ("list",))
+    )
+    assert "  下一步    有足够的空间后重新启动\n" in shown
+    assert listed_jobs.startswith("任务           状态")
     assert bed.size("waits") == (2, 2)
     bed.sees(lambda: not bed.volcano.has_record("waits"), "the scheduler has taken it back")
     elastic.kill()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,10 @@ from tests.parts.verbs import run_verb
 from tests.vigil.lint.case_files import CASES
 from tests.vigil.lint.manifests import storm_service
 from tests.vigil.sources.recorded_documents import contents, inputs
+from vigil.demo.run import StepResult, Summary
+from vigil.demo.show import plain, summary_lines
+from vigil.demo.steps import FULL_SCENARIO, SHORT_SCENARIO, steps_of_profile
+from vigil.language import choose
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,6 +102,60 @@ def test_isolate_and_release(tmp_path: Path) -> None:
     assert _chinese("release", "n1", "Ascend910-3", *store) == (
         "n1 的 Ascend910-3 没有隔离：无需解除\n"
     )
+
+
+def test_forget_and_uninstall(tmp_path: Path) -> None:
+    report = inputs("three-nodes-one-faulty")[device_info_name("n1")]
+    contents(tmp_path, report, beats=(Beat("n1", "host", 0.2, 1),))
+    store = ("--store", f"directory:{tmp_path}")
+    assert _chinese("forget", "n9", *store, status=1, json=False) == (
+        f"没有 n9 的任何信息：directory:{tmp_path} 中没有其文档、心跳和 cluster-info 条目；"
+        "已有的节点：n1\n"
+    )
+    forget = _chinese("forget", "n1", *store, json=False)
+    assert forget == (
+        "将会移除 n1：mindx-dl-deviceinfo-n1、其心跳\n未作任何更改：请添加 --yes\n观察心跳 1 秒\n"
+    )
+    uninstall = _chinese("uninstall", *store, json=False)
+    assert uninstall == (
+        "将会删除 kube-system/mindx-dl-deviceinfo-n1\n将会删除 n1 的心跳\n"
+        "未作任何更改：请添加 --yes\n观察心跳 1 秒\n"
+    )
+    chip = ("forget", "--chip", "Ascend910-3", "--state-dir", tmp_path)
+    assert _chinese(*chip, status=3, json=False) == f"{tmp_path} 中没有代理的日志库\n"
+
+
+def test_validate(tmp_path: Path) -> None:
+    file = tmp_path / "faultDuration.json"
+    file.write_text("[]")
+    reason = "只有 ClusterD 读取 faultDuration.json，NPU Vigil 不读取"
+    assert _chinese("validate", file, json=False) == (
+        f"{file}：未检查（fault-duration）：{reason}\n"
+    )
+    file = tmp_path / "agent.toml"
+    file.write_text('node_name = "n1"')
+    assert _chinese("validate", file, json=False) == f"{file}：正确（agent）\n"
+
+
+def test_demo(request: pytest.FixtureRequest) -> None:
+    profiles = chain.from_iterable(map(steps_of_profile, ("a2", "a5")))
+    results = tuple(
+        StepResult(1, step, 0.5, 3.0, None, problems)
+        for step in (*FULL_SCENARIO, *SHORT_SCENARIO, *profiles)
+        for problems in ((), ("was never seen",))
+    )
+    request.addfinalizer(lambda: choose((), {}))
+    choose(("--lang", "zh"), {})
+    texts = [*map(plain, results), summary_lines(Summary(results, (), 61.2))]
+    lines = "\n".join(texts).splitlines()
+    assert "          到达节点：3 ms，到达 cluster-info：未到达：与预期不符" in lines
+    assert re.fullmatch(r"61 秒内达到 \d+ 个预期状态，共 \d+ 个：不正常", lines[-1])
+    # A problem is English, as in the JSON.
+    assert [line for line in lines if not _CHINESE.search(line)] == []
+    assert set(_english("\n".join(lines))) == {
+        "问题: was never seen",
+        "[  0.5 s] 节点 2 的内核报告 soft lockup",
+    }
 
 
 @pytest.mark.slow

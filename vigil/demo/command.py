@@ -19,6 +19,7 @@ from vigil.demo.fleet import Fleet, node_names
 from vigil.demo.reader import DemoReader
 from vigil.demo.run import check_store_is_ours, remove_documents, run
 from vigil.demo.steps import FULL_SCENARIO, SHORT_SCENARIO, steps_of_profile
+from vigil.language import translated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -109,7 +110,7 @@ class _Screen:
 
     def show_page(self, url: str) -> None:
         """Show the address of the cluster's page, above all steps."""
-        text = f"the cluster in a browser: {url}"
+        text = translated("the cluster in a browser: {url}", url=url)
         if self._live is not None:
             self._live.console.print(text)
         elif self._lines:
@@ -141,7 +142,8 @@ class _Screen:
             # The table shows only ok or FAILED, so problems are printed below it.
             for result in self._results:
                 for problem in result.problems:
-                    print(f"step {result.number}: problem: {problem}")
+                    step = translated("step {number}", number=result.number)
+                    print(f"{step}: {show.problem_line(problem)}")
         print(text, flush=True)
 
 
@@ -166,10 +168,11 @@ async def _draw_often(screen: _Screen) -> None:
 
 
 def _explain_keep(fleet: Fleet, url: str) -> None:
-    print(f"\nStill running, until Ctrl-C. Documents: {url}", file=sys.stderr)
+    text = translated("Still running, until Ctrl-C. Documents: {url}", url=url)
+    print(f"\n{text}", file=sys.stderr)
     for node in fleet.nodes:
         print(
             f"  VIGIL_EMULATOR_DIR={node.directory / 'emulator'} vigil simulate occur 3 80E01801"
-            f"   # on {node.name}; its log: {node.log}",
+            f"   # {translated('on {node}; its log: {log}', node=node.name, log=node.log)}",
             file=sys.stderr,
         )

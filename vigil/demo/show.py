@@ -8,6 +8,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from contract.sentences import message, sentence
+from vigil.language import shown, translated
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -23,35 +26,47 @@ def _milliseconds(value: float | None) -> str:
 
 def arrival_line(result: StepResult) -> str:
     """Return how long it took to arrive, and whether it was right."""
-    verdict = "as expected" if not result.problems else "NOT as expected"
+    verdict = sentence("NOT as expected") if result.problems else sentence("as expected")
     if result.step.unchanged:
-        return f"documents keep their state: {verdict}"
-    at_nodes = f"at the nodes after {_milliseconds(result.device_info_ms) or 'never'}"
-    return (
-        f"{at_nodes}, "
-        f"in cluster-info after {_milliseconds(result.cluster_info_ms) or 'never'}: {verdict}"
+        return shown(sentence("documents keep their state: {verdict}", verdict=verdict))
+    never = sentence("never")
+    text = sentence(
+        "at the nodes after {nodes}, in cluster-info after {cluster}: {verdict}",
+        nodes=_milliseconds(result.device_info_ms) or never,
+        cluster=_milliseconds(result.cluster_info_ms) or never,
+        verdict=verdict,
     )
+    return shown(text)
+
+
+def problem_line(problem: str) -> str:
+    """Return a problem, which is English as in the JSON, with its heading."""
+    return f"{translated('problem')}: {problem}"
 
 
 def plain(result: StepResult) -> str:
     """Return one step as lines for a log or a pipe."""
     lines = [
-        f"[{result.at_seconds:5.1f} s] {result.step.title}",
-        f"          {result.step.meaning}",
+        f"[{result.at_seconds:5.1f} s] {translated(result.step.title)}",
+        f"          {translated(result.step.meaning)}",
         f"          {arrival_line(result)}",
     ]
-    lines += [f"          problem: {problem}" for problem in result.problems]
+    lines += [f"          {problem_line(problem)}" for problem in result.problems]
     return "\n".join(lines)
 
 
 def summary_lines(summary: Summary) -> str:
     """Return the result of the demo as text."""
     right = sum(not result.problems for result in summary.results)
-    lines = [f"problem: {problem}" for problem in summary.problems]
-    lines.append(
-        f"{right} of {len(summary.results)} expected states were reached "
-        f"in {summary.seconds:.0f} s: {'all is well' if summary.well else 'NOT well'}"
+    lines = [problem_line(problem) for problem in summary.problems]
+    text = sentence(
+        "{right} of {count} expected states were reached in {seconds} s: {verdict}",
+        right=right,
+        count=len(summary.results),
+        seconds=f"{summary.seconds:.0f}",
+        verdict=sentence("all is well") if summary.well else sentence("NOT well"),
     )
+    lines.append(shown(text))
     return "\n".join(lines)
 
 
@@ -89,8 +104,8 @@ def live(
     """Return the cluster as the aggregator sees it, above what happened so far."""
     chips = Table(title="cluster-info", expand=False)
     numbers = range(max((max(_all(view), default=0) for view in cluster.values()), default=0) + 1)
-    for column in ("node", "server", "switch"):
-        chips.add_column(column)
+    for column in (message("node"), message("server"), message("switch")):
+        chips.add_column(translated(column))
     for chip in numbers:
         chips.add_column(str(chip), justify="center")
     for node in nodes:
@@ -103,18 +118,22 @@ def live(
             *(Text(status, "green" if status == "Healthy" else "red") for status in statuses),
             *(_cell(view, blind.get(node, frozenset()), chip) for chip in numbers),
         )
-    events = Table(title="what happened", expand=True)
-    for column in ("at", "what happened", "what it means", "at the nodes", "cluster-info", ""):
-        events.add_column(column)
+    events = Table(title=translated("what happened"), expand=True)
+    for column in (
+        *(message("at"), message("what happened"), message("what it means")),
+        *(message("at the nodes"), "cluster-info", ""),
+    ):
+        events.add_column(translated(column))
     for result in results:
-        verdict = Text("FAILED", "bold red") if result.problems else Text("ok", "green")
+        failed, passed = translated("FAILED"), translated("ok")
+        arrivals = (result.device_info_ms, result.cluster_info_ms)
+        unchanged = translated("unchanged")
         events.add_row(
             f"{result.at_seconds:.1f} s",
-            result.step.title,
-            result.step.meaning,
-            "unchanged" if result.step.unchanged else _milliseconds(result.device_info_ms),
-            "unchanged" if result.step.unchanged else _milliseconds(result.cluster_info_ms),
-            verdict,
+            translated(result.step.title),
+            translated(result.step.meaning),
+            *(unchanged if result.step.unchanged else _milliseconds(each) for each in arrivals),
+            Text(failed, "bold red") if result.problems else Text(passed, "green"),
         )
     return Group(chips, events)
 
@@ -132,7 +151,7 @@ def _cell(view: DemoNodeView | None, blind: frozenset[int], chip: int) -> Text:
         more = f"+{len(codes) - 1}" if len(codes) > 1 else ""
         return Text(codes[0] + more, "red" if chip in chips.unhealthy else "yellow")
     if chip in blind:
-        return Text("blind", "magenta")
+        return Text(translated("blind"), "magenta")
     if chip in chips.free:
-        return Text("ok", "green")
+        return Text(translated("ok"), "green")
     return Text("?" if chip in _all(view) else "", "yellow")

@@ -24,7 +24,6 @@ from contract.documents.elastic_job import (
     CauseSource,
 )
 from contract.errors import ConfigurationError, Problem, StoreError, StoreNotFound
-from contract.plural import plural
 from contract.scheduling import (
     ELASTIC_SCHEDULING,
     RESCHEDULE_CONFIGMAP,
@@ -32,6 +31,7 @@ from contract.scheduling import (
     SCHEDULER_CONFIGMAP,
     SCHEDULER_NAMESPACE,
 )
+from contract.sentences import counted, english, message, sentence
 from contract.validation_texts import decode_text
 from elastic.decision import REFUSED, JobContext, VcjobState, decide
 from elastic.end_cause import Evicted, cause_on
@@ -40,6 +40,8 @@ from elastic.job_cache import evictions_of, grace_over_time_of
 from elastic.job_events import COMPONENT, REASONS
 from stores.address import kubeconfig_files
 from stores.kubernetes_api.vcjobs import VcJobs
+from vigil.language import shown, translated
+from vigil.reports.wrapping import columns_of, padded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -52,18 +54,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _NEXT: dict[str, str] = {
-    VcjobState.RUNNING: "after a fault it is started again",
-    VcjobState.STARTING: "the scheduler binds its pods",
-    VcjobState.FINISHED: "nothing",
-    VcjobState.ENDING: "it is started again once all its pods have ended, if a fault was the cause",
-    VcjobState.CONDITIONS: "nothing until the conditions hold",
-    VcjobState.NO_CAUSE: "nothing, unless a fault is found that ended it",
-    VcjobState.CAUSE_NOT_KNOWN: "nothing, unless a fault is found that ended it, or you start it",
-    VcjobState.WAITING_FOR_PODS: "it is started again once all its pods have ended",
-    VcjobState.WAITING_FOR_ROOM: "it is started again once there is room",
-    VcjobState.TOO_MANY_STARTS: "it is started again when the last hour has fewer starts",
-    VcjobState.BLOCKED: "it is started again once the reason is gone",
-    REFUSED: "the write is tried again every 30 s",
+    VcjobState.RUNNING: sentence("after a fault it is started again"),
+    VcjobState.STARTING: sentence("the scheduler binds its pods"),
+    VcjobState.FINISHED: sentence("nothing"),
+    VcjobState.ENDING: sentence(
+        "it is started again once all its pods have ended, if a fault was the cause"
+    ),
+    VcjobState.CONDITIONS: sentence("nothing until the conditions hold"),
+    VcjobState.NO_CAUSE: sentence("nothing, unless a fault is found that ended it"),
+    VcjobState.CAUSE_NOT_KNOWN: sentence(
+        "nothing, unless a fault is found that ended it, or you start it"
+    ),
+    VcjobState.WAITING_FOR_PODS: sentence("it is started again once all its pods have ended"),
+    VcjobState.WAITING_FOR_ROOM: sentence("it is started again once there is room"),
+    VcjobState.TOO_MANY_STARTS: sentence("it is started again when the last hour has fewer starts"),
+    VcjobState.BLOCKED: sentence("it is started again once the reason is gone"),
+    REFUSED: sentence("the write is tried again every 30 s"),
 }
 _SOURCES: dict[str, str] = {
     CauseSource.RECORD: "by the scheduler's record",
@@ -72,7 +78,13 @@ _SOURCES: dict[str, str] = {
     CauseSource.HISTORY: "by the aggregator's history",
     CauseSource.RUNNING: "seen under its pods while they ran",
 }
-_NOT_REPORTED = "no Event about its end: vigil elastic does not act, or has not seen it yet"
+_NOT_REPORTED = sentence(
+    "no Event about its end: vigil elastic does not act, or has not seen it yet"
+)
+_COLUMNS = (
+    *(message("JOB"), message("STATE"), message("SIZE"), message("ORIGINAL")),
+    *(message("CAUSE KEPT SINCE"), message("FROM"), message("WHY")),
+)
 
 
 class CauseShown(msgspec.Struct):
@@ -85,7 +97,7 @@ class CauseShown(msgspec.Struct):
 
     @property
     def text(self) -> str:
-        """Return it for people."""
+        """Return it in English, as the daemon's text of the cause is."""
         parts = (self.chip, self.code, f"kept since {self.since}", _SOURCES[self.source])
         return ", ".join(part for part in parts if part)
 
@@ -156,18 +168,19 @@ def show_all(kubeconfig: Path | None, *, as_json: bool) -> None:
         _print_json(jobs)
         return
     if not jobs:
-        print("no vcjob has the label elastic-scheduling")
+        print(translated("no vcjob has the label elastic-scheduling"))
         return
-    rows = [("JOB", "STATE", "SIZE", "ORIGINAL", "CAUSE KEPT SINCE", "FROM", "WHY")]
+    rows = [tuple(map(translated, _COLUMNS))]
     for job in jobs:
         cause_kept = job.cause_kept
         since, source = (cause_kept.since, cause_kept.source) if cause_kept else ("-", "-")
         name = f"{job.namespace}/{job.name}"
-        rows.append((name, job.state, job.size, job.original, since, source, job.why))
+        texts = (name, job.state, job.size, job.original, since, source, job.why)
+        rows.append(tuple(map(shown, texts)))
     # All columns but WHY, which ends the line.
-    widths = [max(len(row[column]) for row in rows) for column in range(6)]
+    widths = [max(columns_of(row[column]) for row in rows) for column in range(6)]
     for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row[:6], widths, strict=True))
+        cells = (padded(cell, width) for cell, width in zip(row[:6], widths, strict=True))
         print("  ".join((*cells, row[6])))
 
 
@@ -178,19 +191,26 @@ def show_one(kubeconfig: Path | None, name: str, *, as_json: bool) -> None:
     async def ask(api: VcJobs) -> ShownJob:
         return await _shown(api, await _read(api, namespace, job), await _scheduler(api))
 
-    shown = _asked(kubeconfig, ask)
+    described = _asked(kubeconfig, ask)
     if as_json:
-        _print_json(shown)
+        _print_json(described)
         return
-    print(f"{shown.namespace}/{shown.name}: {shown.state}: {shown.why}")
-    print(f"  phase     {shown.phase}")
-    print(f"  size      {shown.size}, original {shown.original}")
-    cause_kept = f" ({shown.cause_kept.text})" if shown.cause_kept is not None else ""
-    print(f"  cause     {shown.cause or 'none known'}{cause_kept}")
-    print(f"  starts    {shown.starts}")
-    for condition, text in shown.conditions.items():
-        print(f"  not met   {condition}: {text}")
-    print(f"  next      {shown.next}")
+    print(f"{name}: {described.state}: {shown(described.why)}")
+    _print_field(message("phase"), described.phase)
+    size = sentence("{size}, original {original}", size=described.size, original=described.original)
+    _print_field(message("size"), size)
+    cause = described.cause or sentence("none known")
+    if described.cause_kept is not None:
+        cause = f"{cause} ({described.cause_kept.text})"
+    _print_field(message("cause"), cause)
+    _print_field(message("starts"), str(described.starts))
+    for condition, text in described.conditions.items():
+        _print_field(message("not met"), f"{condition}: {shown(text)}")
+    _print_field(message("next"), described.next)
+
+
+def _print_field(heading: str, text: str) -> None:
+    print(f"  {padded(translated(heading), 10)}{shown(text)}")
 
 
 def switch(kubeconfig: Path | None, name: str, *, is_on: bool) -> None:
@@ -198,7 +218,8 @@ def switch(kubeconfig: Path | None, name: str, *, is_on: bool) -> None:
     namespace, job = _split(name)
     wanted = {SWITCH: None, RESTORE: None} if is_on else {SWITCH: OFF}
     _asked(kubeconfig, lambda api: api.annotate(namespace, job, wanted))
-    print(f"{name}: {'started again after faults' if is_on else 'left alone'}")
+    state = translated("started again after faults") if is_on else translated("left alone")
+    print(f"{name}: {state}")
 
 
 def restore_job(kubeconfig: Path | None, name: str, *, is_now: bool) -> None:
@@ -224,7 +245,8 @@ def restore_job(kubeconfig: Path | None, name: str, *, is_now: bool) -> None:
             await api.terminate(namespace, job, vcjob.uid)
 
     _asked(kubeconfig, do)
-    print(f"{name}: the next start waits for room for its original size")
+    text = translated("{job}: the next start waits for room for its original size", job=name)
+    print(text)
 
 
 def _why_not_restored(job: VcJob) -> list[str]:
@@ -323,7 +345,11 @@ def _shown_cause(cause: Cause | None) -> CauseShown | None:
 
 def _next(job: VcJob, state: str) -> str:
     if RESTORE in job.annotations and state in (VcjobState.RUNNING, VcjobState.WAITING_FOR_ROOM):
-        return f"{_NEXT[state]}; annotation {RESTORE}: at its original size only"
+        return sentence(
+            "{next}; annotation {annotation}: at its original size only",
+            next=_NEXT[state],
+            annotation=RESTORE,
+        )
     return _NEXT[state]
 
 
@@ -375,8 +401,15 @@ async def _of_scheduler(
 
 def size_text(size: Size | None) -> str:
     """Return a size in words."""
-    return "several tasks" if size is None else f"{size.replicas} × {plural(size.cards, 'chip')}"
+    if size is None:
+        return sentence("several tasks")
+    return counted(
+        size.cards,
+        "{replicas} × {count} chip",
+        "{replicas} × {count} chips",
+        replicas=size.replicas,
+    )
 
 
 def _print_json(value: object) -> None:
-    print(msgspec.json.format(msgspec.json.encode(value)).decode())
+    print(msgspec.json.format(msgspec.json.encode(value, enc_hook=english)).decode())

@@ -121,5 +121,8 @@ def restore(
     from vigil.elastic.jobs import restore_job
 
     if now and not yes:
-        typer.confirm(f"End {job} now? Its pods get their grace and start again.", abort=True)
+        from vigil.language import translated
+
+        question = translated("End {job} now? Its pods get their grace and start again.", job=job)
+        typer.confirm(question, abort=True)
     restore_job(kubeconfig, job, is_now=now)

@@ -33,6 +33,7 @@ from contract.listed_chips import ListedChip
 from contract.observation import chip_subject
 from contract.operator_rules.fault_configuration import catalogue_of
 from contract.pages.agent_status import AgentStatus
+from contract.sentences import sentence
 from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import VendorPaths, find_library
 from vigil.daemon_client import DaemonClient
@@ -65,7 +66,8 @@ def forget_chip(node: AgentPaths, name: str, *, is_meant: bool) -> ExitStatus:
     # The journal logs for a daemon; a verb has its own lines.
     logging.disable(logging.CRITICAL)
     if not (node.state_dir / FILE_NAME).exists():
-        return print_refusal(f"{node.state_dir} has no journal of an agent", ExitStatus.OUTSIDE)
+        text = sentence("{directory} has no journal of an agent", directory=node.state_dir)
+        return print_refusal(text, ExitStatus.OUTSIDE)
     status = _status(node.state_dir)
     if status is not None:
         return _through_agent(node, name, status, is_meant=is_meant)
@@ -76,9 +78,8 @@ def _through_agent(
     node: AgentPaths, name: str, status: AgentStatus, *, is_meant: bool
 ) -> ExitStatus:
     if status.driver.family is None:
-        return print_refusal(
-            "the driver has not listed its chips yet; nothing is forgotten", ExitStatus.OUTSIDE
-        )
+        text = sentence("the driver has not listed its chips yet; nothing is forgotten")
+        return print_refusal(text, ExitStatus.OUTSIDE)
     chips = {chip.device: chip for chip in status.chips}
     if name not in chips:
         return _unknown(name, sorted(chips))
@@ -90,22 +91,25 @@ def _through_agent(
     try:
         answer = request_removal(node.state_dir, name)
     except OSError as error:
-        return print_refusal(
-            f"{node.state_dir} cannot be written: {error.strerror}", ExitStatus.OUTSIDE
+        text = sentence(
+            "{directory} cannot be written: {error}",
+            directory=node.state_dir,
+            error=error.strerror,
         )
+        return print_refusal(text, ExitStatus.OUTSIDE)
     give_up = time.monotonic() + _PATIENCE_SECONDS
     # The agent deletes the request when it has taken it.
     while answer.exists():
         if time.monotonic() > give_up:
-            return print_refusal(
-                f"the agent has not taken up {answer}; it will when it can", ExitStatus.OUTSIDE
-            )
+            text = sentence("the agent has not taken up {file}; it will when it can", file=answer)
+            return print_refusal(text, ExitStatus.OUTSIDE)
         time.sleep(_POLL_SECONDS)
     # The agent deletes the request also where it refuses it, so its status is asked again.
     after = _status(node.state_dir)
     if after is None or any(chip.device == name for chip in after.chips):
-        return print_refusal(f"{name} is not forgotten: see the log of the agent")
-    return print_done(f"{name} is forgotten")
+        text = sentence("{name} is not forgotten: see the log of the agent", name=name)
+        return print_refusal(text)
+    return print_done(sentence("{name} is forgotten", name=name))
 
 
 def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> ExitStatus:
@@ -114,9 +118,8 @@ def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> ExitStatus:
         remembered = read_restored(node.state_dir / FILE_NAME)
         last = remembered.snapshot or next(iter(remembered.inputs), None)
         if last is None or remembered.snapshot is None:
-            return print_refusal(
-                f"the journal in {node.state_dir} has no snapshot", ExitStatus.OUTSIDE
-            )
+            text = sentence("the journal in {directory} has no snapshot", directory=node.state_dir)
+            return print_refusal(text, ExitStatus.OUTSIDE)
         result = msgspec.json.decode(remembered.snapshot.body, type=_NamedNode)
         state = restored_state(remembered, result.node, boot_id(), shipped(), machine_digest())
         chip = chip_of(name)
@@ -142,7 +145,10 @@ def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> ExitStatus:
             file.write(rows)
         finally:
             file.close()
-    return print_done(f"{name} is forgotten; the documents follow when the agent is started")
+    text = sentence(
+        "{name} is forgotten; the documents follow when the agent is started", name=name
+    )
+    return print_done(text)
 
 
 class _NamedNode(msgspec.Struct):
@@ -187,18 +193,29 @@ async def _does_answer(node: AgentPaths, state: PolicyState, chip: int) -> bool:
 
 
 def _unknown(name: str, names: list[str]) -> ExitStatus:
-    return print_refusal(
-        f"no chip {name} is remembered; there are: {', '.join(names) or 'none'}",
+    text = sentence(
+        "no chip {name} is remembered; there are: {names}",
+        name=name,
+        names=", ".join(names) or sentence("none"),
     )
+    return print_refusal(text)
 
 
 def _answers(name: str) -> ExitStatus:
-    return print_refusal(f"{name} answers: it is in the node, and is not forgotten")
+    text = sentence("{name} answers: it is in the node, and is not forgotten", name=name)
+    return print_refusal(text)
 
 
 def _would(name: str, codes: list[str]) -> ExitStatus:
-    faults_end = f" and its faults {', '.join(codes)} end" if codes else ""
-    return print_done(f"{name} would be forgotten{faults_end}; nothing was changed: add --yes")
+    if not codes:
+        text = sentence("{name} would be forgotten; nothing was changed: add --yes", name=name)
+        return print_done(text)
+    text = sentence(
+        "{name} would be forgotten and its faults {codes} end; nothing was changed: add --yes",
+        name=name,
+        codes=", ".join(codes),
+    )
+    return print_done(text)
 
 
 def _status(state_dir: Path) -> AgentStatus | None:

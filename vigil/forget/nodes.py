@@ -36,16 +36,19 @@ from contract.names import (
     node_name_problem,
     public_fault_name,
 )
-from service.log.shortened import shortened
+from contract.sentences import counted, joined, message, sentence
 from stores.base import Document, Selection
 from vigil.aggregator_stores import beating
 from vigil.exit_status import ExitStatus, print_done, print_refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from stores.base import Beat, Store
+    from stores.base import Beat, FoundMark, Store
     from vigil.aggregator_stores import Stores
+
+_MAX_NAMES = 10
+"""Nodes that are named in one line."""
 
 
 @dataclass
@@ -67,15 +70,18 @@ class FoundNode:
     def shown(self) -> str:
         """Return in words what stores have of the node."""
         parts = [document.name for _, document in self.documents]
-        parts += ["its heartbeat"] if self.beats else []
-        parts += ["its entry in cluster-info"] if self.is_published else []
-        return ", ".join(dict.fromkeys(parts)) or "what an aggregator knows of it"
+        parts += [sentence("its heartbeat")] if self.beats else []
+        parts += [sentence("its entry in cluster-info")] if self.is_published else []
+        if not parts:
+            return sentence("what an aggregator knows of it")
+        return joined("{before}, {part}", dict.fromkeys(parts))
 
 
 async def forget_nodes(stores: Stores, nodes: tuple[str, ...], *, is_meant: bool) -> ExitStatus:
     """Forget all of ``nodes``, or none; return the exit status. Raises ``StoreError``."""
     for node in nodes:
         if problem := node_name_problem(node):
+            # An error of a configuration has this problem, too, so it is English.
             return print_refusal(f"the node name {problem}")
     published = await _published(stores)
     nodes_found = {node: await _find(stores, node, published) for node in nodes}
@@ -86,51 +92,93 @@ async def forget_nodes(stores: Stores, nodes: tuple[str, ...], *, is_meant: bool
         # All nodes that have an agent have a heartbeat.
         seen = {beat.node for store in stores.read for beat in await store.beats()}
         seen |= published.keys()
-        return print_refusal(
-            f"nothing is known of {shortened(unknown)}: {where} has no document, no heartbeat "
-            "and no entry of cluster-info about it; there are: "
-            f"{shortened(sorted(seen)) or 'no nodes'}",
+        text = sentence(
+            "nothing is known of {nodes}: {stores} has no document, no heartbeat and no entry of "
+            "cluster-info about it; there are: {others}",
+            nodes=_shortened(unknown),
+            stores=where,
+            others=_shortened(sorted(seen)) if seen else sentence("no nodes"),
         )
+        return print_refusal(text)
     # An agent that beats would write everything again.
     alive = await beating(beat for found_node in nodes_found.values() for beat in found_node.beats)
     if alive:
-        text = "its agent is" if len(alive) == 1 else "their agents are"
-        return print_refusal(f"{shortened(alive)} beats: nothing is forgotten until {text} gone")
+        text = counted(
+            len(alive),
+            "{nodes} beats: nothing is forgotten until its agent is gone",
+            "{nodes} beats: nothing is forgotten until their agents are gone",
+            nodes=_shortened(alive),
+        )
+        return print_refusal(text)
     for node, found_node in nodes_found.items():
         if is_meant:
             await _forget(stores, node, found_node)
-            print_done(f"{node} is forgotten: {found_node.shown()}")
+            text = message("{node} is forgotten: {parts}")
         else:
-            print_done(f"{node} would be forgotten: {found_node.shown()}")
+            text = message("{node} would be forgotten: {parts}")
+        print_done(sentence(text, node=node, parts=found_node.shown()))
     if not is_meant:
-        return print_done("nothing was changed: add --yes")
-    return print_done(
+        return print_done(sentence("nothing was changed: add --yes"))
+    text = sentence(
         "an aggregator publishes what is forgotten as healthy and drops it a touch period "
-        "later. One that does not run now does so when it is started",
+        "later. One that does not run now does so when it is started"
     )
+    return print_done(text)
 
 
 async def forget_mark(stores: Stores, identity: str, *, is_meant: bool) -> ExitStatus:
     """Put a directory in the place of the one with this mark; return the exit status."""
     marked = [(store.url, store.mark) for store in stores.read if store.mark is not None]
     if len(marked) != 1:
-        return print_refusal("--mark needs --store directory:PATH, one directory")
+        return print_refusal(sentence("--mark needs --store directory:PATH, one directory"))
     ((url, mark),) = marked
     there = await mark.read()
     if there.id == identity:
-        return print_refusal(f"{url} is the directory with this mark: nothing is to be done")
-    has = f"has the mark {there.id}" if there.id else there.problem or "has no mark"
+        text = sentence("{url} is the directory with this mark: nothing is to be done", url=url)
+        return print_refusal(text)
     if not is_meant:
-        return print_done(
-            f"{url} {has}; it would take the place of the directory with the mark {identity}; "
-            "nothing was changed: add --yes",
-        )
+        return print_done(_would_replace(url, there, identity))
     now = await mark.replace(identity)
-    return print_done(
-        f"{url} with the mark {now.id} takes the place of the directory with the mark "
-        f"{identity}, for each aggregator that knows that one. Nodes that are not in it stay "
-        "as they were until they are forgotten",
+    text = sentence(
+        "{url} with the mark {mark} takes the place of the directory with the mark {other}, for "
+        "each aggregator that knows that one. Nodes that are not in it stay as they were until "
+        "they are forgotten",
+        url=url,
+        mark=now.id,
+        other=identity,
     )
+    return print_done(text)
+
+
+def _would_replace(url: str, there: FoundMark, identity: str) -> str:
+    """Return what would become of a directory and its mark; English with a problem of the store."""
+    if there.problem:
+        return (
+            f"{url} {there.problem}; it would take the place of the directory with the mark "
+            f"{identity}; nothing was changed: add --yes"
+        )
+    if not there.id:
+        return sentence(
+            "{url} has no mark; it would take the place of the directory with the mark {mark}; "
+            "nothing was changed: add --yes",
+            url=url,
+            mark=identity,
+        )
+    return sentence(
+        "{url} has the mark {own}; it would take the place of the directory with the mark {mark}; "
+        "nothing was changed: add --yes",
+        url=url,
+        own=there.id,
+        mark=identity,
+    )
+
+
+def _shortened(names: Sequence[str]) -> str:
+    """Return the first of ``names`` with the number of the others."""
+    if len(names) <= _MAX_NAMES:
+        return ", ".join(names)
+    first, more = ", ".join(names[:_MAX_NAMES]), len(names) - _MAX_NAMES
+    return sentence("{names} and {count} more", names=first, count=more)
 
 
 async def _find(stores: Stores, node: str, published: dict[str, int]) -> FoundNode:

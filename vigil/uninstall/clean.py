@@ -49,7 +49,7 @@ from contract.names import (
     STATE_LABEL,
     STATE_NAMESPACE,
 )
-from contract.plural import plural
+from contract.sentences import counted, message, sentence
 from contract.validation_texts import decode_text
 from elastic.job import read_job
 from stores.base import Document, Selection
@@ -87,9 +87,9 @@ _MAX_CONCURRENT = 20
 _LEADER_SECONDS = 2.0
 _NAME = "vigil uninstall"
 _REMARKS = (
-    "labels and annotations of Nodes stay: the vendor's programs write the same ones",
-    "the state directories of agents on their nodes stay (/var/lib/npu-vigil)",
-    "namespaces stay: others use them",
+    sentence("labels and annotations of Nodes stay: the vendor's programs write the same ones"),
+    sentence("the state directories of agents on their nodes stay (/var/lib/npu-vigil)"),
+    sentence("namespaces stay: others use them"),
 )
 _OURS = (ELASTIC_SWITCH, RESTORE, KEPT, CAUSE)
 
@@ -121,20 +121,27 @@ async def uninstall_all(configuration: AggregatorConfiguration, *, is_meant: boo
     """
     async with open_stores(configuration) as stores:
         if running := await _running(stores, configuration):
-            text = f"{running} still runs: stop all of NPU Vigil first; nothing was changed"
+            text = sentence(
+                "{daemon} still runs: stop all of NPU Vigil first; nothing was changed",
+                daemon=running,
+            )
             return print_refusal(text)
         plans = [await _plan(store, configuration) for store in stores.all]
         if not is_meant:
             for plan in plans:
                 _show(plan)
-            return print_done("nothing was changed: add --yes")
+            return print_done(sentence("nothing was changed: add --yes"))
         # Healed first, and left for a touch period: readers keep entries that only disappear.
         for plan in plans:
             for document in plan.heal:
                 await plan.store.put(document, expected=document.version)
         if any(plan.heal for plan in plans):
             seconds = configuration.touch_period_seconds
-            print_done(f"cluster-info has no faults any more; its readers get {seconds:g} s")
+            text = sentence(
+                "cluster-info has no faults any more; its readers get {seconds} s",
+                seconds=f"{seconds:g}",
+            )
+            print_done(text)
             await asyncio.sleep(seconds)
         for plan in plans:
             await _delete(plan, configuration)
@@ -148,19 +155,19 @@ async def _running(stores: Stores, configuration: AggregatorConfiguration) -> st
     beats = [(store, beat) for store in stores.read for beat in await store.beats()]
     for store in stores.all:
         if store.leader_lease is not None and (holder := await _renewing(store.leader_lease)):
-            return f"the aggregator {holder}"
+            return sentence("the aggregator {name}", name=holder)
         if _is_kubernetes(store):
             async with elastic_lease(configuration.kubeconfig) as lease:
                 if holder := await _renewing(lease):
-                    return f"vigil elastic {holder}"
+                    return sentence("vigil elastic {name}", name=holder)
         lock = store.leader_lock
         if lock is not None and (holder := lock.holder()):
             # The name of one that was killed stays; the lock does not.
             if not lock.take(_NAME):
-                return f"the aggregator {holder}"
+                return sentence("the aggregator {name}", name=holder)
             lock.release()
     alive = await beating(beats)
-    return f"the agent of {', '.join(alive[:3])}" if alive else ""
+    return sentence("the agent of {nodes}", nodes=", ".join(alive[:3])) if alive else ""
 
 
 async def _renewing(lease: LeaderLease) -> str:
@@ -195,12 +202,19 @@ async def _plan(store: Store, configuration: AggregatorConfiguration) -> Plan:
     others = await asyncio.gather(*map(other_writer, documents.values()))
     with_plugin = await _nodes_with_plugin(store, configuration)
     for document, other in zip(documents.values(), others, strict=True):
-        text = f"{document.namespace}/{document.name}"
+        text = _place(document)
         kind = kind_of(document.name)
         if other is not None:
-            plan.left.append(f"{text} stays: {other} wrote it last")
+            line = sentence(
+                "{document} stays: {program} wrote it last", document=text, program=other
+            )
+            plan.left.append(line)
         elif document.name.removeprefix(DEVICE_INFO_PREFIX) in with_plugin:
-            plan.left.append(f"{text} stays: a Device Plugin is registered there and takes it over")
+            line = sentence(
+                "{document} stays: a Device Plugin is registered there and takes it over",
+                document=text,
+            )
+            plan.left.append(line)
         elif kind is not None or document.name.startswith(_OF_NODES) or _is_of_aggregator(document):
             plan.delete.append(document)
             if kind is not None:
@@ -223,6 +237,7 @@ async def _plan_rules(plan: Plan, taints: DeviceTaints) -> None:
     try:
         plan.rules = list(await taints.list_rules(served.rules))
     except StoreForbidden as error:
+        # Errors of a store are English, and so is the line with this one.
         plan.left.append(f"DeviceTaintRules of device_taints stay, if there are any: {error}")
     plan.rules_version = served.rules
 
@@ -290,11 +305,13 @@ async def _delete(plan: Plan, configuration: AggregatorConfiguration) -> None:
     for document in plan.delete:
         await plan.store.delete(document.namespace, document.name)
         if document.finalizers:
-            held_by = ", ".join(document.finalizers)
-            plan.left.append(
-                f"{document.namespace}/{document.name} is deleted, and finalizers of others hold "
-                f"it: {held_by}; its readers have it until these are removed"
+            line = sentence(
+                "{document} is deleted, and finalizers of others hold it: {finalizers}; its "
+                "readers have it until these are removed",
+                document=_place(document),
+                finalizers=", ".join(document.finalizers),
             )
+            plan.left.append(line)
     for node in plan.nodes:
         await plan.store.forget_beat(node)
     for rule in plan.rules:
@@ -308,28 +325,41 @@ async def _delete(plan: Plan, configuration: AggregatorConfiguration) -> None:
                     await remains.remove_signals(node, seen)
                 except StoreConflict:
                     # The kubelet has written the Node since; once more is enough for most.
-                    plan.left.append(f"node {node} has changed: run this once more")
+                    line = sentence("node {node} has changed: run this once more", node=node)
+                    plan.left.append(line)
         plan.left += await clear_jobs(configuration.kubeconfig, plan.jobs)
-    print_done(
-        f"{plan.store.url}: deleted {plural(len(plan.delete), 'document')} and "
-        f"{plural(len(plan.nodes), 'heartbeat')}",
+    text = sentence(
+        "{store}: deleted {documents} and {heartbeats}",
+        store=plan.store.url,
+        documents=counted(len(plan.delete), "{count} document", "{count} documents"),
+        heartbeats=counted(len(plan.nodes), "{count} heartbeat", "{count} heartbeats"),
     )
+    print_done(text)
 
 
 def _show(plan: Plan) -> None:
-    for line in (
-        *(f"{item.namespace}/{item.name} would lose its faults first" for item in plan.heal),
-        *(f"{item.namespace}/{item.name} would be deleted" for item in plan.delete),
-        *(f"DeviceTaintRule {rule.name} would be deleted" for rule in plan.rules),
-        *(f"the heartbeat of {node} would be deleted" for node in plan.nodes),
-        *(
-            f"node {node} would lose its conditions and its taint of npu-vigil"
-            for node in sorted(plan.signals)
+    for text, names in (
+        (message("{name} would lose its faults first"), map(_place, plan.heal)),
+        (message("{name} would be deleted"), map(_place, plan.delete)),
+        (message("DeviceTaintRule {name} would be deleted"), (rule.name for rule in plan.rules)),
+        (message("the heartbeat of {name} would be deleted"), plan.nodes),
+        (
+            message("node {name} would lose its conditions and its taint of npu-vigil"),
+            sorted(plan.signals),
         ),
-        *(f"vcjob {job.key} would lose its annotations of npu-vigil/elastic" for job in plan.jobs),
-        *plan.left,
+        (
+            message("vcjob {name} would lose its annotations of npu-vigil/elastic"),
+            (job.key for job in plan.jobs),
+        ),
     ):
+        for name in names:
+            print_done(sentence(text, name=name))
+    for line in plan.left:
         print_done(line)
+
+
+def _place(document: Document) -> str:
+    return f"{document.namespace}/{document.name}"
 
 
 @contextlib.asynccontextmanager
@@ -383,4 +413,11 @@ def _other_size(job: VcJob) -> str:
     if original is None or size is None:
         return ""
     before, now = size_text(original), size_text(size)
-    return "" if before == now else f"vcjob {job.key} has {now}, its original size is {before}"
+    if before == now:
+        return ""
+    return sentence(
+        "vcjob {job} has {size}, its original size is {original}",
+        job=job.key,
+        size=now,
+        original=before,
+    )
