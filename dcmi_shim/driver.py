@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 import msgspec
 
 from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverGone
-from dcmi_shim.library.device_info import VIRTUAL_DEVICES
 from dcmi_shim.library.driver_upgrade import Installed
 from dcmi_shim.library.survey import chip_names, node_facts, survey, virtual_chips
 from dcmi_shim.worker.calls import Calls
@@ -245,10 +244,14 @@ class Driver:
         }
 
     async def _survey(self) -> NoReturn:
+        # What opened the library until then is part of the first survey.
+        await self._supervisor.tried.wait()
+        self._reopened.clear()
         while True:
             before = self._inventory
+            calls, library = self._calls, str(self._installed.library.path)
             try:
-                result = await survey(self._calls.make, str(self._installed.library.path), before)
+                result = await survey(calls.make, calls.make_each, library, before)
             except (DriverGone, DriverCallError, DriverCallStuck) as error:
                 problems: tuple[str, ...] = (str(error),)
             else:
@@ -290,11 +293,8 @@ class Driver:
             await asyncio.sleep(shared_pause(_VIRTUAL_SECONDS))
             before = await self.inventory()
             with contextlib.suppress(DriverGone):
-                answers = await self._calls.make_each(
-                    "dcmi_get_device_info", before.chips, *VIRTUAL_DEVICES
-                )
                 virtual = await virtual_chips(
-                    self._calls.make, before.chips, before.virtual, answers
+                    self._calls.make, self._calls.make_each, before.chips, before.virtual
                 )
                 # A survey may have replaced it meanwhile, from a newer list.
                 if self._inventory is before:

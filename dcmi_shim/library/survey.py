@@ -38,12 +38,32 @@ class Query(Protocol):
     ) -> msgspec.Raw: ...
 
 
+class EachQuery(Protocol):
+    """Calls a function for each of some chips by one message; ``more`` are further arguments.
+
+    Returns the value or error of each chip. Chips without either must be asked one by one. Raises
+    ``DriverGone``.
+    """
+
+    async def __call__(
+        self, function: str, chips: Sequence[Chip], *more: int
+    ) -> Mapping[Chip, msgspec.Raw | DriverError]: ...
+
+
 class _Queries:
     """Queries the driver; ``problems`` are why answers are missing."""
 
     def __init__(self, query: Query) -> None:
         self.query = query
         self.problems: list[str] = []
+
+    def _note(self, error: DriverError, *, needed: bool = False) -> None:
+        is_unsupported = isinstance(error, DriverCallError) and error.return_code in (
+            UNSUPPORTED,
+            SYMBOL_MISSING,
+        )
+        if needed or not is_unsupported:
+            self.problems.append(str(error))
 
     async def read(
         self,
@@ -59,16 +79,30 @@ class _Queries:
         """
         try:
             return msgspec.json.decode(await self.query(function, arguments, where))
-        except DriverCallError as error:
-            if needed or error.return_code not in (UNSUPPORTED, SYMBOL_MISSING):
-                self.problems.append(str(error))
-        except DriverCallStuck as error:
-            self.problems.append(str(error))
+        except (DriverCallError, DriverCallStuck) as error:
+            self._note(error, needed=needed)
         return None
 
     async def of_chip(self, function: str, chip: Chip, *more: int) -> Any:
         """Return the answer about ``chip``."""
         return await self.read(function, (chip.card_id, chip.device_id, *more), str(chip))
+
+    async def of_chips(
+        self, each: EachQuery, function: str, chips: Sequence[Chip], *more: int
+    ) -> dict[Chip, Any]:
+        """Return the answer about each of ``chips``, or ``None``, by one message if possible."""
+        answers = await each(function, chips, *more)
+        result: dict[Chip, Any] = {}
+        for chip in chips:
+            answer = answers.get(chip)
+            if answer is None:
+                result[chip] = await self.of_chip(function, chip, *more)
+            elif isinstance(answer, DriverError):
+                self._note(answer)
+                result[chip] = None
+            else:
+                result[chip] = msgspec.json.decode(answer)
+        return result
 
     async def first(self, functions: Sequence[str], chips: Sequence[Chip], *more: int) -> Any:
         """Return the first answer that some chip gives to one of ``functions``, in order."""
@@ -94,7 +128,7 @@ class Survey:
     is_refused: bool = False
 
 
-async def survey(query: Query, library: str, current: Inventory | None) -> Survey:
+async def survey(query: Query, each: EachQuery, library: str, current: Inventory | None) -> Survey:
     """Read everything once; return what was read.
 
     Chips of ``current`` stay, even if the driver does not list them now, unless another one is
@@ -106,7 +140,7 @@ async def survey(query: Query, library: str, current: Inventory | None) -> Surve
     queries = _Queries(query)
     problems = queries.problems
     before = () if current is None else current.chips
-    result = await _chips(queries, before)
+    result = await _chips(queries, each, before)
     hidden = (chip for chip in before if not any(_are_in_one_place(chip, item) for item in result))
     chips = tuple(sorted([*result, *hidden]))
     if not chips:
@@ -125,12 +159,13 @@ async def survey(query: Query, library: str, current: Inventory | None) -> Surve
         raise DriverError(
             f"chip name {name!r} with board id {board:#x} belongs to no supported chip family"
         )
-    families = await _families(query, chips, is_board_known=board is not None)
+    families = await _families(query, each, chips, is_board_known=board is not None)
     if len(families) > 1:
         return Survey(None, (*problems, _mixed_families(families)), chips, is_refused=True)
     version = await queries.read("dcmi_get_dcmi_version")
     pod = await _super_pod(queries, chips[0])
-    virtual = await virtual_chips(query, chips, () if current is None else current.virtual, {})
+    divided_before = () if current is None else current.virtual
+    virtual = await virtual_chips(query, each, chips, divided_before)
     main_board = None
     if family == _A5:
         main_board = await queries.first((_MAIN_BOARD,), chips)
@@ -139,16 +174,22 @@ async def survey(query: Query, library: str, current: Inventory | None) -> Surve
 
 
 async def _families(
-    query: Query, chips: Sequence[Chip], *, is_board_known: bool
+    query: Query, each: EachQuery, chips: Sequence[Chip], *, is_board_known: bool
 ) -> dict[str, dict[str, list[Chip]]]:
     """Return the chips by family and name. One without enough answers now is in none."""
     # Queries of their own: a chip without an answer now is not a problem of the inventory.
     queries = _Queries(query)
     result: dict[str, dict[str, list[Chip]]] = {}
-    for chip in chips:
-        words = await queries.first(_NAMES, (chip,))
-        board = None if words is None else await queries.of_chip(_BOARD, chip)
-        if words is None or (board is None and is_board_known):
+    names: dict[Chip, Any] = {}
+    for function in _NAMES:
+        unnamed = [chip for chip in chips if names.get(chip) is None]
+        if unnamed:
+            names |= await queries.of_chips(each, function, unnamed)
+    named = [chip for chip in chips if names[chip] is not None]
+    boards = await queries.of_chips(each, _BOARD, named)
+    for chip in named:
+        words, board = names[chip], boards[chip]
+        if board is None and is_board_known:
             continue
         family = chip_family(words[1], board) or "no supported family"
         result.setdefault(family, {}).setdefault(words[1], []).append(chip)
@@ -194,7 +235,7 @@ def _are_in_one_place(chip: Chip, other: Chip) -> bool:
     )
 
 
-async def _chips(queries: _Queries, before: Sequence[Chip]) -> list[Chip]:
+async def _chips(queries: _Queries, each: EachQuery, before: Sequence[Chip]) -> list[Chip]:
     problems = queries.problems
     answer = await queries.query("dcmi_get_card_list", (), None)
     count, cards = msgspec.json.decode(answer, type=tuple[int, list[int]])
@@ -209,7 +250,7 @@ async def _chips(queries: _Queries, before: Sequence[Chip]) -> list[Chip]:
         serial = await _Queries(queries.query).read(_LABEL, (card,), where)
         devices = await queries.read("dcmi_get_device_num_in_card", (card,), where, needed=True)
         for device in range(devices or 0):
-            chip = await _identity(queries, card, device, serial or "", before)
+            chip = await _identity(queries, card, device, serial or "")
             if chip is None:
                 continue
             # Ids belong to one chip each; the first that the driver lists stays.
@@ -218,12 +259,12 @@ async def _chips(queries: _Queries, before: Sequence[Chip]) -> list[Chip]:
                 continue
             chips[chip.physical_id] = chip
             logic_ids.add(chip.logic_id)
-    return list(chips.values())
+    dies = await _Queries(queries.query).of_chips(each, _DIE, list(chips.values()))
+    return [_with_die(chip, words, before) for chip, words in dies.items()]
 
 
-async def _identity(
-    queries: _Queries, card: int, device: int, serial: str, current: Sequence[Chip]
-) -> Chip | None:
+async def _identity(queries: _Queries, card: int, device: int, serial: str) -> Chip | None:
+    """Return the chip without its die; ``None`` if the driver does not list its ids."""
     where = f"card {card} device {device}"
     logic = await queries.read("dcmi_get_device_logic_id", (card, device), where, needed=True)
     if logic is None:
@@ -233,11 +274,14 @@ async def _identity(
     )
     if physical is None:
         return None
-    words = await _Queries(queries.query).read(_DIE, (card, device), where)
+    return Chip(physical, logic, card, device, "", serial)
+
+
+def _with_die(chip: Chip, words: Sequence[int] | None, current: Sequence[Chip]) -> Chip:
     # Words that are all equal, such as zeros, identify no die.
     die = "" if words is None or len(set(words)) == 1 else _die_of(words)
-    place = (physical, logic, card, device)
-    before = next((chip for chip in current if _place_of(chip) == place), None)
+    place, serial = _place_of(chip), chip.serial
+    before = next((item for item in current if _place_of(item) == place), None)
     if before is not None:
         # An answer that is missing now was given before to the same process.
         die, serial = die or before.die, serial or before.serial
@@ -287,25 +331,16 @@ async def node_facts(query: Query, inventory: Inventory) -> tuple[NodeFacts, tup
 
 
 async def virtual_chips(
-    query: Query,
-    chips: Sequence[Chip],
-    before: Sequence[int],
-    answers: Mapping[Chip, msgspec.Raw | DriverError],
+    query: Query, each: EachQuery, chips: Sequence[Chip], before: Sequence[int]
 ) -> tuple[int, ...]:
     """Return the physical ids of the chips that are divided into virtual devices.
 
-    Chips that are missing in ``answers`` are asked one by one. For a chip without an answer
-    ``before`` decides: most drivers do not have the function. Raises ``DriverGone`` when there is
-    no driver.
+    For a chip without an answer ``before`` decides: most drivers do not have the function. Raises
+    ``DriverGone`` when there is no driver.
     """
-    queries = _Queries(query)
-    divided = []
-    for chip in chips:
-        answer = answers.get(chip)
-        if answer is None:
-            total = await queries.of_chip("dcmi_get_device_info", chip, *VIRTUAL_DEVICES)
-        else:
-            total = None if isinstance(answer, DriverError) else msgspec.json.decode(answer)
-        if chip.physical_id in before if total is None else total[0]:
-            divided.append(chip.physical_id)
-    return tuple(divided)
+    totals = await _Queries(query).of_chips(each, "dcmi_get_device_info", chips, *VIRTUAL_DEVICES)
+    return tuple(
+        chip.physical_id
+        for chip, total in totals.items()
+        if (chip.physical_id in before if total is None else total[0])
+    )
