@@ -25,6 +25,7 @@ from aggregator.publish.publisher import StorePublisher
 from aggregator.publish.rate_limited_queue import WriteQueue
 from contract.documents.cluster_info import VALUE_LIMIT
 from contract.names import CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
+from pacing.waiting import shared_pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -46,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 # A broker names its limit with each CONNACK, or it is found out by breaks (decision 19): no event
 # reports either.
-_CHECK_LIMIT_SECONDS = 1.0
+_CHECK_LIMIT_SECONDS = 2.5
 """Period of checks of what stores accept."""
 
 
@@ -277,4 +278,4 @@ class ClusterPublication:
     async def _keep_fitting(self) -> NoReturn:
         while True:
             self._fit()
-            await asyncio.sleep(_CHECK_LIMIT_SECONDS)
+            await asyncio.sleep(shared_pause(_CHECK_LIMIT_SECONDS))

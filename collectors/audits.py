@@ -60,11 +60,13 @@ class AuditSchedule:
             # Before the look: an event during it must not be lost.
             self._woken.clear()
             due = next_due()
-            if self.is_due(due):
-                await audit(max(self._loop.time(), due))
-            else:
+            # Without an event nothing else is due than before the wait, so it is not looked again.
+            while not self.is_due(due) and not self._woken.is_set():
                 wait = min(due - self._loop.time(), self._max_wait_seconds)
                 await wait_for_event(self._woken, wait)
+                self._progress()
+            if not self._woken.is_set():
+                await audit(max(self._loop.time(), due))
 
 
 class UnwatchedChips:

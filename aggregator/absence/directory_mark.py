@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -134,9 +134,9 @@ class DirectoryMarks:
         if url in self.known:
             self.known[url].observe_beats(beats)
 
-    async def run(self) -> NoReturn:
-        """Check all marks every 4 s until cancelled."""
-        while True:
+    async def run(self) -> None:
+        """Check all marks every 4 s until cancelled; return at once where there are none."""
+        while self._marks:
             await asyncio.sleep(PERIOD_SECONDS)
             await self.check()
 

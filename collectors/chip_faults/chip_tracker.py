@@ -152,6 +152,10 @@ class ChipTracker:
         """Return what changed about the drop of the card: by its list, its health answer or its
         silence.
         """
+        # Mostly nothing shows a drop, and an agent at rest judges every chip in each round.
+        is_shown = self._dropped or self._drop_listed or self._silent_too_long
+        if not is_shown and self._drop not in self._codes.states:
+            return []
         state = self._codes.states.get(self._drop) or CodeState(present=False)
         codes_count = state.comparable(self._asked_at[ChipQuery.CODES])
         health_counts = state.comparable(self._asked_at[ChipQuery.HEALTH])

@@ -94,7 +94,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """By program the task that hangs, and its steps that are held."""
         self.count_step: Callable[[str], None] | None = None
         """Called with the program before each of its callbacks."""
-        super().__init__(_VirtualSelector(self))
+        self._readable = _ReadableSelector(self)
+        self._poll = self._readable.poll
+        super().__init__(self._readable)
         # Each handle and each future asks for it, and a builtin answers faster.
         self.get_debug = bool  # type: ignore[method-assign]
 
@@ -172,16 +174,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def _run_once(self) -> None:
         """Do what asyncio's loop does in a round, with a cheaper heap."""
         timers, ready = self._timers, self._ready
-        # Pipes are read when nothing else is ready, before time passes.
         if not ready and not self._stopping:
-            while timers and timers[0][2]._cancelled:
-                heapq.heappop(timers)
-                self._cancelled -= 1
-            timeout = timers[0][0] - self._now if timers else None
-            if timeout is None or timeout > 0:
-                events = self._selector.select(timeout)  # type: ignore[attr-defined]
-                if events:
-                    self._process_events(events)  # type: ignore[attr-defined]
+            self._wait()
         end = self._now + self._clock_resolution
         while timers and timers[0][0] < end:
             timer = heapq.heappop(timers)[2]
@@ -204,6 +198,24 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
                     context = {"message": text, "exception": error, "handle": handle}
                     self.call_exception_handler(context)
 
+    def _wait(self) -> None:
+        """Read pipes, or let time pass until the next timer where no pipe has anything."""
+        timers = self._timers
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)
+            self._cancelled -= 1
+        timeout = timers[0][0] - self._now if timers else None
+        if timeout is not None and timeout <= 0:
+            return
+        # Mostly no pipe has anything, which the system call shows by itself.
+        events = self._poll(0, _MAX_EVENTS) and self._readable.select(0)
+        if events:
+            self._process_events(events)  # type: ignore[attr-defined]
+        elif timeout is None:
+            raise Deadlock("all programs wait for something that never comes")
+        else:
+            self.advance(timeout)
+
     def _filter(self) -> None:
         ready, count = tuple(self._ready), self.count_step
         self._ready.clear()
@@ -223,24 +235,20 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             self._ready.append(handle)
 
 
-class _VirtualSelector(selectors.EpollSelector):
+class _ReadableSelector(selectors.EpollSelector):
+    """The pipes of the loop; ``poll`` is the system call itself."""
+
     def __init__(self, loop: VirtualTimeLoop) -> None:
         super().__init__()
         self._loop = loop
+        self.poll = self._selector.poll  # type: ignore[attr-defined]
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        # Mostly no pipe has anything, which the system call shows without further Python code.
-        if self._selector.poll(0, _MAX_EVENTS):  # type: ignore[attr-defined]
-            ready = super().select(0)
-            # A paused program reads no pipe, and what is in it must not hold up time.
-            if self._loop.is_any_paused:
-                ready = [item for item in ready if not self._is_held(item[0])]
-            if ready:
-                return ready
-        if timeout is None:
-            raise Deadlock("all programs wait for something that never comes")
-        self._loop.advance(timeout)
-        return []
+        ready = super().select(timeout)
+        # A paused program reads no pipe, and what is in it must not hold up time.
+        if self._loop.is_any_paused:
+            ready = [item for item in ready if not self._is_held(item[0])]
+        return ready
 
     def _is_held(self, key: selectors.SelectorKey) -> bool:
         return any(handle is not None and self._loop.is_paused(handle) for handle in key.data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -151,3 +152,9 @@ async def test_a_spoilt_file_is_named_and_written_anew(
     again = bench.run()
     await again.check()
     assert A in again.problems[0]
+
+
+async def test_without_directories_nothing_wakes_up(tmp_path: Path) -> None:
+    marks = DirectoryMarks({}, tmp_path, lambda _: NODES, lambda: None)
+    async with asyncio.timeout(1.0):
+        await marks.run()
