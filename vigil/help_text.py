@@ -1,4 +1,4 @@
-"""Help of commands in the chosen language.
+"""Help and wrong options of commands in the chosen language.
 
 Typer builds a command with its English texts. They are replaced in the built command, by
 paragraphs. Labels such as ``Options`` are typer's own; a formatter replaces them, and breaks lines
@@ -19,6 +19,7 @@ from vigil.reports.wrapping import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from typing import IO
 
 Command: TypeAlias = Any
 """Of the click that typer has in itself, or of the one that it depends on: by its release."""
@@ -31,6 +32,26 @@ _EXTRAS = {
     "required": message("required"),
 }
 """What typer writes behind the help of an option, in brackets; semicolons between."""
+_ERRORS = (
+    message("No such option: {option} (Possible options: {options})"),
+    message("No such option: {option}"),
+    message("No such command '{command}'. Did you mean {commands}?"),
+    message("No such command '{command}'."),
+    message("Missing command."),
+    message("Missing argument '{name}'."),
+    message("Missing option '{name}'."),
+    message("Option '{name}' requires an argument."),
+    message("Got unexpected extra argument(s) ({arguments})"),
+    message("Invalid value for {name}: {problem}"),
+    message("Invalid value: {problem}"),
+    message("Input should be a valid integer, unable to parse string as an integer"),
+    message("Input should be a valid number, unable to parse string as a number"),
+    message("Input should be less than or equal to {limit}"),
+    message("Input should be greater than or equal to {limit}"),
+    message("Value error, {value} is not one of {choices}."),
+)
+"""Errors of typer and of pydantic; the first that fits is meant."""
+_FIELD = re.compile(r"\\{(\w+)\\}")
 _WITH_EXTRAS = re.compile(r"(.*?)\s*\[([^\[\]]+)\]", re.DOTALL)
 _FIRST_SENTENCE = re.compile(r".*?(?:。|\. |$)")
 
@@ -87,6 +108,42 @@ def translate_help(command: Command) -> None:
         # Typer would cut it at a space, which Chinese does not have.
         match = _FIRST_SENTENCE.match(each.help or "")
         each.short_help = match and match[0].strip()
+
+
+def translate_error(error: Any) -> None:
+    """Let ``error`` of the command line be shown in the chosen language.
+
+    A text that the catalogue lacks is shown in English, behind a translated heading.
+    """
+    # Others, such as the help of a program without arguments, are shown as they are.
+    if getattr(type(error), "show", None) is not typer.BadParameter.show:
+        return
+
+    def show(file: IO[str] | None = None) -> None:
+        context, text = error.ctx, error.format_message()
+        # What an option lacks is noticed without a context.
+        if context is not None:
+            command = f"{context.command_path} {context.help_option_names[0]}"
+            hint = translated("Try '{command}' for help.", command=command)
+            typer.echo(f"{context.get_usage()}\n{hint}\n", file=file, err=True)
+        line = translated("Error: {error}", error=_error_text(text) or text)
+        typer.echo(line, file=file, err=True)
+
+    error.show = show
+
+
+def _error_text(text: str) -> str | None:
+    """Return an English error in the chosen language; ``None`` where the catalogue lacks it."""
+    for template in _ERRORS:
+        pattern = _FIELD.sub(r"(?P<\1>.+)", re.escape(template))
+        match = re.fullmatch(pattern, text)
+        if match is not None:
+            fields = match.groupdict()
+            if "problem" in fields:
+                fields["problem"] = _error_text(fields["problem"])
+            return None if None in fields.values() else translated(template, **fields)
+    translation = translated(text)
+    return translation if translation != text else None
 
 
 def replace_texts(command: Command, replace: Callable[[str], str]) -> None:

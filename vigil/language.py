@@ -16,6 +16,8 @@ from contract.sentences import Sentence
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from contract.pages.messages import PageMessage
+
 CATALOGUE = Path(__file__).with_name("locale") / "zh_CN.po"
 OPTION, VARIABLE = "--lang", "VIGIL_LANG"
 
@@ -32,6 +34,7 @@ class _Chosen:
 
     language: Language | None = None
     texts: Mapping[str, str] = {}
+    of_daemons: Mapping[str, str] = {}
 
 
 def choose(arguments: Sequence[str], environment: Mapping[str, str]) -> Language | None:
@@ -41,7 +44,7 @@ def choose(arguments: Sequence[str], environment: Mapping[str, str]) -> Language
     person who calls them. A wrong value is reported when the option is parsed.
     """
     _Chosen.language = _asked_for(arguments, environment)
-    _Chosen.texts = {}
+    _Chosen.texts, _Chosen.of_daemons = {}, {}
     if _Chosen.language is Language.CHINESE:
         with CATALOGUE.open(encoding="utf-8") as lines:
             _Chosen.texts = read_catalogue(lines)
@@ -60,14 +63,43 @@ def translated(text: str, /, **fields: object) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a sentence in the chosen language, and any other text as it is."""
+    """Return a sentence in the chosen language, also one of a daemon; another text as it is."""
     if not isinstance(text, Sentence):
-        return text
+        return _Chosen.of_daemons.get(text, text)
     fields = {
         name: shown(value) if isinstance(value, str) else value
         for name, value in text.fields.items()
     }
     return translated(text.template, **fields)
+
+
+def translate_messages(messages: Mapping[str, PageMessage]) -> None:
+    """Translate the sentences of a page, by their English text; ``shown`` returns them then.
+
+    One that the catalogue lacks stays English as a whole, as a daemon of another release may have.
+    """
+    # No template of a daemon is filled in, only those of the catalogue.
+    translations = {text: _in_language(message) for text, message in messages.items()}
+    _Chosen.of_daemons = {
+        **_Chosen.of_daemons,
+        **{text: translation for text, translation in translations.items() if translation},
+    }
+
+
+def _in_language(message: PageMessage) -> str | None:
+    """Return a sentence of a daemon in the chosen language; ``None`` where that is not possible."""
+    template = _Chosen.texts.get(message.id)
+    fields = {
+        name: value if isinstance(value, (str, int, float)) else _in_language(value)
+        for name, value in message.parameters.items()
+    }
+    if template is None or None in fields.values():
+        return None
+    try:
+        return template.format(**fields)
+    # Parameters of another daemon than ours.
+    except (KeyError, IndexError):
+        return None
 
 
 def read_catalogue(lines: Iterable[str]) -> dict[str, str]:

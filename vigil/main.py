@@ -10,6 +10,7 @@ import importlib
 import io
 import os
 import sys
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeAlias, get_args, get_type_hints
@@ -26,13 +27,14 @@ from contract.errors import (
     VigilError,
     printable,
 )
+from contract.sentences import message
 from service.log.setup import last_words
 from service.log.standard_streams import open_missing
 from vigil.exit_status import ExitStatus
 from vigil.language import OPTION, Language, choose, chosen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 Command: TypeAlias = Any
 """Of the click that typer has in itself, or of the one that it depends on: by its release."""
@@ -108,6 +110,16 @@ class LazyGroup(typer.core.TyperGroup):
         _translate(self)
         return super().main(*args, **settings)
 
+    def make_context(self, *args: Any, **settings: Any) -> Any:
+        """Parse the options of the program itself."""
+        with _usage_errors():
+            return super().make_context(*args, **settings)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Parse the options of the verb and run it."""
+        with _usage_errors():
+            return super().invoke(ctx)
+
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the options; an absent one is not converted, for which typer loads pydantic."""
         return [_skipping_absent(parameter) for parameter in super().get_params(ctx)]
@@ -132,6 +144,19 @@ def _translate(command: Command) -> None:
         from vigil.help_text import translate_help
 
         translate_help(command)
+
+
+@contextmanager
+def _usage_errors() -> Iterator[None]:
+    """Let an error of the command line be shown in the chosen language."""
+    try:
+        yield
+    except Exception as error:
+        if chosen() is Language.CHINESE:
+            from vigil.help_text import translate_error
+
+            translate_error(error)
+        raise
 
 
 def _command(verb: str) -> Command:
@@ -176,7 +201,8 @@ def options(
 ) -> None:
     """Watch Ascend NPUs and report their faults to the cluster."""
     if as_json:
-        raise typer.BadParameter("it belongs to --version; a verb has its own", param_hint="--json")
+        text = message("it belongs to --version; a verb has its own")
+        raise typer.BadParameter(text, param_hint="--json")
 
 
 app = typer.Typer(

@@ -22,7 +22,7 @@ from contract.documents.separation import chip_of
 from contract.documents.switch_info import event_key, leveled
 from contract.pages.explanation import ExplainedChip, ExplainedEvent, ExplainedFault
 from contract.pages.faults import names_of
-from contract.plural import plural
+from contract.sentences import counted, joined, message, sentence
 from service.clock import shown_time
 
 if TYPE_CHECKING:
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 _MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
 _PRE_SEPARATE = ChipLevel.PRE_SEPARATE_NPU.value
-_UCE = "a UCE fault (80E01801) of the same chip"
 _WORDS = {
-    "available": "available",
-    "unhealthy": "unhealthy",
-    "network_unhealthy": "its network link is down",
-    "recovering": "recovering",
+    "available": sentence("available"),
+    "unhealthy": sentence("unhealthy"),
+    "network_unhealthy": sentence("its network link is down"),
+    "recovering": sentence("recovering"),
 }
+_FILTERED = message("held back from readers until {time}: filtered by {jobs}")
 _LISTS = ("available", "unhealthy", "network_unhealthy", "recovering")
 
 
@@ -56,9 +56,8 @@ def blind_text(status: BlindStatus) -> str:
 
 def job_name(key: str, job: JobState | None) -> str:
     """Return the name of a job for people: ``job namespace/name``, else its key."""
-    if job is None or not job.name:
-        return f"job {key}"
-    return f"job {job.namespace}/{job.name}"
+    name = key if job is None or not job.name else f"{job.namespace}/{job.name}"
+    return sentence("job {name}", name=name)
 
 
 class _Reasons:
@@ -92,20 +91,27 @@ class _Reasons:
                 mine = chip is None or chip in chips
                 if mine and job_filter.until_ms(code, level, since_ms) == until_ms:
                     names.append(job_name(key, job))
-        return ", ".join(names) or "a job"
+        return joined("{before}, {part}", names or [sentence("a job")])
 
     def hidden(self, withheld: WithheldFault) -> str:
         """Return why a fault is held back."""
         if withheld.why == ACCOMPANIES:
-            return f"held back from readers while it lasts: it came along with {_UCE}"
+            return sentence(
+                "held back from readers while it lasts: it came along with a UCE fault (80E01801) "
+                "of the same chip"
+            )
         assert withheld.until_ms is not None
         until = shown_time(withheld.until_ms)
         if withheld.why != FILTER:
-            return f"held back from readers until {until} at most: it may come along with {_UCE}"
+            return sentence(
+                "held back from readers until {time} at most: it may come along with a UCE fault "
+                "(80E01801) of the same chip",
+                time=until,
+            )
         fault = withheld.fault
         since_ms = self.since_ms(fault.chip, fault.code) or 0
         jobs = self.filtering_jobs(fault.code, fault.level, fault.chip, since_ms, withheld.until_ms)
-        return f"held back from readers until {until}: filtered by {jobs}"
+        return sentence(_FILTERED, time=until, jobs=jobs)
 
     def public(self, fault: CodeFault) -> tuple[str, int | None]:
         """Return which program reports a public fault, and when it ends by itself."""
@@ -116,7 +122,7 @@ class _Reasons:
             if public_fault.code == fault.code and number in map(str, public_fault.devices)
         ]
         if not active:
-            return "a public fault of a program that is not known here", None
+            return sentence("a public fault of a program that is not known here"), None
         who = ", ".join(
             f"{public_fault.resource} ({public_fault.fault_id})" for public_fault in active
         )
@@ -124,8 +130,14 @@ class _Reasons:
         times = [at_ms for at_ms in ends if at_ms is not None]
         if len(times) == len(ends):
             until_ms = max(times)
-            return f"a public fault of {who}; it ends at {shown_time(until_ms)}", until_ms
-        return f"a public fault of {who}; it holds until its program reports the end", None
+            text = sentence(
+                "a public fault of {program}; it ends at {time}",
+                program=who,
+                time=shown_time(until_ms),
+            )
+            return text, until_ms
+        text = message("a public fault of {program}; it holds until its program reports the end")
+        return sentence(text, program=who), None
 
     def separated(self, chip: str) -> tuple[str, int | None]:
         """Return why a chip is in manual separation, and until when."""
@@ -133,29 +145,44 @@ class _Reasons:
         policy = separation.policy
         separated = separation.chips.get(self._node, {}).get(chip)
         if separated is None or not separated.codes:
-            return "in manual separation; an operator releases it: vigil release", None
-        codes = ", ".join(
-            f"{code} (last at {shown_time(at_ms)})"
+            text = message("in manual separation; an operator releases it: vigil release")
+            return sentence(text), None
+        codes = [
+            sentence("{code} (last at {time})", code=code, time=shown_time(at_ms))
             for code, at_ms in sorted(separated.codes.items())
+        ]
+        reason = counted(
+            policy.threshold,
+            "in manual separation, because {count} time within {hours} h came: {codes}",
+            "in manual separation, because {count} times within {hours} h came: {codes}",
+            hours=policy.window_hours,
+            codes=joined("{before}, {part}", codes),
         )
-        reason = (
-            f"in manual separation, because {plural(policy.threshold, 'time')} within "
-            f"{policy.window_hours} h came: {codes}"
-        )
-        by_hand = "an operator may release it: vigil release"
         if policy.free_ms is None:
-            return f"{reason}; never released by time, {by_hand}", None
+            text = message(
+                "{reason}; never released by time, an operator may release it: vigil release"
+            )
+            return sentence(text, reason=reason), None
         until_ms = max(separated.codes.values()) + policy.free_ms
-        return f"{reason}; released at {shown_time(until_ms)}, or {by_hand}", until_ms
+        text = sentence(
+            "{reason}; released at {time}, or an operator may release it: vigil release",
+            reason=reason,
+            time=shown_time(until_ms),
+        )
+        return text, until_ms
 
     def of_node(self, fault: CodeFault) -> str:
         """Return why a fault that the node reports holds, as far as its document has a reason."""
         chip = chip_of(fault.chip)
         if fault.code != _MANUAL or chip is None or chip not in self._isolations:
-            return "the node reports it"
+            return sentence("the node reports it")
         isolation = self._isolations[chip]
-        at = shown_time(isolation.at_ms)
-        return f"{isolation.by} (as stated) isolated it at {at}: {isolation.reason}"
+        return sentence(
+            "{by} (as stated) isolated it at {time}: {reason}",
+            by=isolation.by,
+            time=shown_time(isolation.at_ms),
+            reason=isolation.reason,
+        )
 
     def of_fault(
         self, reported: CodeFault | None, published: CodeFault | None, hidden: WithheldFault | None
@@ -164,19 +191,20 @@ class _Reasons:
         if published is None:
             if hidden is not None:
                 return self.hidden(hidden), hidden.until_ms
-            return "the node reports it; it is not published yet", None
+            return sentence("the node reports it; it is not published yet"), None
         if reported is not None:
             by_node = self.of_node(published)
             chips = self._pipeline.processing.separation.of(self._node)
             if published.code == _MANUAL and published.chip in chips:
                 reason, until_ms = self.separated(published.chip)
-                return f"{by_node}; and here it is {reason}", until_ms
+                text = sentence("{by}; and here it is {reason}", by=by_node, reason=reason)
+                return text, until_ms
             return by_node, None
         if published.fault_type == PUBLIC_FAULT:
             return self.public(published)
         if published.code == _MANUAL:
             return self.separated(published.chip)
-        return "it was published; the node does not report it any more", None
+        return sentence("it was published; the node does not report it any more"), None
 
 
 def explained_chips(
@@ -275,8 +303,8 @@ def _in_words(state: str) -> str:
     """Return a text for the lists of a document that name a chip (``none`` for no list)."""
     words = [_WORDS[word] for word in state.split(",") if word in _WORDS]
     if words == [_WORDS["available"], _WORDS["network_unhealthy"]]:
-        return "available, but its network link is down"
-    return ", ".join(words) or "in no list"
+        return sentence("available, but its network link is down")
+    return joined("{before}, {part}", words or [sentence("in no list")])
 
 
 def _about_chip(
@@ -289,21 +317,24 @@ def _about_chip(
 ) -> Iterator[str]:
     reported, published = lists
     if reported == published:
-        yield f"the node reports: {_in_words(reported)}"
+        yield sentence("the node reports: {reported}", reported=_in_words(reported))
     else:
-        side = "The aggregator publishes" if is_published else "An aggregator would publish"
-        yield f"the node reports: {_in_words(reported)}. {side}: {_in_words(published)}"
+        text = message("the node reports: {reported}. An aggregator would publish: {published}")
+        if is_published:
+            text = message("the node reports: {reported}. The aggregator publishes: {published}")
+        yield sentence(text, reported=_in_words(reported), published=_in_words(published))
     if is_hidden and "recovering" in published and "recovering" not in reported:
-        yield "no pod gets it while its fault is held back, and none is ended for it"
+        yield sentence("no pod gets it while its fault is held back, and none is ended for it")
     if any(fault.published and pre_separates(fault.published, fault.code) for fault in faults):
-        spared = "it is not unhealthy until that ends"
+        spared = message("{level}: a pod uses it, so it is not unhealthy until that ends")
         if "unhealthy" in published.split(","):
-            spared = "it is unhealthy because of another fault"
-        yield {
-            None: f"{_PRE_SEPARATE}: it is not known whether a pod uses it",
-            True: f"{_PRE_SEPARATE}: a pod uses it, so {spared}",
-            False: f"{_PRE_SEPARATE}: no pod uses it, so it is unhealthy",
+            spared = message("{level}: a pod uses it, so it is unhealthy because of another fault")
+        text = {
+            None: message("{level}: it is not known whether a pod uses it"),
+            True: spared,
+            False: message("{level}: no pod uses it, so it is unhealthy"),
         }[used]
+        yield sentence(text, level=_PRE_SEPARATE)
 
 
 def explained_events(
@@ -326,17 +357,16 @@ def explained_events(
         )
         since_ms, until_ms = received.get(key), None
         if key in after:
-            because = "the node reports it"
+            because = sentence("the node reports it")
             if key not in before:
-                because = "it was published; the node does not report it any more"
+                because = sentence("it was published; the node does not report it any more")
         elif hidden_event is not None:
             until_ms = hidden_event.until_ms
             code = event.assembled_fault_code
             jobs = reasons.filtering_jobs(code, hidden_event.level, None, since_ms or 0, until_ms)
-            until = shown_time(until_ms)
-            because = f"held back from readers until {until}: filtered by {jobs}"
+            because = sentence(_FILTERED, time=shown_time(until_ms), jobs=jobs)
         else:
-            because = "the node reports it; it is not published yet"
+            because = sentence("the node reports it; it is not published yet")
         yield ExplainedEvent(
             switch=event.switch_chip_id,
             port=event.switch_port_id,

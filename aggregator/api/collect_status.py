@@ -42,6 +42,7 @@ from contract.pages.aggregator_status import (
     MissedWritesStatus,
     ObjectsStatus,
 )
+from contract.pages.messages import messages_of
 from contract.pages.scheduler_signals import SchedulerSignalsPage
 from pacing.cooperative import all_of
 from service.pages.page_rows import SLICE_ROWS
@@ -337,7 +338,12 @@ class StatusQueries:
             pipeline, self._with_dpus(status), context, self._acknowledged_everywhere()
         )
         advice = None if self.advising is None else self.advising.answers.of_node(node)
-        return msgspec.structs.replace(explanation, stream=self.stream.last_id, advice=advice)
+        return msgspec.structs.replace(
+            explanation,
+            stream=self.stream.last_id,
+            advice=advice,
+            messages=messages_of(explanation),
+        )
 
     def _acknowledged_everywhere(self) -> dict[str, bool]:
         """Return for each document whether every publisher's store has its newest value."""

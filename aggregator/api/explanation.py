@@ -22,7 +22,7 @@ from contract.pages.explanation import (
     ExplainedPublicFault,
 )
 from contract.pages.faults import names_of
-from contract.plural import plural
+from contract.sentences import counted, joined, message, sentence
 from service.clock import shown_time
 
 if TYPE_CHECKING:
@@ -107,13 +107,13 @@ def explain(
 
 
 _STATES = {
-    "reported": "its newest device-info counts",
-    "kept": "its newest device-info is refused; the last good one stays in force",
-    "missing": "its store lacks its device-info; the last one stays in force",
-    "rejected": "its device-info was never a good one",
-    "earlier": "no document of it was read yet; it is published as an earlier run did",
-    "deleted": "its device-info was deleted; it is published healthy and dropped soon",
-    "unreported": "it has no device-info",
+    "reported": sentence("its newest device-info counts"),
+    "kept": sentence("its newest device-info is refused; the last good one stays in force"),
+    "missing": sentence("its store lacks its device-info; the last one stays in force"),
+    "rejected": sentence("its device-info was never a good one"),
+    "earlier": sentence("no document of it was read yet; it is published as an earlier run did"),
+    "deleted": sentence("its device-info was deleted; it is published healthy and dropped soon"),
+    "unreported": sentence("it has no device-info"),
 }
 
 
@@ -140,26 +140,37 @@ def _about_node(
         if blind.chip is None:
             yield blind_text(blind)
     if status.blind_left_out:
-        yield f"{status.blind_left_out} more blind sources than its agent has room to name"
+        yield sentence(
+            "{count} more blind sources than its agent has room to name",
+            count=status.blind_left_out,
+        )
     use = {
-        None: "it is not known whether pods use its chips",
-        True: "pods use its chips",
-        False: "no pod uses its chips",
+        None: sentence("it is not known whether pods use its chips"),
+        True: sentence("pods use its chips"),
+        False: sentence("no pod uses its chips"),
     }[None if node_context.used is None else bool(node_context.used)]
     entry = pipeline.node.entries.get(status.node)
     if entry is not None and server is not None and not node_context.lost:
         same = msgspec.structs.replace(server, update_time_ms=entry.stamp)
         is_same = render_node_entry(status.node, same) == entry.text
         if not is_same and entry.record.status != server.status:
-            yield f"its status {server.status} is published as {entry.record.status}: {use}"
+            yield sentence(
+                "its status {reported} is published as {published}: {reason}",
+                reported=server.status,
+                published=entry.record.status,
+                reason=use,
+            )
     switches = pipeline.switch.entries.get(status.node)
     if switch is not None and switches is not None and switches.record.status != switch.status:
         hidden = pipeline.processing.hidden_events.get(status.node)
-        reasons = [f"{len(hidden)} of their events are held back"] if hidden else []
+        held = sentence("{count} of their events are held back", count=len(hidden or ()))
+        reasons = [held] if hidden else []
         reasons += [use] if switch.level == _PRE_SEPARATE else []
-        yield (
-            f"the status {switch.status} of its switches is published as "
-            f"{switches.record.status}: {'; '.join(reasons) or 'it is not published yet'}"
+        yield sentence(
+            "the status {reported} of its switches is published as {published}: {reason}",
+            reported=switch.status,
+            published=switches.record.status,
+            reason=joined("{before}; {part}", reasons or [sentence("it is not published yet")]),
         )
 
 
@@ -169,23 +180,39 @@ def _about_heartbeat(status: NodeStatus, context: ExplanationContext) -> Iterato
     if status.heartbeat not in ("lost", "silent"):
         return
     age, interval = status.heartbeat_age_seconds, status.heartbeat_interval_seconds
-    ago = "" if age is None or interval is None else f" {age:.0f} s ago (interval {interval:g} s)"
+    began = sentence("its heartbeat fell silent")
+    if age is not None and interval is not None:
+        began = sentence(
+            "its heartbeat fell silent {age} s ago (interval {interval} s)",
+            age=f"{age:.0f}",
+            interval=f"{interval:g}",
+        )
     if status.heartbeat == "silent":
-        others = "with so many others that no node is published as lost"
-        yield f"its heartbeat fell silent{ago}, {others}"
+        text = message("{silence}, with so many others that no node is published as lost")
     elif not context.publish_lost:
-        yield f"its heartbeat fell silent{ago}: it is lost, which is not to be published"
+        text = message("{silence}: it is lost, which is not to be published")
     else:
-        yield f"its heartbeat fell silent{ago}: it is lost, and published UnHealthy for that"
+        text = message("{silence}: it is lost, and published UnHealthy for that")
+    yield sentence(text, silence=began)
 
 
 def _public(fault: ActivePublicFault) -> ExplainedPublicFault:
     if fault.ends_at_ms is not None:
-        because = f"{fault.resource} reported it; it ends at {shown_time(fault.ends_at_ms)}"
+        because = sentence(
+            "{program} reported it; it ends at {time}",
+            program=fault.resource,
+            time=shown_time(fault.ends_at_ms),
+        )
     else:
-        because = f"{fault.resource} reported it; it holds until {fault.resource} reports the end"
+        because = sentence(
+            "{program} reported it; it holds until {program} reports the end",
+            program=fault.resource,
+        )
     if not fault.placed:
-        because += "; the node has not reported its chips yet, it counts for those that it has"
+        because = sentence(
+            "{reason}; the node has not reported its chips yet, it counts for those that it has",
+            reason=because,
+        )
     return ExplainedPublicFault(
         resource=fault.resource,
         fault_id=fault.fault_id,
@@ -237,20 +264,38 @@ def _about_job(
     name: str, part: NodeImpact | None, relations: Iterable[RelationStatus]
 ) -> Iterator[str]:
     if part is None:
-        yield f"nothing on this node hits {name}"
+        yield sentence("nothing on this node hits {job}", job=name)
     else:
-        count = len(part.faults)
-        since = shown_time(part.since_ms)
-        faults = plural(count, "fault")
-        yield f"{faults} of this node hit {name} since {since}, which makes it {part.health.word}"
+        yield counted(
+            len(part.faults),
+            "{count} fault of this node hit {job} since {time}, which makes it {health}",
+            "{count} faults of this node hit {job} since {time}, which makes it {health}",
+            job=name,
+            time=shown_time(part.since_ms),
+            health=part.health.word,
+        )
     for relation in relations:
-        text = f"{relation.code} on {relation.subject} (since {shown_time(relation.since_ms)})"
         if relation.result:
-            yield (
-                f"{text} belongs together with a failure of {name}: {relation.result} follows for "
-                "its pods here (label fault-type)"
+            text = message(
+                "{code} on {part} (since {time}) belongs together with a failure of {job}: "
+                "{result} follows for its pods here (label fault-type)"
             )
         elif relation.closed:
-            yield f"{text} came too long ago to have to do with a failure of {name}"
+            text = message(
+                "{code} on {part} (since {time}) came too long ago to have to do with a failure "
+                "of {job}"
+            )
         else:
-            yield f"{text} would count against this node if something of {name} failed now"
+            text = message(
+                "{code} on {part} (since {time}) would count against this node if something of "
+                "{job} failed now"
+            )
+        fields = {"result": relation.result} if relation.result else {}
+        yield sentence(
+            text,
+            code=relation.code,
+            part=relation.subject,
+            time=shown_time(relation.since_ms),
+            job=name,
+            **fields,
+        )

@@ -9,6 +9,7 @@ import msgspec
 from contract.pages.aggregator_status import NodeStatus, RelationStatus
 from contract.pages.blind import BlindStatus
 from contract.pages.faults import FaultStatus
+from contract.pages.messages import PageMessage
 
 Advice = TypeVar("Advice")
 
@@ -131,7 +132,8 @@ class ExplainedNode(msgspec.Struct, Generic[Advice], frozen=True):
     node, with whether every store has their newest value. ``because`` is about the node as a whole.
     ``chips``: all that are known. ``stream`` is that of ``FaultsPage``. ``advice``: what the
     scheduler will do about it, ``null`` where that is not computed; its type is the
-    advisor's, which contract does not import.
+    advisor's, which contract does not import. ``messages`` are the sentences of all ``because``
+    that a verb can translate, by their English text.
     """
 
     node: NodeStatus
@@ -147,3 +149,4 @@ class ExplainedNode(msgspec.Struct, Generic[Advice], frozen=True):
     dpu_faults: tuple[ExplainedDpuFault, ...] = ()
     advice: Advice | None = None
     stream: str = ""
+    messages: dict[str, PageMessage] = {}

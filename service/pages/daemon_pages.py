@@ -15,6 +15,7 @@ from aiohttp import web
 
 from contract.names import socket_path_problem
 from contract.pages.readiness import ReadinessPage
+from contract.sentences import english
 from service.http.address import ListenAddress, is_of_this_host
 from service.http.connection import SENT_WITH_ALL, free_place
 from service.http.connections import SOCKET_LIMITS, ListenerLimits
@@ -106,10 +107,9 @@ def is_kept(request: web.Request, tag: str) -> bool:
 
 
 def json_response(value: object, status: int = 200) -> web.Response:
-    """Return ``value`` as the answer to a request."""
-    return web.Response(
-        body=msgspec.json.encode(value) + b"\n", status=status, content_type="application/json"
-    )
+    """Return ``value`` as the answer to a request; its sentences are English."""
+    body = msgspec.json.encode(value, enc_hook=english) + b"\n"
+    return web.Response(body=body, status=status, content_type="application/json")
 
 
 @contextlib.asynccontextmanager

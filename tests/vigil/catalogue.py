@@ -35,8 +35,8 @@ _HEADER = (
     "Content-Type: text/plain; charset=UTF-8",
     "Content-Transfer-Encoding: 8bit",
 )
-_FOLDERS = ("vigil", "agent", "advisor")
-"""Packages that make texts of verbs."""
+_FOLDERS = ("vigil", "agent", "advisor", "aggregator")
+"""Packages that make texts of verbs, or of pages that verbs show."""
 _MARKS = {
     **dict.fromkeys(
         (function.__name__ for function in (translated, message, sentence, joined)), slice(1)

@@ -5,8 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
+from contract.pages.messages import messages_of
+from contract.sentences import english
+from tests.aggregator.api.explained import explained as explained_by_aggregator
+from tests.aggregator.nodes import faulty, report
+from tests.aggregator.pipelines import WrittenPipeline
 from tests.vigil.stand import AGENT, AT_MS, LEADER, Stand, vigil
 
 FAULT = {
@@ -213,6 +219,59 @@ def test_a_code_comes_before_a_node_of_its_name(aggregator: Stand) -> None:
     status, lines, _ = explained(aggregator, "80E18402")
     assert status == 0
     assert lines[0].startswith("80E18402  ")
+
+
+def _real_page() -> Any:
+    """Return the page of an aggregator about a node with a fault."""
+    page = explained_by_aggregator(WrittenPipeline(report("node-1", faulty(3))), "node-1")
+    page = msgspec.structs.replace(page, messages=messages_of(page))
+    return json.loads(msgspec.json.encode(page, enc_hook=english))
+
+
+def test_sentences_of_an_aggregator_are_shown_in_chinese(aggregator: Stand) -> None:
+    aggregator.answers["/api/v1/nodes/node-1"] = page = _real_page()
+    assert page["because"] == ["its newest device-info counts"]
+    texts = [line.strip() for line in explained(aggregator, "node-1", "--lang", "zh")[1]]
+    for text in (
+        "原因:        以其最新的 device-info 为准",
+        "状态:      节点上报：不健康",
+        "原因:      由节点上报",
+    ):
+        assert text in texts
+    english_texts = [line.strip() for line in explained(aggregator, "node-1")[1]]
+    assert "because:     its newest device-info counts" in english_texts
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"id": "a sentence of a later release"},
+        {"id": "{0.__class__}"},
+        {"id": "the node reports: {reported}", "parameters": {}},
+        {
+            "id": "the node reports: {reported}",
+            "parameters": {"reported": {"id": "a later word", "parameters": {}}},
+        },
+    ],
+)
+def test_a_sentence_that_cannot_be_translated_stays_english_as_a_whole(
+    aggregator: Stand, change: dict[str, Any]
+) -> None:
+    page = _real_page()
+    text = "the node reports: unhealthy"
+    page["messages"][text] |= change
+    aggregator.answers["/api/v1/nodes/node-1"] = page
+    assert f"状态:      {text}" in [
+        line.strip() for line in explained(aggregator, "node-1", "--lang", "zh")[1]
+    ]
+
+
+def test_a_page_of_an_earlier_release_is_english(aggregator: Stand) -> None:
+    page = _real_page()
+    del page["messages"]
+    aggregator.answers["/api/v1/nodes/node-1"] = page
+    texts = [line.strip() for line in explained(aggregator, "node-1", "--lang", "zh")[1]]
+    assert "原因:        its newest device-info counts" in texts
 
 
 def test_json_has_both_levels(aggregator: Stand) -> None:

@@ -134,6 +134,38 @@ def test_a_daemon_starts_with_an_unknown_language_and_a_wrong_option_is_refused(
     assert "--lang" in errors
 
 
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("status", "--nope"), "没有选项 --nope（可能的选项：--store）"),
+        (("statu",), "没有命令 'statu'。是否要使用 'status'？"),
+        (("--json", "status"), "--json 的值无效：它与 --version 一起使用；各命令有自己的同名选项"),
+        (("isolate",), "缺少参数 'NODE'。"),
+        (("status", "--server"), "选项 '--server' 需要一个值。"),
+        (("status", "a", "b"), "多余的参数（b）"),
+        (
+            ("demo", "--nodes", "x"),
+            "'--nodes' (env var: 'VIGIL_NODES') 的值无效：应为整数，无法解析",
+        ),
+        (("demo", "--nodes", "99"), "'--nodes' (env var: 'VIGIL_NODES') 的值无效：应小于或等于 32"),
+        (("forget",), "值无效：请给出节点，或 --chip NAME，或 --mark ID"),
+    ],
+)
+def test_wrong_options_are_named_in_chinese(arguments: tuple[str, ...], error: str) -> None:
+    status, output, errors = run_verb("--lang", "zh", *arguments)
+    assert (status, output) == (2, b"")
+    *usage, last = errors.splitlines()
+    assert last == f"错误：{error}"
+    assert [line for line in usage if line and not _CHINESE.search(line)] == []
+
+
+def test_an_error_that_the_catalogue_lacks_is_english(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vigil.help_text._ERRORS", ())
+    assert run_verb("--lang", "zh", "statu")[2].endswith(
+        "错误：No such command 'statu'. Did you mean 'status'?\n"
+    )
+
+
 @pytest.mark.slow
 def test_one_call_does_not_choose_for_the_next() -> None:
     assert choose(("--lang", "zh"), {}) is Language.CHINESE

@@ -47,8 +47,10 @@ def forget(
     import os
     import sys
 
+    from contract.sentences import message
+
     if sum((bool(node), chip is not None, mark is not None)) != 1:
-        raise typer.BadParameter("give nodes, or --chip NAME, or --mark ID")
+        raise typer.BadParameter(message("give nodes, or --chip NAME, or --mark ID"))
     if chip is not None:
         from vigil.forget.chip import AgentPaths, forget_chip
 

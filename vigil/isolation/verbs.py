@@ -74,13 +74,14 @@ def release(
     Exit status: 0 released, 1 not shown within 30 s or no taint, 2 wrong use or unknown name, 3 a
     store cannot be used.
     """
+    from contract.sentences import message
     from vigil.isolation.change import Isolation
 
     consent = _consent(yes=yes, dry_run=dry_run)
     given = {"store": store or None, "kubeconfig": kubeconfig}
     # Both or neither would leave open what is to be released.
     if taint is (chip is not None):
-        raise typer.BadParameter("give either CHIP or --taint")
+        raise typer.BadParameter(message("give either CHIP or --taint"))
     if chip is None:
         _release_taint(node, consent, config, given, as_json=as_json)
     else:

@@ -14,7 +14,9 @@ from contract.pages.agent_status import AgentStatus
 from contract.pages.aggregator_status import LeaderPage
 from contract.pages.explanation import ExplainedNode
 from contract.pages.faults import FaultRule, FaultsPage
+from contract.sentences import message, sentence
 from vigil.daemon_client import OtherNode, UnknownNode
+from vigil.language import translate_messages
 from vigil.reports.status_report import (
     STATUS,
     BlindRow,
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from vigil.reports.status_report import StatusReport
 
 _AVAILABLE = "available"
+_WRITTEN = message("every store has {name} as it is now")
+_IN_WRITING = message("{name} is being written")
 _CHIP = re.compile(r"([A-Za-z0-9]+-)?[0-9]+")
 
 
@@ -152,6 +156,7 @@ def _node_of(client: DaemonClient, node: str, otherwise: str = "") -> ExplainedN
     if result is None:
         text = f"{otherwise}the aggregator at {client.server} knows no node of this name"
         raise UnknownNode(node, text)
+    translate_messages(result.messages)
     return result
 
 
@@ -178,7 +183,7 @@ def _of_agent(client: DaemonClient, answer: AgentStatus, part: str) -> NodeExpla
     parts = tuple(
         PartExplanation(
             name,
-            (f"level {chips[name].level}",) if name in chips else (),
+            (sentence("level {level}", level=chips[name].level),) if name in chips else (),
             (),
             tuple(faults.get(name, ())),
         )
@@ -238,7 +243,10 @@ def _of_aggregator(client: DaemonClient, answer: ExplainedNode[Any], part: str) 
         fault.reported not in (None, fault.fault.code) for part in parts for fault in part.faults
     ):
         not_known.append(
-            f"which rules of {node.node} decide; vigil explain on that node shows them"
+            sentence(
+                "which rules of {node} decide; vigil explain on that node shows them",
+                node=node.node,
+            )
         )
     if part and not parts:
         text = f"the aggregator at {client.server} knows no part of this name that is not well"
@@ -257,7 +265,7 @@ def _of_aggregator(client: DaemonClient, answer: ExplainedNode[Any], part: str) 
         not_known=tuple(not_known),
         because=() if part else answer.because,
         documents=tuple(
-            f"every store has {name} as it is now" if is_written else f"{name} is being written"
+            sentence(_WRITTEN if is_written else _IN_WRITING, name=name)
             for name, is_written in answer.documents.items()
             if not part
         ),

@@ -176,6 +176,9 @@ def assert_explained(daemon: Daemon) -> None:
     (one,) = hidden["faults"]
     assert one["because"].startswith("held back from readers until 20")
     assert one["because"].endswith(": filtered by job default/training")
+    message = found["messages"][one["because"]]
+    assert message["id"] == "held back from readers until {time}: filtered by {jobs}"
+    assert message["parameters"]["jobs"]["id"] == "job {name}"
     assert one["until_ms"] == one["received_at_ms"] + 3_600_000
     public = chip(found, "Ascend910-5")["faults"][0]["because"]
     assert (

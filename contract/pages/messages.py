@@ -1,0 +1,55 @@
+"""The sentences of a page, from which a verb makes them in its own language.
+
+A page has English texts. Its ``messages`` have the id of those that a catalogue may have, and their
+parameters. A reader that does not know the id shows the English text.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from contract.sentences import Sentence, english
+
+
+class PageMessage(msgspec.Struct, frozen=True):
+    """A sentence of a page.
+
+    ``id`` is its English text with named ``{fields}``, as in a catalogue of gettext.
+    ``parameters`` are their values: names, numbers and sentences.
+    """
+
+    id: str
+    parameters: dict[str, Parameter] = {}
+
+
+Parameter: TypeAlias = "str | int | float | PageMessage"
+
+
+def messages_of(page: msgspec.Struct) -> dict[str, PageMessage]:
+    """Return the sentences in ``page`` by their English text."""
+    messages: dict[str, PageMessage] = {}
+
+    def collect(value: object) -> str:
+        text = english(value)
+        if isinstance(value, Sentence):
+            messages[text] = _message(value)
+        return text
+
+    # The encoder calls its hook for each sentence, wherever it is in the page.
+    msgspec.json.encode(page, enc_hook=collect)
+    return messages
+
+
+def _message(sentence: Sentence) -> PageMessage:
+    return PageMessage(
+        sentence.template,
+        {name: _parameter(value) for name, value in sentence.fields.items()},
+    )
+
+
+def _parameter(value: object) -> Parameter:
+    if isinstance(value, Sentence):
+        return _message(value)
+    return value if isinstance(value, (int, float)) else str(value)
