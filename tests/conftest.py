@@ -22,6 +22,8 @@ from looptime._internal import plugin as looptime_plugin
 
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import install
+from dcmi_shim.tool import _unreaped as unreaped_tools
+from dcmi_shim.worker.process import _unreaped as unreaped_children
 from pacing.waiting import SHARED_WAKE_UPS
 from tests.parts.broker import Broker
 from tests.parts.controlplane import ControlPlane
@@ -227,6 +229,9 @@ def _run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch, _TEMPLATES:
         compile_once(patch, base)
         yield
+    # A child of a driver that is killed is reaped later, and behind the last one nothing does so.
+    for process in unreaped_children | unreaped_tools:
+        process.wait(patience(5.0))
     left = leftovers(base, seconds=5.0)
     assert not left, "the tests left these behind:\n" + "\n".join(left)
 
