@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from agent.journal.file import RestoredJournal
     from collectors.base import Collector
     from contract.pages.agent_status import AgentStatus
+    from dcmi_shim.worker.process import StartedProcess
     from stores.base import Store
 
 log = logging.getLogger("agent.daemon")
@@ -81,8 +82,10 @@ def _wall_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
-def run(configuration: AgentConfiguration) -> int:
+def run(configuration: AgentConfiguration, first: StartedProcess | None = None) -> int:
     """Run the agent until a signal ends it; return the exit status.
+
+    ``first`` is a process for the driver's library that was started before this module was loaded.
 
     Raises ``ConfigurationError`` or ``DriverError`` when it cannot start.
     """
@@ -91,7 +94,7 @@ def run(configuration: AgentConfiguration) -> int:
     with claimed(configuration.state_dir):
         leaving = ExitDeadline()
         try:
-            return asyncio.run(_run(configuration, leaving))
+            return asyncio.run(_run(configuration, leaving, first))
         except VigilError:
             raise
         except Exception as error:
@@ -102,7 +105,9 @@ def run(configuration: AgentConfiguration) -> int:
             flush_log()
 
 
-async def _run(configuration: AgentConfiguration, leaving: ExitDeadline) -> int:
+async def _run(
+    configuration: AgentConfiguration, leaving: ExitDeadline, first: StartedProcess | None
+) -> int:
     paths = VendorPaths(configuration.driver_root, configuration.trust_driver, os.environ)
     find = partial(find_library, paths)
     must_wait = False
@@ -131,7 +136,7 @@ async def _run(configuration: AgentConfiguration, leaving: ExitDeadline) -> int:
         call_seconds=configuration.driver.call_deadline_seconds,
         probe_seconds=configuration.driver.probe_period_seconds,
     )
-    driver = Driver(library, _wall_clock, settings, find)
+    driver = Driver(library, _wall_clock, settings, find, first)
     if must_wait:
         driver.wait_for_library()
     return await Agent(configuration, store, driver, leaving).run()

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         StuckCall,
         Utilization,
     )
+    from dcmi_shim.worker.process import StartedProcess
 
 T = TypeVar("T")
 
@@ -55,7 +56,8 @@ _health_decoder: msgspec.json.Decoder[int | None] = msgspec.json.Decoder(int | N
 class Driver:
     """Calls ``libdcmi.so``. ``run`` must be running while anything else is used.
 
-    ``find`` finds the library again, which may be replaced while the agent runs.
+    ``find`` finds the library again, which may be replaced while the agent runs. ``first`` is a
+    process that was started before, for the first child.
     """
 
     def __init__(
@@ -64,12 +66,15 @@ class Driver:
         wall_clock: Callable[[], int],
         settings: DriverSettings | None = None,
         find: Callable[[], FoundLibrary] | None = None,
+        first: StartedProcess | None = None,
     ) -> None:
         self._installed = Installed(library, find)
         self._settings = settings or DriverSettings()
         self._events: EventQueue[DriverEvent] = EventQueue(wall_clock, "driver")
         self._reopened = asyncio.Event()
-        self._supervisor = Supervisor(self._installed, self._settings, self._events, self._reopened)
+        self._supervisor = Supervisor(
+            self._installed, self._settings, self._events, self._reopened, first
+        )
         self._calls = Calls(
             self._installed, self._settings, self._supervisor, wall_clock, self._events.gap
         )

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from vigil import options
+
+if TYPE_CHECKING:
+    from agent.config import AgentConfiguration
+    from dcmi_shim.worker.process import StartedProcess
 
 
 def agent(
@@ -32,6 +38,29 @@ def agent(
     with daemon_process():
         with loading():
             from agent.config import load_agent
+
+            configuration = load_agent(config, os.environ, given)
+            first = _started_driver(configuration)
             from agent.daemon import run
 
-        raise typer.Exit(run(load_agent(config, os.environ, given)))
+        raise typer.Exit(run(configuration, first))
+
+
+def _started_driver(configuration: AgentConfiguration) -> StartedProcess | None:
+    """Start the driver's process, which loads its modules while the daemon loads its own.
+
+    Return ``None`` where that is not possible, which the daemon reports.
+    """
+    import os
+
+    from contract.errors import DriverNotFound
+    from dcmi_shim.library.discovery import VendorPaths, find_library
+    from dcmi_shim.worker.process import start_process
+    from service.open_file_limit import raise_soft_limit
+
+    raise_soft_limit()  # which the process inherits
+    paths = VendorPaths(configuration.driver_root, configuration.trust_driver, os.environ)
+    try:
+        return start_process(find_library(paths))
+    except (DriverNotFound, OSError):
+        return None

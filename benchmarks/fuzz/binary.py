@@ -12,6 +12,7 @@ import os
 from ctypes import addressof, c_char_p, c_void_p, create_string_buffer, memmove
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 from unittest.mock import patch
 
@@ -28,7 +29,8 @@ from contract.wire import fault_pb2, pubfault_pb2
 from dcmi_shim.library import chip_calls, switch_calls
 from dcmi_shim.library.binding import SLACK, Implausible, Library
 from dcmi_shim.library.device_info import SUPER_POD, VIRTUAL_DEVICES
-from dcmi_shim.worker.process import ChildProcess, Message
+from dcmi_shim.library.discovery import FoundLibrary
+from dcmi_shim.worker.process import ChildProcess, Message, start_process
 from pacing.token_bucket import TokenBucket
 from service.clock import Instant
 
@@ -212,8 +214,11 @@ async def _messages(*parts: bytes) -> tuple[list[Message], str]:
     ended = asyncio.Event()
     answers, written = os.pipe()
     with patch("dcmi_shim.worker.process.subprocess.Popen", lambda *_, **__: _Process(answers)):
+        library = FoundLibrary(Path("/libdcmi.so"), (), ())
         child = ChildProcess(
-            "chip", {}, lambda _, message: messages.append(message), lambda _: ended.set()
+            start_process(library),
+            lambda _, message: messages.append(message),
+            lambda _: ended.set(),
         )
     answer = asyncio.ensure_future(child.request("dcmi_init", (), _NEVER_SECONDS))
     for part in parts:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -21,7 +21,9 @@ from dcmi_shim.library.return_codes import SYMBOL_MISSING
 from dcmi_shim.values import DriverEvent, DriverSwitchEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
+
+    from dcmi_shim.library.discovery import FoundLibrary
 
 _CHILD = Path(__file__).with_name("child.py")
 _READ_SIZE = 1 << 16
@@ -60,8 +62,67 @@ class Message(msgspec.Struct, frozen=True):
 _decoder = msgspec.json.Decoder(Message)
 
 
+class StartedProcess(NamedTuple):
+    """A process that has no library yet, and its pipe of begins."""
+
+    process: subprocess.Popen[bytes]
+    begins: int
+    command: tuple[str, ...]
+    environment: dict[str, str]
+
+    def suits(self, library: FoundLibrary) -> bool:
+        """Return whether it can load ``library``."""
+        return (self.command, self.environment) == _invocation(library)
+
+    def close(self) -> None:
+        """Kill it; it has never been asked anything."""
+        self.process.kill()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
+        os.close(self.begins)
+        self.process.wait()
+
+
+def start_process(library: FoundLibrary) -> StartedProcess:
+    """Start a process that can load ``library``; nothing waits for it. Raises ``OSError``."""
+    command, environment = _invocation(library)
+    # No file in memory: kernels and builds of Python exist without ``memfd_create``.
+    begins, child_begins = os.pipe()
+    # The agent must not wait for a record, nor the child for place in a full pipe.
+    os.set_blocking(begins, False)
+    os.set_blocking(child_begins, False)
+    try:
+        process = subprocess.Popen(
+            [*command, str(child_begins)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            cwd="/",
+            pass_fds=(child_begins,),
+        )
+    except OSError:
+        os.close(begins)
+        raise
+    finally:
+        os.close(child_begins)
+    return StartedProcess(process, begins, command, environment)
+
+
+def _invocation(library: FoundLibrary) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the command, without its pipe, and the environment of a process for ``library``."""
+    # Isolated and without ``site``: the process is to hold ctypes and little else (decision 1).
+    command = (sys.executable, "-I", "-S", str(_CHILD), str(os.getpid()), library.vendor.kind)
+    environment = dict(os.environ)
+    search = [str(directory) for directory in library.search]
+    if search:
+        inherited = environment.get("LD_LIBRARY_PATH")
+        environment["LD_LIBRARY_PATH"] = ":".join(search + ([inherited] if inherited else []))
+    return command, environment
+
+
 class ChildProcess:
-    """A driver child for a ``kind`` of library. All methods belong to the event loop's thread.
+    """A driver child. All methods belong to the event loop's thread.
 
     ``on_message`` gets messages that are not answers: events, drops, unknown events. ``on_end`` is
     called once when the child's last message was read. The caller sends one request at a time.
@@ -69,8 +130,7 @@ class ChildProcess:
 
     def __init__(
         self,
-        kind: str,
-        environment: Mapping[str, str],
+        started: StartedProcess,
         on_message: Callable[[ChildProcess, Message], None],
         on_end: Callable[[ChildProcess], None],
     ) -> None:
@@ -89,27 +149,7 @@ class ChildProcess:
 
         It does not change any more after the answer, a missed deadline or the end of the child.
         """
-        # No file in memory: kernels and builds of Python exist without ``memfd_create``.
-        self._begins, begins = os.pipe()
-        # The agent must not wait for a record, nor the child for place in a full pipe.
-        os.set_blocking(self._begins, False)
-        os.set_blocking(begins, False)
-        # Isolated and without ``site``: the process is to hold ctypes and little else (decision 1).
-        command = [sys.executable, "-I", "-S", str(_CHILD), str(os.getpid()), kind]
-        try:
-            self._process = subprocess.Popen(
-                [*command, str(begins)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env=dict(environment),
-                cwd="/",
-                pass_fds=(begins,),
-            )
-        except OSError:
-            os.close(self._begins)
-            raise
-        finally:
-            os.close(begins)
+        self._process, self._begins = started.process, started.begins
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._requests = self._process.stdin.fileno()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,7 +17,7 @@ from contract.errors import DriverCallError, DriverError, DriverGone, DriverNotF
 from contract.plural import plural
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
 from dcmi_shim.worker.event_queue import EventQueue, Overlap
-from dcmi_shim.worker.process import ChildProcess, Message
+from dcmi_shim.worker.process import ChildProcess, Message, start_process
 from pacing.backoff import Backoff
 from pacing.token_bucket import TokenBucket
 from pacing.waiting import shared_pause, wait_for_event
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from dcmi_shim.library.discovery import FoundLibrary
     from dcmi_shim.library.driver_upgrade import Installation, Installed
+    from dcmi_shim.worker.process import StartedProcess
 
 _log = logging.getLogger(__name__)
 # The bound of decision 1 on processes that hang in the kernel and cannot be killed.
@@ -70,19 +70,15 @@ async def open_child(
     settings: DriverSettings,
     on_message: Callable[[ChildProcess, Message], None],
     on_end: Callable[[ChildProcess], None],
+    started: StartedProcess | None = None,
 ) -> ChildProcess:
-    """Start a child that has loaded and initialised ``library``.
+    """Start a child that has loaded and initialised ``library``, or use ``started`` for it.
 
     Raises ``DriverNotFound`` (cannot be loaded), ``DriverError`` (another generation of DCMI),
     ``DriverCallError`` (its initialisation refused) or ``DriverGone`` (crashed, hangs).
     """
-    environment = dict(os.environ)
-    search = [str(directory) for directory in library.search]
-    if search:
-        inherited = environment.get("LD_LIBRARY_PATH")
-        environment["LD_LIBRARY_PATH"] = ":".join(search + ([inherited] if inherited else []))
     try:
-        child = ChildProcess(library.vendor.kind, environment, on_message, on_end)
+        child = ChildProcess(started or start_process(library), on_message, on_end)
     except OSError as error:
         # Too many open files or processes: other programs may free some.
         raise DriverGone(f"no process can be started for {library.path}: {error}") from error
@@ -112,7 +108,7 @@ class Supervisor:
 
     ``run`` keeps one alive, ``watch`` replaces it when the library is replaced. ``reopened`` is set
     when the library was opened again after its process was gone, or when another library was
-    opened.
+    opened. ``first`` is a process that the first child takes, if it suits the library.
     """
 
     def __init__(
@@ -121,8 +117,10 @@ class Supervisor:
         settings: DriverSettings,
         events: EventQueue[Any],
         reopened: asyncio.Event,
+        first: StartedProcess | None = None,
     ) -> None:
         self._installed = installed
+        self._first = first
         self._settings = settings
         self._events = events
         self._reopened = reopened
@@ -200,6 +198,9 @@ class Supervisor:
 
     def close(self) -> None:
         """Kill all children at once; never waits."""
+        if self._first is not None:
+            self._first.close()
+            self._first = None
         children = (self._serving, self._hanging, self._starting, *self._killed)
         self._serving = self._hanging = self._starting = None
         self._usable.clear()
@@ -272,7 +273,13 @@ class Supervisor:
 
     async def _start(self) -> ChildProcess:
         library = await self._installed.find()
-        child = await open_child(library.library, self._settings, self._on_message, self._on_end)
+        first, self._first = self._first, None
+        if first is not None and not first.suits(library.library):
+            first.close()
+            first = None
+        child = await open_child(
+            library.library, self._settings, self._on_message, self._on_end, first
+        )
         self._starting = child
         self._opened_once = True
         if library != self._tried:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from contract.errors import DriverError, DriverGone, DriverNotFound
+from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import FoundLibrary
+from dcmi_shim.worker.process import start_process
 from tests.dcmi_shim.conftest import PATIENT, QUICK, running
 from tests.parts.deadlines import patience
 from tests.parts.unread import UnreadPipe
@@ -39,6 +42,30 @@ async def test_a_driver_without_optional_functions(
         assert await state.driver.error_codes(inventory.chips[1]) == (0x80E01801,)
         assert await state.driver.error_codes(inventory.chips[0]) == ()
         assert state.driver.polling_reason is None
+
+
+@pytest.mark.parametrize("suits", [True, False])
+async def test_the_first_child_takes_a_process_that_suits_its_library(
+    small_driver: Callable[[str], SmallDriver], tmp_path: Path, *, suits: bool
+) -> None:
+    library = small_driver("plain").library
+    first = start_process(library if suits else replace(library, search=(tmp_path,)))
+    driver = Driver(library, lambda: 0, PATIENT, first=first)
+    running_driver = asyncio.create_task(driver.run())
+    assert len((await driver.inventory()).chips) == 2
+    assert (driver.child_pid == first.process.pid) is suits
+    assert (first.process.returncode is None) is suits
+    running_driver.cancel()
+    await asyncio.wait([running_driver])
+
+
+async def test_a_process_that_no_child_took_ends_with_the_driver(
+    small_driver: Callable[[str], SmallDriver],
+) -> None:
+    library = small_driver("plain").library
+    first = start_process(library)
+    Driver(library, lambda: 0, first=first).close()
+    assert first.process.returncode == -signal.SIGKILL
 
 
 async def test_a_build_of_python_without_memfd_create_makes_calls(
