@@ -165,20 +165,20 @@ class Calls:
         results: dict[Chip, msgspec.Raw | DriverError] = {}
         for chip, call, answer in zip(chips, calls, message.each, strict=False):
             try:
-                results[chip] = self._value(call, str(chip), answer)
+                results[chip] = self._value(call, chip, answer)
             except DriverCallError as error:
                 results[chip] = error
         return results
 
-    def _value(self, call: Call, where: str | None, message: Message) -> msgspec.Raw:
+    def _value(self, call: Call, subject: str | Chip | None, message: Message) -> msgspec.Raw:
+        if message.answer == 0 and message.wrong is None:
+            return message.value
+        # Only errors name the chip, and an agent at rest asks for each of them every 5 s.
+        where = None if subject is None else str(subject)
         if message.answer != 0:
             raise self._installed.library.vendor.failed(call[0], where, message.answer)
         # The library answered 0 and filled in what cannot be (``binding.Implausible``).
-        if message.wrong is not None:
-            raise DriverCallError(
-                call[0], where, 0, f"an answer that is not possible: {message.wrong}"
-            )
-        return message.value
+        raise DriverCallError(call[0], where, 0, f"an answer that is not possible: {message.wrong}")
 
     def _follow_library(self) -> None:
         """Make all calls again after the library was replaced: the calls hung in the old one."""

@@ -118,7 +118,8 @@ def fields(beat: Beat, transitions: int | None, version: str = "") -> dict[str, 
 
     ``version`` is the one that it follows; a Lease that has another one by then stays as it is.
     """
-    renewed = (_EPOCH + beat.beaten_at_ms * _MILLISECOND).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    beaten_at = _EPOCH + beat.beaten_at_ms * _MILLISECOND
+    renewed = beaten_at.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
     spec: dict[str, object] = {
         "holderIdentity": beat.holder,
         # An integer; rounded up, so that readers who know only this wait for three intervals.

@@ -33,6 +33,7 @@ from benchmarks.chaos.simulated.virtual_time import PROGRAM, VirtualTimeLoop
 from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import FoundLibrary
 from dcmi_shim.worker.supervisor import DriverSettings
+from pacing.waiting import SHARED_PERIOD_SECONDS, SharedWakeUps
 from service.watchdog import Watchdog
 from stores.address import open_store
 
@@ -417,6 +418,10 @@ def replaced(platform: Platform, seed: int) -> Iterator[None]:
         "os.urandom": draw.randbytes,
         "asyncio.to_thread": _at_once,
         "agent.wiring.Journal": InlineJournal,
+        # Else drawn when the product is imported, so that a seed would not decide it.
+        "pacing.waiting.SHARED_WAKE_UPS": SharedWakeUps(
+            random.Random(seed).uniform(0, SHARED_PERIOD_SECONDS)
+        ),
         # Its clocks are bound when the product is imported.
         "agent.wiring.Watchdog": lambda: Watchdog(loop.time, loop.time),
         # The product's name of a holder has its directory, and a killed program gets another one.

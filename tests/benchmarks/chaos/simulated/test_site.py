@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import shutil
 import sqlite3
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from benchmarks.chaos.simulated.site import SimulatedSite, play_in, run_site
 from benchmarks.chaos.stage import judged
 from contract.codes.catalogue import shipped
 from contract.names import LEADER_LEASE
+from pacing import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,6 +99,19 @@ def test_rows_that_were_not_synced_are_gone_after_a_loss_of_power(tmp_path: Path
     )
     assert before & after, "what was synced is there"
     assert any(SEPARATES in row for row in before - after), "the report of the fault is not"
+
+
+def test_the_seed_decides_the_shared_wake_ups(tmp_path: Path) -> None:
+    phases = []
+
+    async def work(site: SimulatedSite) -> None:
+        phases.append(waiting.SHARED_WAKE_UPS.phase_seconds)
+        await site.close()
+
+    for number, seed in enumerate((1, 2, 1)):
+        waiting.SHARED_WAKE_UPS.phase_seconds = float(number)
+        run_site(functools.partial(SimulatedSite, tmp_path / str(number)), work, seed)
+    assert phases[0] == phases[2] != phases[1]
 
 
 def test_a_task_that_goes_on_is_an_error_of_its_own_and_is_left(tmp_path: Path) -> None:
