@@ -25,8 +25,8 @@ def sentence(text: str, /, **fields: object) -> str:
     """Return ``text`` in English with its ``{fields}`` filled in, to be translated by ``shown``.
 
     Reports keep it, so their JSON is English. A field is a name, a number or a sentence, never a
-    text that a daemon made: that is English in each language. The exception is the reason of a
-    system error (``strerror``), which stays English inside the translated sentence.
+    text that a daemon made: that is English in each language. The exception is what an error
+    quotes: the reason of the system, of TLS or of a parser, or the answer of a server.
     """
     result = Sentence(text.format(**fields) if fields else text)
     result.template, result.fields = text, fields

@@ -136,7 +136,7 @@ class Aggregators:
 def _reason_of(error: Exception) -> str:
     # aiohttp wraps what the module for TLS has raised.
     wrapped = getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
-    return tls_reason(wrapped or error, _CONFIGURATION) or str(error) or type(error).__name__
+    return str(tls_reason(wrapped or error, _CONFIGURATION) or error) or type(error).__name__
 
 
 def _keys(jobs: Sequence[VcJob]) -> str:

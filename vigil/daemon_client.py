@@ -12,6 +12,7 @@ import msgspec
 
 from contract.errors import ConfigurationError, Problem, StoreUnavailable, quoted
 from contract.names import socket_path_problem
+from contract.sentences import sentence
 from contract.validation_texts import decode_text
 from service.login.client import authorization, login_problem, tls_context, tls_reason
 from vigil.options import login_files
@@ -27,7 +28,6 @@ _MAX_BYTES = 256 * 1024 * 1024
 _STREAM_SECONDS = 40.0
 """The stream of an aggregator has a comment every 15 s."""
 _CONNECT_SECONDS = 1.0
-_NO_DAEMON = "no daemon listens there"
 
 T = TypeVar("T")
 
@@ -147,10 +147,12 @@ class DaemonClient:
                 yield answer
         # Only a Unix socket raises it: its file is gone.
         except FileNotFoundError:
-            raise StoreUnavailable(f"{self.server}: {_NO_DAEMON}") from None
+            text = sentence("{server}: no daemon listens there", server=self.server)
+            raise StoreUnavailable(text) from None
         except (OSError, http.client.HTTPException) as error:
-            reason = tls_reason(error) or str(error) or type(error).__name__
-            raise StoreUnavailable(f"{self.server} gives no answer: {quoted(reason)}") from None
+            reason = tls_reason(error) or quoted(str(error) or type(error).__name__)
+            text = sentence("{server} gives no answer: {reason}", server=self.server, reason=reason)
+            raise StoreUnavailable(text) from None
         finally:
             connection.close()
 
@@ -159,17 +161,30 @@ class DaemonClient:
         try:
             return msgspec.json.decode(body, type=model)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise StoreUnavailable(
-                f"{self.server}: its answer is not that of a daemon of this version: "
-                f"{decode_text(error)}"
-            ) from None
+            text = sentence(
+                "{server}: its answer is not that of a daemon of this version: {reason}",
+                server=self.server,
+                reason=decode_text(error),
+            )
+            raise StoreUnavailable(text) from None
 
     def refused(self, path: str, status: int, body: bytes) -> StoreUnavailable:
         """Return the error for an answer with another status than 200."""
         text = quoted(body.decode(errors="replace"))
         if status == _UNAUTHORIZED:
-            return StoreUnavailable(f"{self.server}: {login_problem(login_files())}: {text}")
-        return StoreUnavailable(f"{self.server}: {path} answered {status}: {text}")
+            problem = login_problem(login_files())
+            refusal = sentence(
+                "{server}: {problem}: {answer}", server=self.server, problem=problem, answer=text
+            )
+            return StoreUnavailable(refusal)
+        refusal = sentence(
+            "{server}: {path} answered {status}: {answer}",
+            server=self.server,
+            path=path,
+            status=status,
+            answer=text,
+        )
+        return StoreUnavailable(refusal)
 
     def close(self) -> None:
         """Give back what the client keeps: nothing, each request has its own connection."""
@@ -195,13 +210,19 @@ class DaemonClient:
             host, port = None, None
         # A path, a query or a user would be dropped silently.
         if host is None or parts.scheme not in ("http", "https") or parts.path not in ("", "/"):
-            text = f"{server!r} is neither http://HOST:PORT, https://HOST:PORT nor unix:PATH"
+            text = sentence(
+                "{server} is neither http://HOST:PORT, https://HOST:PORT nor unix:PATH",
+                server=repr(server),
+            )
             raise ConfigurationError("command line", [Problem("--server", text)])
         files = login_files()
         if parts.scheme == "https":
             context = tls_context(files)
             return http.client.HTTPSConnection(host, port, timeout=seconds, context=context)
         if any(files):
-            text = f"{server} is without TLS; a login and certificates are for https:// only"
+            text = sentence(
+                "{server} is without TLS; a login and certificates are for https:// only",
+                server=server,
+            )
             raise ConfigurationError("command line", [Problem("--server", text)])
         return http.client.HTTPConnection(host, port, timeout=seconds)

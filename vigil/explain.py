@@ -95,23 +95,29 @@ def explain(
 
 def _unknown(code: str) -> str:
     from contract.errors import quoted
+    from contract.sentences import sentence
 
-    return (
-        f"vigil: {quoted(code)!r} is in no table of fault codes. {_level_of_unlisted(code)}"
-        "docs/codes.md lists all codes."
+    return sentence(
+        "vigil: {code} is in no table of fault codes. {level}docs/codes.md lists all codes.",
+        code=repr(quoted(code)),
+        level=_level_of_unlisted(code),
     )
 
 
 def _level_of_unlisted(code: str) -> str:
     """Return what level a code of the form of ``code`` has without a table; empty for no code."""
+    from contract.sentences import sentence
+
     code = code.strip()
     if code.startswith("["):
-        return "A switch code without a level is shown, and changes nothing for jobs. "
+        return sentence("A switch code without a level is shown, and changes nothing for jobs. ")
     if not _has_digits_of_code(code):
-        return "Codes have eight or nine hexadecimal digits, or the form [0x08520003,na,cpu,na]. "
+        return sentence(
+            "Codes have eight or nine hexadecimal digits, or the form [0x08520003,na,cpu,na]. "
+        )
     if len(code.lower().removeprefix("0x")) > _DRIVER_DIGITS:
-        return "A public fault without a level is refused. "
-    return (
+        return sentence("A public fault without a level is refused. ")
+    return sentence(
         "Without a level, a chip code that the driver calls major or critical is SeparateNPU. "
         "One that it calls minor or suggestion is NotHandleFault. "
         "A code of the BMC without a level is shown, and changes nothing for jobs. "

@@ -83,9 +83,9 @@ def read_text(file: Path, source: str) -> str:
         is_json = content.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"{"
         return content.decode(errors="replace" if is_json else "strict")
     except OSError as error:
-        problem = f"cannot be read: {error.strerror}"
+        problem = sentence("cannot be read: {reason}", reason=error.strerror)
     except UnicodeDecodeError as error:
-        problem = f"is not UTF-8 text: {error.reason}"
+        problem = sentence("is not UTF-8 text: {reason}", reason=error.reason)
     raise ConfigurationError(source, [Problem("(file)", problem)])
 
 
@@ -96,7 +96,8 @@ def kind_of(text: str, name: str, source: str) -> str:
     command failed.
     """
     if not text.strip():
-        problem = Problem("(file)", "is empty; if it is meant to be, name what it is with --kind")
+        text = sentence("is empty; if it is meant to be, name what it is with --kind")
+        problem = Problem("(file)", text)
         raise ConfigurationError(source, [problem])
     # Before the ConfigMaps, since a scaling rule may be in one.
     if SCALING_RULE.search(text):

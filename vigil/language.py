@@ -11,7 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from contract.sentences import Sentence
+from contract.errors import ConfigurationError, VigilError
+from contract.sentences import Sentence, counted, message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 CATALOGUE = Path(__file__).with_name("locale") / "zh_CN.po"
 OPTION, VARIABLE = "--lang", "VIGIL_LANG"
+_COMMAND_LINE = message("command line")
+"""The source of an error that is about no file."""
 
 
 class Language(StrEnum):
@@ -73,25 +76,42 @@ def shown(text: str) -> str:
     return translated(text.template, **fields)
 
 
+def shown_error(error: VigilError) -> str:
+    """Return the text of an error in the chosen language; one that is no sentence is English."""
+    # An error that has a text of its own, such as that of a store, is English.
+    if type(error).__str__ is not VigilError.__str__:
+        return str(error)
+    if isinstance(error, ConfigurationError):
+        head = counted(
+            len(error.problems),
+            "{source}: {count} problem",
+            "{source}: {count} problems",
+            source=translated(_COMMAND_LINE) if error.source == _COMMAND_LINE else error.source,
+        )
+        lines = (f"  {problem.where}: {shown(problem.what)}" for problem in error.problems)
+        return "\n".join((shown(head), *lines))
+    return shown(error.args[0]) if error.args else str(error)
+
+
 def translate_messages(messages: Mapping[str, PageMessage]) -> None:
     """Translate the sentences of a page, by their English text; ``shown`` returns them then.
 
     One that the catalogue lacks stays English as a whole, as a daemon of another release may have.
     """
     # No template of a daemon is filled in, only those of the catalogue.
-    translations = {text: _in_language(message) for text, message in messages.items()}
+    translations = {text: _in_language(of_daemon) for text, of_daemon in messages.items()}
     _Chosen.of_daemons = {
         **_Chosen.of_daemons,
         **{text: translation for text, translation in translations.items() if translation},
     }
 
 
-def _in_language(message: PageMessage) -> str | None:
+def _in_language(of_daemon: PageMessage) -> str | None:
     """Return a sentence of a daemon in the chosen language; ``None`` where that is not possible."""
-    template = _Chosen.texts.get(message.id)
+    template = _Chosen.texts.get(of_daemon.id)
     fields = {
         name: value if isinstance(value, (str, int, float)) else _in_language(value)
-        for name, value in message.parameters.items()
+        for name, value in of_daemon.parameters.items()
     }
     if template is None or None in fields.values():
         return None

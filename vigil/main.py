@@ -31,7 +31,7 @@ from contract.sentences import message
 from service.log.setup import last_words
 from service.log.standard_streams import open_missing
 from vigil.exit_status import ExitStatus
-from vigil.language import OPTION, Language, choose, chosen
+from vigil.language import OPTION, Language, choose, chosen, shown_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -240,6 +240,6 @@ def main() -> NoReturn:
 def _end(error: VigilError, status: ExitStatus) -> NoReturn:
     """End with ``status``; no control character of a file, an argument or an answer is printed."""
     # Names of files and answers of servers may hold escape sequences of a terminal.
-    lines = (printable(line) for line in f"vigil: {error}".split("\n"))
+    lines = (printable(line) for line in f"vigil: {shown_error(error)}".split("\n"))
     print(last_words("\n".join(lines)), file=sys.stderr)
     sys.exit(status)

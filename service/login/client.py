@@ -9,6 +9,7 @@ import base64
 from typing import TYPE_CHECKING, NamedTuple
 
 from contract.errors import ConfigurationError, Problem
+from contract.sentences import sentence
 from service.files.private import rights_problems
 
 if TYPE_CHECKING:
@@ -55,18 +56,27 @@ def tls_reason(error: BaseException | None, source: str = COMMAND_LINE) -> str |
 
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in _OTHER_NAMES:
-            return f"{error.verify_message.rstrip('.')}; use a name that the certificate has"
+            return sentence(
+                "{reason}; use a name that the certificate has",
+                reason=error.verify_message.rstrip("."),
+            )
         if error.verify_code == _EXPIRED:
-            return "its certificate has expired; renew pages.certificate_file there"
-        return (
-            f"its certificate is not trusted: {error.verify_message}; {_name(source, 'ca_file')} "
-            "names the file of another authority"
+            return sentence("its certificate has expired; renew pages.certificate_file there")
+        return sentence(
+            "its certificate is not trusted: {reason}; {option} names the file of another "
+            "authority",
+            reason=error.verify_message,
+            option=_name(source, "ca_file"),
         )
     if isinstance(error, ssl.SSLError) and error.reason in _PLAIN_REASONS:
-        return "it does not use TLS; use http://"
+        return sentence("it does not use TLS; use http://")
     if isinstance(error, ssl.SSLError) and error.reason in _REFUSED_REASONS:
         alert = error.reason.lower().rpartition("alert_")[2].replace("_", " ")
-        return f"it refuses the certificate of {_name(source, 'certificate_file')}: {alert}"
+        return sentence(
+            "it refuses the certificate of {option}: {reason}",
+            option=_name(source, "certificate_file"),
+            reason=alert,
+        )
     return None
 
 
@@ -80,7 +90,11 @@ def tls_context(files: LoginFiles, source: str = COMMAND_LINE) -> ssl.SSLContext
     try:
         context = ssl.create_default_context(cafile=files.ca_file)
     except OSError as error:
-        text = f"{files.ca_file} is not a valid PEM file of an authority: {_reason_of(error)}"
+        text = sentence(
+            "{file} is not a valid PEM file of an authority: {reason}",
+            file=files.ca_file,
+            reason=_reason_of(error),
+        )
         raise ConfigurationError(source, [Problem(_name(source, "ca_file"), text)]) from None
     if files.certificate_file is None:
         return context
@@ -90,8 +104,12 @@ def tls_context(files: LoginFiles, source: str = COMMAND_LINE) -> ssl.SSLContext
         # An encrypted key would ask for its password at the terminal, or in a pipeline for ever.
         context.load_cert_chain(files.certificate_file, files.key_file, password=b"")
     except (OSError, ValueError) as error:
-        text = f"{files.certificate_file} is not a valid certificate with its key (PEM)"
-        text += f", or {_name(source, 'key_file')}: {_reason_of(error)}"
+        text = sentence(
+            "{file} is not a valid certificate with its key (PEM), or {option}: {reason}",
+            file=files.certificate_file,
+            option=_name(source, "key_file"),
+            reason=_reason_of(error),
+        )
         problem = Problem(_name(source, "certificate_file"), text)
         raise ConfigurationError(source, [problem]) from None
     if files.key_file is not None:
@@ -107,16 +125,20 @@ def login_problem(files: LoginFiles, source: str = COMMAND_LINE) -> str:
     """Return why a daemon answered 401."""
     given = files.password_file or files.token_file or files.certificate_file
     if given is not None:
-        return f"it does not accept the login of {given}"
-    names = [_name(source, name) for name in ("password_file", "token_file", "certificate_file")]
-    return f"it needs a login; give {names[0]}, {names[1]} or {names[2]}"
+        return sentence("it does not accept the login of {file}", file=given)
+    return sentence(
+        "it needs a login; give {password}, {token} or {certificate}",
+        password=_name(source, "password_file"),
+        token=_name(source, "token_file"),
+        certificate=_name(source, "certificate_file"),
+    )
 
 
 def authorization(files: LoginFiles, source: str = COMMAND_LINE) -> str | None:
     """Return the header of a login. Raises ``ConfigurationError`` for files that cannot be used."""
     if files.password_file is not None and files.token_file is not None:
         names = f"{_name(source, 'password_file')}, {_name(source, 'token_file')}"
-        problem = Problem(names, "give one of them, and not both")
+        problem = Problem(names, sentence("give one of them, and not both"))
         raise ConfigurationError(source, [problem])
     if files.token_file is not None:
         token = _line(source, "token_file", files.token_file)
@@ -126,7 +148,7 @@ def authorization(files: LoginFiles, source: str = COMMAND_LINE) -> str | None:
     login = _line(source, "password_file", files.password_file)
     _refuse_open_file(source, "password_file", files.password_file)
     if b":" not in login:
-        text = f"{files.password_file} does not begin with a line USER:PASSWORD"
+        text = sentence("{file} does not begin with a line USER:PASSWORD", file=files.password_file)
         raise ConfigurationError(source, [Problem(_name(source, "password_file"), text)])
     return f"Basic {base64.b64encode(login).decode('ascii')}"
 
@@ -137,10 +159,10 @@ def _line(source: str, name: str, path: Path) -> bytes:
         with path.open("rb") as file:
             line = file.readline(_MAX_LOGIN_BYTES).rstrip(b"\r\n")
     except OSError as error:
-        text = f"{path} cannot be read: {error.strerror}"
+        text = sentence("{file} cannot be read: {reason}", file=path, reason=error.strerror)
         raise ConfigurationError(source, [Problem(_name(source, name), text)]) from None
     if not line:
-        text = f"{path} begins with an empty line"
+        text = sentence("{file} begins with an empty line", file=path)
         raise ConfigurationError(source, [Problem(_name(source, name), text)])
     return line
 

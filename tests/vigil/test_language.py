@@ -159,6 +159,64 @@ def test_wrong_options_are_named_in_chinese(arguments: tuple[str, ...], error: s
     assert [line for line in usage if line and not _CHINESE.search(line)] == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "ended", "error"),
+    [
+        (
+            ("status", "--server", "unix:/nonexistent/agent.sock"),
+            3,
+            "vigil: unix:/nonexistent/agent.sock：没有守护进程在此监听",
+        ),
+        (
+            ("status", "--server", "http://127.0.0.1:1"),
+            3,
+            "vigil: http://127.0.0.1:1 没有应答：[Errno 111] Connection refused",
+        ),
+        (
+            ("status", "--server", "here"),
+            2,
+            "vigil: 命令行：1 个问题\n  --server: 'here' 既不是 http://HOST:PORT、"
+            "https://HOST:PORT，也不是 unix:PATH",
+        ),
+        (
+            ("status", "--server", "https://127.0.0.1:1", "--ca-file", "/nonexistent/ca.pem"),
+            2,
+            "vigil: 命令行：1 个问题\n  --ca-file: /nonexistent/ca.pem 不是有效的 CA 的 PEM 文件："
+            "No such file or directory",
+        ),
+        (
+            ("status", "--server", "https://127.0.0.1:1", "--token-file", "/nonexistent/token"),
+            2,
+            "vigil: 命令行：1 个问题\n  --token-file: 无法读取 /nonexistent/token："
+            "No such file or directory",
+        ),
+        (
+            ("validate", "/nonexistent/file"),
+            2,
+            "vigil: /nonexistent/file：1 个问题\n  (file): 无法读取：No such file or directory",
+        ),
+        (
+            ("faults", "--level", "x", "--code", "x", "--server", "unix:/nonexistent/agent.sock"),
+            2,
+            "vigil: 命令行：2 个问题\n  --level: 'x' 不是以下级别之一：",
+        ),
+    ],
+)
+def test_errors_are_shown_in_chinese(arguments: tuple[str, ...], ended: int, error: str) -> None:
+    status, output, errors = run_verb("--lang", "zh", *arguments)
+    assert (status, output) == (ended, b"")
+    assert errors.startswith(error)
+    assert [line for line in errors.splitlines() if not _CHINESE.search(line)] == []
+
+
+def test_a_refused_login_is_named_in_chinese(stand: Stand) -> None:
+    stand.status, stand.body = 401, b"Unauthorized"
+    assert vigil(stand, "status", "--lang", "zh")[2] == (
+        f"vigil: {stand.url}：需要登录；请给出 --password-file、--token-file 或 "
+        "--certificate-file：Unauthorized\n"
+    )
+
+
 def test_an_error_that_the_catalogue_lacks_is_english(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vigil.help_text._ERRORS", ())
     assert run_verb("--lang", "zh", "statu")[2].endswith(

@@ -121,13 +121,15 @@ def explain_node(client: DaemonClient, node: str, part: str) -> NodeExplanation:
     answer = client.find(STATUS, AgentStatus)
     if answer is not None:
         if answer.node != node:
-            text = (
-                f"is not a valid fault code, and the daemon at {client.server} knows no node of "
-                f"this name: it is the agent of {answer.node}. Name an aggregator with --server"
+            text = sentence(
+                "is not a valid fault code, and the daemon at {server} knows no node of this name: "
+                "it is the agent of {node}. Name an aggregator with --server",
+                server=client.server,
+                node=answer.node,
             )
             raise OtherNode(node, text)
         return _of_agent(client, answer, part)
-    return _of_aggregator(client, _node_of(client, node, "is not a valid fault code, and "), part)
+    return _of_aggregator(client, _node_of(client, node, may_be_code=True), part)
 
 
 def report_of(client: DaemonClient, node: str | None) -> StatusReport:
@@ -151,10 +153,16 @@ def report_of(client: DaemonClient, node: str | None) -> StatusReport:
     return of_nodes(client, node, None, (result.node,), tuple(rows), facts)
 
 
-def _node_of(client: DaemonClient, node: str, otherwise: str = "") -> ExplainedNode[Any]:
+def _node_of(client: DaemonClient, node: str, *, may_be_code: bool = False) -> ExplainedNode[Any]:
     result = client.find(f"/api/v1/nodes/{quote(node, safe='')}", ExplainedNode[Any])
     if result is None:
-        text = f"{otherwise}the aggregator at {client.server} knows no node of this name"
+        template = message("the aggregator at {server} knows no node of this name")
+        if may_be_code:
+            template = message(
+                "is not a valid fault code, and the aggregator at {server} knows no node of this "
+                "name"
+            )
+        text = sentence(template, server=client.server)
         raise UnknownNode(node, text)
     translate_messages(result.messages)
     return result
@@ -178,7 +186,7 @@ def _of_agent(client: DaemonClient, answer: AgentStatus, part: str) -> NodeExpla
     if part:
         names = [name for name in names if is_meant(part, name)]
         if not names:
-            text = f"the agent of {answer.node} knows no part of this name"
+            text = sentence("the agent of {node} knows no part of this name", node=answer.node)
             raise ConfigurationError("command line", [Problem(part, text)])
     parts = tuple(
         PartExplanation(
@@ -249,9 +257,16 @@ def _of_aggregator(client: DaemonClient, answer: ExplainedNode[Any], part: str) 
             )
         )
     if part and not parts:
-        text = f"the aggregator at {client.server} knows no part of this name that is not well"
+        text = sentence(
+            "the aggregator at {server} knows no part of this name that is not well",
+            server=client.server,
+        )
         if _CHIP.fullmatch(part) is not None:
-            text = f"the aggregator at {client.server} knows no such chip of {node.node}"
+            text = sentence(
+                "the aggregator at {server} knows no such chip of {node}",
+                server=client.server,
+                node=node.node,
+            )
         raise ConfigurationError("command line", [Problem(f"{node.node}/{part}", text)])
     pods = {pod for chip in chips for pod in chip.pods}
     return NodeExplanation(

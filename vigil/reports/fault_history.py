@@ -104,7 +104,9 @@ class DaemonHistory:
         # A node that is gone may still have a history.
         query = urlencode({"node": node, "limit": 1})
         if not self._client.get(f"{_PATH}?{query}", HistoryPage).events:
-            text = f"the aggregator at {self._client.server} knows no node of this name"
+            text = sentence(
+                "the aggregator at {server} knows no node of this name", server=self._client.server
+            )
             raise UnknownNode(node, text)
 
     def _of_agent(self, node: str | None) -> Timeline:
@@ -112,7 +114,8 @@ class DaemonHistory:
         if node not in (None, answer.node):
             raise other_node(self._client.server, answer, node)
         if self._client.find(f"{_PATH}?limit=1", msgspec.Raw) is None:
-            raise StoreUnavailable(f"the agent at {self._client.server} shows no history")
+            text = sentence("the agent at {server} shows no history", server=self._client.server)
+            raise StoreUnavailable(text)
         if answer.chips:
             self._chip_type = answer.chips[0].device.rpartition("-")[0]
         not_known = (sentence("what the cluster published about this node"),)

@@ -71,7 +71,9 @@ def job_report(client: DaemonClient) -> JobReport:
     """
     source = leader_of(client)
     if source is None:
-        text = f"{client.server} is not an aggregator; only an aggregator knows this"
+        text = sentence(
+            "{server} is not an aggregator; only an aggregator knows this", server=client.server
+        )
         raise ConfigurationError("command line", [Problem("--server", text)])
     result = client.get("/api/v1/jobs", JobsPage)
     # The page with all faults is large, and needed only where a job is hit.

@@ -119,10 +119,15 @@ def check_filters(level: str | None, code: str | None) -> None:
     """Raise ``ConfigurationError`` for a level or a code that no fault can have."""
     problems = []
     if level is not None and level not in _RANK:
-        text = f"{quoted(level)!r} is none of {', '.join(dict.fromkeys(map(str, _RANK)))}"
+        text = sentence(
+            "{level} is none of {levels}",
+            level=repr(quoted(level)),
+            levels=", ".join(dict.fromkeys(map(str, _RANK))),
+        )
         problems.append(Problem("--level", text))
     if code is not None and not _is_possible(code):
-        problems.append(Problem("--code", f"{quoted(code)!r} is not a valid fault code"))
+        text = sentence("{code} is not a valid fault code", code=repr(quoted(code)))
+        problems.append(Problem("--code", text))
     if problems:
         raise ConfigurationError("command line", problems)
 
@@ -294,7 +299,11 @@ def agent_source(answer: AgentStatus) -> str:
 
 def other_node(server: str, answer: AgentStatus, node: str | None) -> OtherNode:
     """Return the error for a ``node`` that is not that of the agent at ``server``."""
-    text = f"the agent at {server} is of {answer.node}; name an aggregator with --server"
+    text = sentence(
+        "the agent at {server} is of {node}; name an aggregator with --server",
+        server=server,
+        node=answer.node,
+    )
     return OtherNode(node or "", text)
 
 

@@ -17,6 +17,7 @@ import msgspec
 
 from contract.errors import StoreUnavailable
 from contract.names import AGGREGATOR_NAMESPACE, AGGREGATOR_PORT, AGGREGATOR_SERVICE
+from contract.sentences import sentence
 from service.login.client import PROXIED_AUTHORIZATION, authorization
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.client.configuration import ConfigurationReader
@@ -75,10 +76,12 @@ class ApiServerClient(DaemonClient):
         if status != OK and _is_of_api_server(status, body):
             raise wire.refusal(status, body, f"reach {AGGREGATOR_NAMESPACE}/{AGGREGATOR_SERVICE}")
         if status == _BAD_REQUEST and _NEEDS_TLS in body:
-            raise StoreUnavailable(
-                f"{_SERVER}: its pages use TLS; give --token-file or --password-file, or --ca-file "
-                "where they need no login"
+            text = sentence(
+                "{server}: its pages use TLS; give --token-file or --password-file, or --ca-file "
+                "where they need no login",
+                server=_SERVER,
             )
+            raise StoreUnavailable(text)
         return status, body
 
     def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:

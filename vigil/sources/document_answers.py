@@ -92,7 +92,10 @@ class DocumentAnswers:
         self._heartbeats = _heartbeats(contents.beats, self._pipeline.lost, address)
         self._statuses = [self._judged(status) for status in self._node_statuses()]
         if node is not None and not self._statuses:
-            raise UnknownNode(node, f"no document at {address} is about a node of this name")
+            text = sentence(
+                "no document at {address} is about a node of this name", address=address
+            )
+            raise UnknownNode(node, text)
 
     def _fill(self, states: dict[str, dict[str, str]], known_nodes: KnownNodes) -> None:
         """Put everything into the pipeline, in the order in which an aggregator starts."""
@@ -163,7 +166,7 @@ class DocumentAnswers:
             if not part or is_meant(part, item.part)
         )
         if part and not parts:
-            text = f"no document at {self._address} names this part"
+            text = sentence("no document at {address} names this part", address=self._address)
             raise ConfigurationError("command line", [Problem(f"{node}/{part}", text)])
         faults = [fault for item in parts for fault in item.faults]
         blind = tuple(row for row in blind_of(status) if not part or is_meant(part, row.part))

@@ -19,6 +19,7 @@ from contract.names import (
     device_info_name,
     node_info_name,
 )
+from contract.sentences import sentence
 from stores.address import open_store, shown
 from stores.base import READ_SECONDS, Selection
 from stores.interruption import Interrupted
@@ -137,9 +138,10 @@ class StoreSource(AnswerSource):
     @override
     def history(self, *_: object) -> NoReturn:
         """See ``AnswerSource``. Documents have no history."""
-        raise StoreUnavailable(
-            f"documents at {self._address} have no history; an aggregator has one"
+        text = sentence(
+            "documents at {address} have no history; an aggregator has one", address=self._address
         )
+        raise StoreUnavailable(text)
 
     @override
     def signal(self, node: str | None) -> Signal:

@@ -39,8 +39,10 @@ class JournalSource:
         """Return what happened from ``since_ms`` on (epoch milliseconds)."""
         history = JournalFileHistory(self._path, part, since_ms)
         if node not in (None, history.node):
-            text = (
-                f"the journal {self._path} is of {history.node}; name an aggregator with --server"
+            text = sentence(
+                "the journal {file} is of {node}; name an aggregator with --server",
+                file=self._path,
+                node=history.node,
             )
             raise OtherNode(node or "", text)
         return history
@@ -49,7 +51,8 @@ class JournalSource:
         """See ``AnswerSource``. Nothing is kept open."""
 
     def _refuse(self, *_: object) -> NoReturn:
-        raise StoreUnavailable(f"{self._path}: a journal knows only what happened")
+        text = sentence("{file}: a journal knows only what happened", file=self._path)
+        raise StoreUnavailable(text)
 
     report = explanation = jobs = signal = _refuse
 

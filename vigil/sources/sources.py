@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from contract.errors import StoreError, StoreUnavailable, printable
+from contract.sentences import joined, sentence
 from service.log.setup import last_words
 from vigil.daemon_client import DaemonClient, OtherNode, is_listening
+from vigil.language import shown_error, translated
 from vigil.sources.daemon import DaemonSource
 
 if TYPE_CHECKING:
@@ -134,10 +136,11 @@ class AnswerSources:
         return [(self.state_dir or usual) / name for usual, name in places]
 
     def _nothing(self) -> str:
-        places = " or ".join(f"unix:{path}" for path in self._sockets())
-        return (
-            f"{places}: no daemon listens there; start the agent, or name another daemon by "
-            "--server, a cluster by --kubeconfig, or documents by --store"
+        places = [f"unix:{path}" for path in self._sockets()]
+        return sentence(
+            "{places}: no daemon listens there; start the agent, or name another daemon by "
+            "--server, a cluster by --kubeconfig, or documents by --store",
+            places=joined("{before} or {part}", places),
         )
 
 
@@ -152,4 +155,6 @@ def kubeconfig_of(given: Path | None) -> str | None:
 
 
 def _note(error: StoreError) -> None:
-    print(last_words(printable(f"vigil: {error}; asking the next source")), file=sys.stderr)
+    next_source = translated("asking the next source")
+    text = f"vigil: {shown_error(error)}; {next_source}"
+    print(last_words(printable(text)), file=sys.stderr)

@@ -21,6 +21,7 @@ from contract.names import (
     device_info_name,
     node_info_name,
 )
+from contract.sentences import sentence
 from service.clock import Instant
 from stores.base import Beat, Document, Selection
 from stores.cluster import JobState, KindUnavailable, PodState, Snapshot
@@ -115,9 +116,11 @@ async def read_jobs(store: Store, address: str) -> StoreContents:
     Raises ``StoreError`` where the store has no pods, or does not show them.
     """
     if store.cluster is None:
-        raise StoreUnavailable(
-            f"only an API server has pods, which {address} is not; an aggregator has jobs"
+        text = sentence(
+            "only an API server has pods, which {address} is not; an aggregator has jobs",
+            address=address,
         )
+        raise StoreUnavailable(text)
     pods = await _snapshot("pods", store.cluster.pods())
     return msgspec.structs.replace(await read_contents(store, None), pods=pods)
 
