@@ -148,13 +148,16 @@ class ChipTracker:
         complete = not self._failing and len(self._answered) == len(QUERIES)
         return self._answers.observe_answer(now_ms) if complete or self._dropped else []
 
+    def _shows_drop(self) -> bool:
+        by_answer = self._dropped or self._drop_listed or self._silent_too_long
+        return by_answer or self._drop in self._codes.states
+
     def _judge_drop(self, now_ms: int) -> list[Report]:
         """Return what changed about the drop of the card: by its list, its health answer or its
         silence.
         """
         # Mostly nothing shows a drop, and an agent at rest judges every chip in each round.
-        is_shown = self._dropped or self._drop_listed or self._silent_too_long
-        if not is_shown and self._drop not in self._codes.states:
+        if not self._shows_drop():
             return []
         state = self._codes.states.get(self._drop) or CodeState(present=False)
         codes_count = state.comparable(self._asked_at[ChipQuery.CODES])

@@ -290,7 +290,7 @@ class DriverProcess:
             self.send({"id": request_id, "each": answers})
             return
         seconds = self._hardware.call_seconds(call)
-        # One timer for all calls that begin until ``end``: a virtual day has 140,000 such calls.
+        # One timer for all calls that begin until ``end``: a virtual day has 200,000 such calls.
         number = 1 if self._hardware.hangs(call) else min(rest, 1 + int((end - now) / seconds))
         begins = (round((now + i * seconds) * 1e9) for i in range(number))
         os.write(self._begun, b"".join(_BEGIN.pack(request_id, begin) for begin in begins))
