@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from aggregator.merge.pipeline import Pipeline
     from aggregator.notify.notifier import Notifier
     from aggregator.plugin_host import PluginHost
+    from pacing.cooperative import Work
     from service.clock import Clock
     from service.election.leadership import Leadership
     from service.watchdog import Watchdog
@@ -239,8 +240,11 @@ class ClusterPublication:
         if self._publishes_lost:
             self._pipeline.set_lost(frozenset(self._monitor.lost_nodes.lost))
 
-    def _on_lead(self) -> None:
-        """Write from now on: everything of the leader before is restored."""
+    def _on_lead(self) -> Work[None]:
+        """Write from now on: everything of the leader before is restored.
+
+        Return the work that informs of what this replica has computed.
+        """
         # Only the first store was restored; the others may have documents of a larger layout.
         for publisher in self.publishers[1:]:
             self._pipeline.adopt(publisher.found)
@@ -249,13 +253,14 @@ class ClusterPublication:
         # What another leader wrote may be larger than our limit.
         self.wake(self._pipeline.fit(self._limit))
         self._step()
-        self._notifier.begin_leading(self._clock())
+        changes = self._notifier.begin_leading(self._clock())
         names = self._pipeline.documents
         # Before the writers start: what they acknowledge is compared with what is known now.
         self.readiness.await_publication()
         for publisher in self.publishers:
             publisher.lead(names)
         self.readiness.look()
+        return changes
 
     def _fit(self) -> None:
         """Keep documents within the largest size that every store accepts now."""

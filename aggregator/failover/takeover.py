@@ -22,6 +22,7 @@ from aggregator.failover.persistent_state import PersistentState
 from aggregator.publish.upstream_views import UpstreamViews
 from contract.errors import StoreError
 from pacing.backoff import Backoff
+from pacing.cooperative import run_in_slices
 from service.log.ongoing_failure import OngoingFailure
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from aggregator.merge.pipeline import Pipeline
     from aggregator.plugin_host import PluginHost
     from aggregator.publish.publisher import StorePublisher
+    from pacing.cooperative import Work
     from service.clock import Instant
     from stores.base import Selection, WatchEvent
 
@@ -41,14 +43,17 @@ _VIEWS_MS = 200
 # Above the 0.5 s of the last writes of state (``_LAST_WRITES_TIMEOUT_SECONDS``), which are part of
 # it.
 _GIVE_UP_SECONDS = 0.7
+_NODES_PER_SLICE = 1_000
+"""About 10 ms of processor time."""
 
 
 class Takeover:
     """Lets this replica write while it leads.
 
     ``on_inherit`` receives the nodes that the leader before has published as lost. ``on_lead`` is
-    called when everything is restored and the publishers may write, ``on_leader_change`` when
-    another process leads, also while this one follows.
+    called when everything is restored and the publishers may write; the work that it returns has
+    one unit for each node. ``on_leader_change`` is called when another process leads, also while
+    this one follows.
     """
 
     def __init__(
@@ -59,7 +64,7 @@ class Takeover:
         *,
         on_leader_change: Callable[[], None],
         on_inherit: Callable[[frozenset[str]], None],
-        on_lead: Callable[[], None],
+        on_lead: Callable[[], Work[None]],
         copies: LastKnown | None = None,
     ) -> None:
         self.leads = False
@@ -123,9 +128,11 @@ class Takeover:
             return  # another replica leads, or has led since this was read
         self.leads = True
         # Before the state is written: the first step may change it.
-        self._on_lead()
+        changes = self._on_lead()
         self.persistent_state.lead(tasks)
         self.collect(self._clock(), at_once=True)
+        # After the writers have begun, and in pieces: the Lease must be renewed meanwhile.
+        await run_in_slices(changes, _NODES_PER_SLICE)
         # Last: clients over gRPC must find what was restored.
         await self._plugins.set_leading(True)
 

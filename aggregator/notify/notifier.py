@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from aggregator.rank_tables.plugin import RankTables
     from contract.documents.cluster_device import CodeFault
     from contract.pages.changes import FaultChange
+    from pacing.cooperative import Work
     from service.clock import Instant
     from service.pages.event_stream import Stream
 
@@ -60,11 +61,12 @@ class NodeLog:
             _log, logging.INFO, 1, many="%d documents are good again or gone: %s"
         )
 
-    def log_standing(
-        self, nodes: Iterable[str], standing: Mapping[str, Mapping[tuple[str, str], str]]
-    ) -> None:
-        """Log the faults that hold on the ``nodes`` when this replica begins to lead."""
+    def begin_leading(self, nodes: Iterable[str]) -> None:
+        """Log none of ``nodes`` as new: the leader before has published them."""
         self._known = set(nodes)
+
+    def log_standing(self, standing: Mapping[str, Mapping[tuple[str, str], str]]) -> None:
+        """Log the faults that are published when this replica begins to lead."""
         faults = sorted(_standing(standing))
         if faults:
             texts = [text for _, text in faults]
@@ -202,12 +204,20 @@ class Notifier:
         key = device.kind.key(node)
         return device.kind.shown(key, entry.text, key)[1].record.faults
 
-    def begin_leading(self, now: Instant) -> None:
-        """Observe that this replica leads: what it computed is published from now on."""
+    def begin_leading(self, now: Instant) -> Work[None]:
+        """Observe that this replica leads: what it computed is published from now on.
+
+        Yields after each node. Changes of nodes may be observed in between.
+        """
         self._computed.clear()
-        for node in sorted(self._changes.nodes | self.pipeline.nodes):
+        self.log.begin_leading(self.pipeline.nodes)
+        return self._observe_all(sorted(self._changes.nodes | self.pipeline.nodes), now)
+
+    def _observe_all(self, nodes: Iterable[str], now: Instant) -> Work[None]:
+        for node in nodes:
             self._observe(node, now)
-        self.log.log_standing(self.pipeline.nodes, self._changes.levels)
+            yield 1
+        self.log.log_standing(self._changes.levels)
 
     def _observe(self, node: str, now: Instant) -> tuple[FaultChange, ...]:
         published, shown = self.pipeline.published(node), self._shown_faults(node)

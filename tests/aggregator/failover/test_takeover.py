@@ -25,6 +25,7 @@ from tests.contract.documents.node_documents import config, fault, node_data
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pacing.cooperative import Work
     from stores.base import Document
     from tests.cluster.replicas import Replica, Replicas
 
@@ -408,10 +409,11 @@ async def test_state_read_for_a_takeover_is_discarded_once_another_replica_has_l
         known: list[str] = []
         began = other.made.publication.takeover._on_lead
 
-        def begins() -> None:
-            began()
+        def begins() -> Work[None]:
+            work = began()
             entry = json.loads(other.made.pipeline.device.entries["n1"].text)
             known.append(entry["DeviceList"][f"{KEY}-Unhealthy"])
+            return work
 
         other.made.publication.takeover._on_lead = begins
         give(site, other)

@@ -12,6 +12,7 @@ from aggregator.inputs.node_document_watch import read_documents
 from aggregator.inputs.node_documents import DocumentSource
 from aggregator.notify.notifier import NodeLog
 from contract.pages.changes import FaultChange
+from pacing.cooperative import run_to_completion
 from service.watchdog import Watchdog
 from stores.base import Changed, DocumentsListed
 from tests.aggregator.daemon import OUTPUTS, entries
@@ -42,7 +43,7 @@ async def test_a_leader_logs_what_nodes_do(log: pytest.LogCaptureFixture) -> Non
     pair = await Pair().begin()
     pair.first.notifier.log = NodeLog()  # what was observed before this was not published by us
     log.clear()
-    pair.first.notifier.begin_leading(instant(0))
+    run_to_completion(pair.first.notifier.begin_leading(instant(0)))
     assert lines_of(LOGGER, log) == []
     pair.observe(1, Changed(report("n1", faulty(3, T0 + 1))))
     assert lines_of(LOGGER, log) == [
@@ -60,9 +61,7 @@ async def test_a_leader_logs_what_nodes_do(log: pytest.LogCaptureFixture) -> Non
 async def test_standing_faults_are_one_warning(log: pytest.LogCaptureFixture) -> None:
     node_log = NodeLog()
     chips = {(f"Ascend910-{chip}", CODE): "RestartNPU" for chip in range(8)}
-    node_log.log_standing(
-        ["n1", "n2"], {"n2": {("Fan 1", "06000025"): "NotHandleFault"}, "n1": chips}
-    )
+    node_log.log_standing({"n2": {("Fan 1", "06000025"): "NotHandleFault"}, "n1": chips})
     ((level, text),) = lines_of(LOGGER, log)
     assert level == "WARNING"
     assert text.startswith("9 faults on 2 nodes: node n1: Ascend910-0 80E18402 RestartNPU; ")
@@ -73,7 +72,7 @@ async def test_standing_faults_are_one_warning(log: pytest.LogCaptureFixture) ->
 @pytest.mark.looptime
 async def test_a_fleet_in_trouble_is_ten_lines_a_minute(log: pytest.LogCaptureFixture) -> None:
     node_log = NodeLog()
-    node_log.log_standing([], {})
+    node_log.begin_leading([])
     for number in range(3000):
         node = f"n{number}"
         node_log.observe_node(node, is_known=True)
