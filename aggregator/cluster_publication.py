@@ -253,7 +253,7 @@ class ClusterPublication:
         # What another leader wrote may be larger than our limit.
         self.wake(self._pipeline.fit(self._limit))
         self._step()
-        changes = self._notifier.begin_leading(self._clock())
+        changes = self._notifier.begin_leading(self._clock)
         names = self._pipeline.documents
         # Before the writers start: what they acknowledge is compared with what is known now.
         self.readiness.await_publication()

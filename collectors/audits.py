@@ -53,6 +53,7 @@ class AuditSchedule:
     ) -> NoReturn:
         """Call ``audit`` with the present time whenever ``next_due`` has come.
 
+        Whoever changes what ``next_due`` returns calls ``wake``, or it is asked when it was due.
         The daemon is shown progress before each look, at least every ``max_wait_seconds``.
         """
         while True:

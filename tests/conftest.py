@@ -8,6 +8,7 @@ import gc
 import math
 import os
 import signal
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -230,9 +231,13 @@ def _run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         compile_once(patch, base)
         yield
     # A child of a driver that is killed is reaped later, and behind the last one nothing does so.
+    left = []
     for process in unreaped_children | unreaped_tools:
-        process.wait(patience(5.0))
-    left = leftovers(base, seconds=5.0)
+        try:
+            process.wait(patience(5.0))
+        except subprocess.TimeoutExpired as error:
+            left.append(str(error))
+    left += leftovers(base, seconds=5.0)
     assert not left, "the tests left these behind:\n" + "\n".join(left)
 
 

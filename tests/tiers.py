@@ -79,7 +79,7 @@ def mark_tiers(items: Iterable[pytest.Item]) -> None:
     """Give each test its markers: ``unit`` where there is no other tier, and its part.
 
     Raises ``UsageError`` for a test that is alone and that the Makefile does not find, and for a
-    test in a file that ``tests/unit.py`` leaves out by mistake. So ``make test`` runs each test
+    test that computes in a file whose own mark names another tier. So ``make test`` runs each test
     once. Raises it for a unit test with a fixture that starts a program, too.
     """
     for item in items:
@@ -106,7 +106,10 @@ def mark_tiers(items: Iterable[pytest.Item]) -> None:
 def _mark_computing(item: pytest.Item, selection: Selection) -> None:
     item.add_marker("computing")
     if not selection.may_have(item.path):
-        raise pytest.UsageError(f"{item.nodeid}: tests/unit.py leaves out its file")
+        raise pytest.UsageError(
+            f"{item.nodeid}: tests/unit.py leaves out its file, whose pytestmark names another "
+            "tier; mark the other tests one by one"
+        )
 
 
 def _is_in_real_time(item: pytest.Item) -> bool:

@@ -56,11 +56,9 @@ def _started_driver(configuration: AgentConfiguration) -> StartedProcess | None:
     from contract.errors import DriverNotFound
     from dcmi_shim.library.discovery import VendorPaths, find_library
     from dcmi_shim.worker.process import start_process
-    from service.open_file_limit import raise_soft_limit
 
-    raise_soft_limit()  # which the process inherits
-    paths = VendorPaths(configuration.driver_root, configuration.trust_driver, os.environ)
     try:
+        paths = VendorPaths(configuration.driver_root, configuration.trust_driver, os.environ)
         return start_process(find_library(paths))
     except (DriverNotFound, OSError):
         return None

@@ -56,6 +56,7 @@ def loading() -> Iterator[None]:
     """Import the modules of a daemon in the block, with less processor time and memory.
 
     No garbage collection looks at them, neither in the block nor later: modules are never freed.
+    What the daemon imports later, such as its store, is looked at.
     """
     gc.disable()
     try:

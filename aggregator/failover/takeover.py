@@ -109,9 +109,13 @@ class Takeover:
             # old.
             term = self._leadership.taken_total
             await self._take_over(tasks, term)
-            while self._leadership.leads and self._leadership.taken_total == term:
+            while self._is_term(term):
                 await self._wait_for_change()
             await self._hand_over()
+
+    def _is_term(self, term: int) -> bool:
+        """Return whether this replica leads, and has done so since ``term`` began."""
+        return self._leadership.leads and self._leadership.taken_total == term
 
     def _observe_leader(self) -> None:
         self._on_leader_change()
@@ -124,17 +128,22 @@ class Takeover:
     async def _take_over(self, tasks: asyncio.TaskGroup, term: int) -> None:
         await _until_read(self._read_again, "cannot take over yet, trying again: %s")
         # Checked again, because reading may have taken longer than the term.
-        if not self._leadership.leads or self._leadership.taken_total != term:
+        if not self._is_term(term):
             return  # another replica leads, or has led since this was read
         self.leads = True
         # Before the state is written: the first step may change it.
         changes = self._on_lead()
         self.persistent_state.lead(tasks)
         self.collect(self._clock(), at_once=True)
-        # After the writers have begun, and in pieces: the Lease must be renewed meanwhile.
-        await run_in_slices(changes, _NODES_PER_SLICE)
+        # Behind the writers, and in pieces: the Lease must be renewed meanwhile. Where the
+        # term ends, it goes on to its end: a follower would not report these changes again.
+        informing = tasks.create_task(run_in_slices(changes, _NODES_PER_SLICE), name="inform")
+        informing.add_done_callback(lambda _: self._changed.set())
+        while self._is_term(term) and not informing.done():
+            await self._wait_for_change()
         # Last: clients over gRPC must find what was restored.
-        await self._plugins.set_leading(True)
+        if self._is_term(term):
+            await self._plugins.set_leading(True)
 
     async def _read_again(self) -> None:
         """Restore everything as the leader before left it, unless that is not needed any more.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from contract.documents.cluster_device import CodeFault
     from contract.pages.changes import FaultChange
     from pacing.cooperative import Work
-    from service.clock import Instant
+    from service.clock import Clock, Instant
     from service.pages.event_stream import Stream
 
 _log = logging.getLogger(__name__)
@@ -204,18 +204,19 @@ class Notifier:
         key = device.kind.key(node)
         return device.kind.shown(key, entry.text, key)[1].record.faults
 
-    def begin_leading(self, now: Instant) -> Work[None]:
+    def begin_leading(self, clock: Clock) -> Work[None]:
         """Observe that this replica leads: what it computed is published from now on.
 
         Yields after each node. Changes of nodes may be observed in between.
         """
         self._computed.clear()
         self.log.begin_leading(self.pipeline.nodes)
-        return self._observe_all(sorted(self._changes.nodes | self.pipeline.nodes), now)
+        return self._observe_all(sorted(self._changes.nodes | self.pipeline.nodes), clock)
 
-    def _observe_all(self, nodes: Iterable[str], now: Instant) -> Work[None]:
+    def _observe_all(self, nodes: Iterable[str], clock: Clock) -> Work[None]:
         for node in nodes:
-            self._observe(node, now)
+            # Read for each: rows of the history are in the order of their times.
+            self._observe(node, clock())
             yield 1
         self.log.log_standing(self._changes.levels)
 

@@ -81,8 +81,11 @@ def file_digest(file: str) -> str:
 
 
 def kept_result(wanted: Run) -> Run | None:
-    """Return the kept result of at least as much time, unless an input failed or a file changed."""
-    if not wanted.path.exists():
+    """Return the kept result of at least as much time, with its inputs, of the same parser.
+
+    A result with a failure does not count.
+    """
+    if not wanted.path.exists() or not (_DIRECTORY / wanted.target).is_dir():
         return None
     run = Run(**json.loads(wanted.path.read_text(encoding="utf-8")))
     same = all(file_digest(file) == digest for file, digest in run.files.items())

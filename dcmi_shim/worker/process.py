@@ -75,13 +75,13 @@ class StartedProcess(NamedTuple):
         return (self.command, self.environment) == _invocation(library)
 
     def close(self) -> None:
-        """Kill it; it has never been asked anything."""
+        """Kill it, and wait for nothing: it may hang in the kernel before it is asked anything."""
         self.process.kill()
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
             pipe.close()
         os.close(self.begins)
-        self.process.wait()
+        _unreaped.add(self.process)
 
 
 def start_process(library: FoundLibrary) -> StartedProcess:

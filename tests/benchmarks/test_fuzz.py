@@ -74,7 +74,8 @@ def test_a_result_counts_until_a_file_of_its_parser_changes(
     file = Path("parser.py")
     file.write_text("one = 1\n")
     run = Run("users-file", 180.0, inputs=5, files={str(file): file_digest(str(file))})
-    run.path.parent.mkdir(parents=True)
+    inputs = run.path.with_suffix("")
+    inputs.mkdir(parents=True)
 
     def keep(kept: Run) -> None:
         kept.path.write_text(json.dumps(asdict(kept)))
@@ -86,6 +87,9 @@ def test_a_result_counts_until_a_file_of_its_parser_changes(
     keep(replace(run, failures=["raised"]))
     assert kept_result(run) is None
     keep(run)
+    inputs.rmdir()
+    assert kept_result(run) is None
+    inputs.mkdir()
     file.write_text("one = 2\n")
     assert kept_result(run) is None
     file.unlink()

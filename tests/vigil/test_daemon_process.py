@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import _ctypes
 import os
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -42,6 +44,39 @@ def test_threads_share_one_arena_unless_the_environment_has_another_number(
         text=True,
     )
     assert (found.stderr.count("Arena ") == 1) is is_one, found.stderr
+
+
+_STARTED_DRIVER = """
+import os, sys
+import agent.daemon
+from dcmi_shim.library.discovery import VendorPaths, find_library
+
+def run(configuration, first):
+    paths = VendorPaths(configuration.driver_root, configuration.trust_driver, os.environ)
+    print(first.suits(find_library(paths)), file=sys.stderr)
+    first.close()
+    return 0
+
+agent.daemon.run = run
+from vigil.main import main
+main()
+"""
+
+
+def test_the_agent_begins_with_a_process_that_suits_its_library(tmp_path: Path) -> None:
+    library = tmp_path / "lib64/driver/libdcmi.so"
+    library.parent.mkdir(parents=True)
+    shutil.copy(_ctypes.__file__, library)  # any shared object; nothing opens it
+    options = ["--driver-root", str(tmp_path), "--trust-driver", "--node-name", "n1"]
+    options += ["--store", f"directory:{tmp_path}", "--state-dir", str(tmp_path)]
+    found = subprocess.run(
+        [sys.executable, "-c", _STARTED_DRIVER, "agent", *options],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=patience(10),
+    )
+    assert found.stderr == "True\n"
 
 
 _LOADING = """

@@ -302,7 +302,8 @@ class DriverProcess:
         self, request: dict[str, Any], answers: list[dict[str, object]], number: int, end: float
     ) -> None:
         call, first = request["call"], len(answers)
-        # A call that hangs, perhaps since it was begun, is the last one that the agent sees begin.
+        # A call that hangs, perhaps since it was begun, is the last one that the agent sees begin:
+        # a driver of virtual time does not begin to hang in the middle of a round.
         if self.returncode is None and not self._hardware.hangs(call):
             for arguments in request["each"][first : first + number]:
                 answers.append(self._hardware.answer(call, arguments))

@@ -433,6 +433,41 @@ async def test_state_read_for_a_takeover_is_discarded_once_another_replica_has_l
         assert (other.leads, third.leads, one.leads) == (True, False, False)
 
 
+@pytest.mark.slow
+async def test_a_term_that_ends_while_a_leader_informs_is_handed_over_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with replicas(tmp_path) as site:
+        one, other = await begin_two(site)
+        takeover = other.made.publication.takeover
+        began, set_leading = takeover._on_lead, takeover._plugins.set_leading
+        led_while_informing, plugins_lead = list[bool](), list[bool]()
+
+        def begins() -> Work[None]:
+            yield from began()
+            give(site, one)
+            for _ in range(10):
+                yield 1
+                led_while_informing.append(other.leads)
+
+        async def run_slowly(work: Work[None], _size: int) -> None:
+            for _ in work:
+                await asyncio.sleep(1)
+
+        async def set_and_noted(leading: bool) -> None:
+            plugins_lead.append(leading)
+            await set_leading(leading)
+
+        monkeypatch.setattr("aggregator.failover.takeover.run_in_slices", run_slowly)
+        takeover._on_lead = begins
+        takeover._plugins.set_leading = set_and_noted  # type: ignore[method-assign]
+        give(site, other)
+        await site.pass_time(20)
+        assert led_while_informing == [False] * 10
+        assert plugins_lead == [False], "clients of the new leader's services come to it alone"
+        assert (one.leads, other.leads) == (True, False)
+
+
 def unhealthy_ever(site: Replicas) -> list[str]:
     """Return what was published of the chips of n1 in its order, without repetitions."""
     found: list[str] = []

@@ -43,7 +43,7 @@ async def test_a_leader_logs_what_nodes_do(log: pytest.LogCaptureFixture) -> Non
     pair = await Pair().begin()
     pair.first.notifier.log = NodeLog()  # what was observed before this was not published by us
     log.clear()
-    run_to_completion(pair.first.notifier.begin_leading(instant(0)))
+    run_to_completion(pair.first.notifier.begin_leading(lambda: instant(0)))
     assert lines_of(LOGGER, log) == []
     pair.observe(1, Changed(report("n1", faulty(3, T0 + 1))))
     assert lines_of(LOGGER, log) == [

@@ -62,8 +62,8 @@ async def test_a_new_leader_reports_what_is_not_published_yet() -> None:
     pair.follower.observe(instant(2), Changed(report("n2", faulty(5, T0 + 2))))
     pair.second.notifier.inform((), instant(2), leads=False)
     pair.take_over(3)
-    run_to_completion(pair.second.notifier.begin_leading(instant(3)))
-    run_to_completion(pair.second.notifier.begin_leading(instant(3)))
+    run_to_completion(pair.second.notifier.begin_leading(lambda: instant(3)))
+    run_to_completion(pair.second.notifier.begin_leading(lambda: instant(3)))
     assert pair.second.rows == [("Ascend910-3", "RestartNPU"), ("Ascend910-5", "RestartNPU")]
 
 
@@ -74,13 +74,13 @@ async def test_changes_while_a_new_leader_informs_are_reported_once() -> None:
     for node, chip in (("n1", 1), ("n2", 2)):
         pair.follower.observe(instant(2), Changed(report(node, faulty(chip, T0 + 2))))
     second.inform((), instant(2), leads=False)
-    work = second.begin_leading(instant(3))
+    work = second.begin_leading(lambda: instant(3))
     assert next(work) == 1
     assert pair.second.rows == [("Ascend910-1", "RestartNPU")]
-    pair.follower.observe(instant(4), Changed(report("n2", healthy(T0 + 4))))
+    pair.follower.observe(instant(4), Changed(report("n2", faulty(5, T0 + 4))))
     second.inform((), instant(4), leads=True)
     run_to_completion(work)
-    assert pair.second.rows == [("Ascend910-1", "RestartNPU")]
+    assert pair.second.rows == [("Ascend910-1", "RestartNPU"), ("Ascend910-5", "RestartNPU")]
 
 
 async def test_a_deleted_node_is_over_for_both() -> None:
@@ -102,7 +102,7 @@ async def test_after_a_restart_what_is_published_is_no_news() -> None:
     replica = Replica(again.leader)
     await replica.notifier.seed(instant(2))
     again.leader.observe(instant(2), listed(n1=faulty(3, T0 + 1), n2=healthy()))
-    run_to_completion(replica.notifier.begin_leading(instant(2)))
+    run_to_completion(replica.notifier.begin_leading(lambda: instant(2)))
     assert replica.rows == []
     again.leader.observe(instant(3), Changed(report("n1", healthy(T0 + 3))))
     replica.notifier.inform((), instant(3), leads=True)

@@ -101,7 +101,9 @@ def test_rows_that_were_not_synced_are_gone_after_a_loss_of_power(tmp_path: Path
     assert any(SEPARATES in row for row in before - after), "the report of the fault is not"
 
 
-def test_the_seed_decides_the_shared_wake_ups(tmp_path: Path) -> None:
+def test_the_seed_decides_the_shared_wake_ups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     phases = []
 
     async def work(site: SimulatedSite) -> None:
@@ -109,7 +111,7 @@ def test_the_seed_decides_the_shared_wake_ups(tmp_path: Path) -> None:
         await site.close()
 
     for number, seed in enumerate((1, 2, 1)):
-        waiting.SHARED_WAKE_UPS.phase_seconds = float(number)
+        monkeypatch.setattr(waiting, "SHARED_WAKE_UPS", waiting.SharedWakeUps(float(number)))
         run_site(functools.partial(SimulatedSite, tmp_path / str(number)), work, seed)
     assert phases[0] == phases[2] != phases[1]
 
