@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 import typer
 import typer.core
 import typer.main
 
 from contract.codes.reference import CodeKind
-from contract.sentences import sentence
+from contract.pages.messages import PageMessage, messages_of
+from contract.sentences import english, joined, sentence
 from tests.parts.verbs import columns_of, run_verb
 from tests.vigil import catalogue
 from tests.vigil.stand import AGENT, AT_MS, Stand, vigil
 from tests.vigil.verbs import VERBS, aggregator
-from vigil.language import CATALOGUE, Language, choose, translated
+from vigil.language import CATALOGUE, Language, choose, shown, translate_messages, translated
 from vigil.main import app
 from vigil.reports.show import print_json
 from vigil.reports.status_report import fault_row, reasons_of_faults
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _TRANSLATED = 0.98
 _CHINESE = re.compile("[一-鿿]")
@@ -235,6 +240,37 @@ def test_json_has_sentences_and_no_other_object(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == '{"leader":"nobody"}\n'
     with pytest.raises(NotImplementedError, match="PosixPath is no type of JSON"):
         print_json({"file": CATALOGUE})
+
+
+@pytest.fixture
+def _chinese() -> Iterator[None]:
+    choose(("--lang", "zh"), {})
+    yield
+    choose((), {})
+
+
+class _Page(msgspec.Struct):
+    because: str
+
+
+@pytest.mark.usefixtures("_chinese")
+def test_a_sentence_of_a_thousand_parts_is_sent_and_shown() -> None:
+    codes = [sentence("{code} (last at {time})", code=f"{n:08X}", time="8:00") for n in range(1000)]
+    text = joined("{before}, {part}", codes)
+    assert english(text) == ", ".join(codes)
+    messages = msgspec.json.decode(
+        msgspec.json.encode(messages_of(_Page(text))), type=dict[str, PageMessage]
+    )
+    translate_messages(messages)
+    assert shown(str(text)) == shown(text)
+    assert shown(text).split("、") == [f"{n:08X}（最近一次：8:00）" for n in range(1000)]
+
+
+@pytest.mark.usefixtures("_chinese")
+def test_translations_of_an_earlier_page_are_dropped() -> None:
+    for count in (1, 2):
+        translate_messages(messages_of(_Page(sentence("{count} more jobs", count=count))))
+    assert (shown("1 more jobs"), shown("2 more jobs")) == ("1 more jobs", "其他 2 个任务")
 
 
 def _aggregator_with_blind_sources() -> dict[str, Any]:
