@@ -88,7 +88,7 @@ def shown_error(error: VigilError) -> str:
             "{source}: {count} problems",
             source=translated(_COMMAND_LINE) if error.source == _COMMAND_LINE else error.source,
         )
-        lines = (f"  {problem.where}: {shown(problem.what)}" for problem in error.problems)
+        lines = (f"  {shown(problem.where)}: {shown(problem.what)}" for problem in error.problems)
         return "\n".join((shown(head), *lines))
     return shown(error.args[0]) if error.args else str(error)
 

@@ -200,10 +200,55 @@ def test_wrong_options_are_named_in_chinese(arguments: tuple[str, ...], error: s
             2,
             "vigil: /nonexistent/file：1 个问题\n  (file): 无法读取：No such file or directory",
         ),
+        *(
+            (arguments, 2, f"vigil: {source}：1 个问题\n  {problem}\n")
+            for arguments, source, problem in (
+                (
+                    ("prove", "--since", "x"),
+                    "命令行",
+                    "--since: 'x' 既不是时间（2026-11-23T21:44），也不是时长（90s、10min、2h、1d）",
+                ),
+                (
+                    ("prove", "--agents", "http://x"),
+                    "命令行",
+                    "--agents: 必须含有 {node}，并且需要用 --server 指定聚合器",
+                ),
+                (
+                    ("lint", "--format", "x"),
+                    "命令行",
+                    "--format: 'x' 不是以下值之一：text、json、github、sarif",
+                ),
+                (
+                    ("lint",),
+                    "命令行",
+                    "FILE: 缺失；请给出文件、目录或 -（标准输入），或 --live",
+                ),
+                (
+                    ("emulator", "status"),
+                    "命令行",
+                    "--emulator-dir: 缺失；请设置 VIGIL_EMULATOR_DIR 或给出该选项",
+                ),
+                (
+                    ("simulate", "load", "0", "--processes", "x"),
+                    "命令行",
+                    "--processes: 'x' 不是有效的进程 ID 列表",
+                ),
+                (
+                    ("isolate", "n1", "3", "--reason", " "),
+                    "命令行",
+                    "--reason: 必须是一行内 1 到 256 个可打印字符",
+                ),
+                (
+                    ("elastic", "show", "x"),
+                    "vigil elastic",
+                    "x: 不是有效的 NAMESPACE/NAME",
+                ),
+            )
+        ),
         (
             ("faults", "--level", "x", "--code", "x", "--server", "unix:/nonexistent/agent.sock"),
             2,
-            "vigil: 命令行：2 个问题\n  --level: 'x' 不是以下级别之一：",
+            "vigil: 命令行：2 个问题\n  --level: 'x' 不是以下值之一：",
         ),
     ],
 )
