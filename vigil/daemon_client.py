@@ -125,9 +125,13 @@ class DaemonClient:
             if answer.length and len(content) <= _MAX_BYTES:
                 raise http.client.IncompleteRead(content, answer.length)
             if len(content) > _MAX_BYTES:
-                raise StoreUnavailable(
-                    f"{self.server}: the answer at {path} has more than {_MAX_BYTES} bytes"
+                text = sentence(
+                    "{server}: the answer at {path} has more than {count} bytes",
+                    server=self.server,
+                    path=path,
+                    count=_MAX_BYTES,
                 )
+                raise StoreUnavailable(text)
             return answer.status, content
 
     def follow(self, path: str) -> Iterator[bytes]:

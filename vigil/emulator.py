@@ -34,10 +34,11 @@ Profile = Annotated[
 def open_emulator(emulator_dir: Path | None) -> Iterator[Emulator]:
     """Open the emulator of the command line. Raises ``ConfigurationError`` without one."""
     from contract.errors import ConfigurationError, Problem
+    from contract.sentences import sentence
     from dcmi_shim.emulator.control import Emulator
 
     if emulator_dir is None:
-        text = "is not known; set VIGIL_EMULATOR_DIR or give the option"
+        text = sentence("is missing; set VIGIL_EMULATOR_DIR or give the option")
         raise ConfigurationError("command line", [Problem("--emulator-dir", text)])
     with closing(Emulator(emulator_dir)) as emulator:
         yield emulator
@@ -53,10 +54,15 @@ def severity_named(word: str) -> Severity:
     """Return the severity of the command line. Raises ``ConfigurationError`` for no such word."""
     from contract.codes.levels import Severity
     from contract.errors import ConfigurationError, Problem
+    from contract.sentences import joined, sentence
 
     words = {severity.word: severity for severity in Severity}
     if word.lower() not in words:
-        text = f"{word!r} is none of {', '.join(words)}"
+        text = sentence(
+            "{value} is none of {values}",
+            value=repr(word),
+            values=joined("{before}, {part}", words),
+        )
         raise ConfigurationError("command line", [Problem("--severity", text)])
     return words[word.lower()]
 

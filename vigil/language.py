@@ -88,7 +88,7 @@ def shown_error(error: VigilError) -> str:
             "{source}: {count} problems",
             source=translated(_COMMAND_LINE) if error.source == _COMMAND_LINE else error.source,
         )
-        lines = (f"  {problem.where}: {shown(problem.what)}" for problem in error.problems)
+        lines = (f"  {shown(problem.where)}: {shown(problem.what)}" for problem in error.problems)
         return "\n".join((shown(head), *lines))
     return shown(error.args[0]) if error.args else str(error)
 
@@ -96,13 +96,13 @@ def shown_error(error: VigilError) -> str:
 def translate_messages(messages: Mapping[str, PageMessage]) -> None:
     """Translate the sentences of a page, by their English text; ``shown`` returns them then.
 
-    One that the catalogue lacks stays English as a whole, as a daemon of another release may have.
+    Those of an earlier page are dropped: with ``--watch`` there is a page for each change. One that
+    the catalogue lacks stays English as a whole, as a daemon of another release may have.
     """
     # No template of a daemon is filled in, only those of the catalogue.
     translations = {text: _in_language(of_daemon) for text, of_daemon in messages.items()}
     _Chosen.of_daemons = {
-        **_Chosen.of_daemons,
-        **{text: translation for text, translation in translations.items() if translation},
+        text: translation for text, translation in translations.items() if translation
     }
 
 

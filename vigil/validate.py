@@ -122,15 +122,21 @@ def _check_scaling_rule(text: str, source: str) -> None:
     findings = lint([File(source, with_lines(text))]).findings
     problems = [
         Problem(
-            f"line {finding.place.line}",
-            f"{finding.rule.code}: {finding.happens} {finding.write}",
+            sentence("line {numbers}", numbers=finding.place.line),
+            sentence(
+                "{code}: {happens} {write}",
+                code=finding.rule.code,
+                happens=finding.happens,
+                write=finding.write,
+            ),
         )
         for finding in findings
         if finding.rule.severity is FindingSeverity.ERROR or finding.rule.code in _NO_RULE
     ]
     # With --kind any text comes here, and the lint finds nothing wrong in other manifests.
     if not problems and SCALING_RULE.search(text) is None:
-        problems = [Problem("(file)", "has no elastic_scaling_list and no elastic_scaling.json")]
+        text = sentence("has no elastic_scaling_list and no elastic_scaling.json")
+        problems = [Problem("(file)", text)]
     if problems:
         raise ConfigurationError(source, problems)
     for finding in findings:

@@ -45,6 +45,8 @@ _WORDS = {
     "recovering": sentence("recovering"),
 }
 _FILTERED = message("held back from readers until {time}: filtered by {jobs}")
+_MAX_JOBS = 20
+"""Jobs that are named in one sentence."""
 _LISTS = ("available", "unhealthy", "network_unhealthy", "recovering")
 
 
@@ -91,6 +93,10 @@ class _Reasons:
                 mine = chip is None or chip in chips
                 if mine and job_filter.until_ms(code, level, since_ms) == until_ms:
                     names.append(job_name(key, job))
+        more = len(names) - _MAX_JOBS
+        if more > 0:
+            others = counted(more, "{count} more job", "{count} more jobs")
+            names = [*names[:_MAX_JOBS], others]
         return joined("{before}, {part}", names or [sentence("a job")])
 
     def hidden(self, withheld: WithheldFault) -> str:

@@ -163,8 +163,9 @@ def _about_node(
     switches = pipeline.switch.entries.get(status.node)
     if switch is not None and switches is not None and switches.record.status != switch.status:
         hidden = pipeline.processing.hidden_events.get(status.node)
-        held = sentence("{count} of their events are held back", count=len(hidden or ()))
-        reasons = [held] if hidden else []
+        reasons = []
+        if hidden:
+            reasons = [sentence("{count} of their events are held back", count=len(hidden))]
         reasons += [use] if switch.level == _PRE_SEPARATE else []
         yield sentence(
             "the status {reported} of its switches is published as {published}: {reason}",

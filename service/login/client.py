@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, NamedTuple
 
-from contract.errors import ConfigurationError, Problem
+from contract.errors import ConfigurationError, Problem, quoted
 from contract.sentences import sentence
 from service.files.private import rights_problems
 
@@ -58,14 +58,14 @@ def tls_reason(error: BaseException | None, source: str = COMMAND_LINE) -> str |
         if error.verify_code in _OTHER_NAMES:
             return sentence(
                 "{reason}; use a name that the certificate has",
-                reason=error.verify_message.rstrip("."),
+                reason=quoted(error.verify_message.rstrip(".")),
             )
         if error.verify_code == _EXPIRED:
             return sentence("its certificate has expired; renew pages.certificate_file there")
         return sentence(
             "its certificate is not trusted: {reason}; {option} names the file of another "
             "authority",
-            reason=error.verify_message,
+            reason=quoted(error.verify_message),
             option=_name(source, "ca_file"),
         )
     if isinstance(error, ssl.SSLError) and error.reason in _PLAIN_REASONS:

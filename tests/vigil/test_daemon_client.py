@@ -91,6 +91,19 @@ def test_another_name(pki: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         DaemonClient(f"https://127.0.0.2:{port}", _SECONDS).fetch("/")
 
 
+def test_a_long_reason_of_tls_is_cut(pki: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(pki / "ca.crt"))
+    resolve, name = socket.getaddrinfo, ".".join(["a" * 60] * 4)
+    # No name server has this name.
+    monkeypatch.setattr(socket, "getaddrinfo", lambda _, *rest: resolve("127.0.0.1", *rest))
+    text = re.escape(" ...; use a name that the certificate has")
+    with _server(_over_tls(pki)) as port, pytest.raises(StoreUnavailable, match=text) as error:
+        DaemonClient(f"https://{name}:{port}", _SECONDS).fetch("/")
+    assert str(error.value).count("a" * 60) == 6, (
+        "four in the address, two whole ones in the reason"
+    )
+
+
 def test_a_port_without_tls() -> None:
     text = "it does not use TLS; use http://"
     with _server(_plain) as port, pytest.raises(StoreUnavailable, match=text):

@@ -246,7 +246,6 @@ def test_sentences_of_an_aggregator_are_shown_in_chinese(aggregator: Stand) -> N
     "change",
     [
         {"id": "a sentence of a later release"},
-        {"id": "{0.__class__}"},
         {"id": "the node reports: {reported}", "parameters": {}},
         {
             "id": "the node reports: {reported}",
@@ -261,6 +260,23 @@ def test_a_sentence_that_cannot_be_translated_stays_english_as_a_whole(
     text = "the node reports: unhealthy"
     page["messages"][text] |= change
     aggregator.answers["/api/v1/nodes/node-1"] = page
+    assert f"状态:      {text}" in [
+        line.strip() for line in explained(aggregator, "node-1", "--lang", "zh")[1]
+    ]
+
+
+def test_braces_in_a_parameter_are_shown_as_they_are(aggregator: Stand) -> None:
+    page = _real_page()
+    reported = {
+        "id": "{by} (as stated) isolated it at {time}: {reason}",
+        "parameters": {"by": "{time}", "time": "8:00", "reason": "{reason.__class__} {0} {"},
+    }
+    page["messages"]["the node reports: unhealthy"] = {
+        "id": "{by}; and here it is {reason}",
+        "parameters": {"by": reported, "reason": "{by}"},
+    }
+    aggregator.answers["/api/v1/nodes/node-1"] = page
+    text = "{time}（自行声明）于 8:00 将其隔离：{reason.__class__} {0} {；聚合器侧：{by}"
     assert f"状态:      {text}" in [
         line.strip() for line in explained(aggregator, "node-1", "--lang", "zh")[1]
     ]

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 import typer
 import typer.core
 import typer.main
 
 from contract.codes.reference import CodeKind
-from contract.sentences import sentence
+from contract.pages.messages import PageMessage, messages_of
+from contract.sentences import english, joined, sentence
 from tests.parts.verbs import columns_of, run_verb
 from tests.vigil import catalogue
 from tests.vigil.stand import AGENT, AT_MS, Stand, vigil
 from tests.vigil.verbs import VERBS, aggregator
-from vigil.language import CATALOGUE, Language, choose, translated
+from vigil.language import CATALOGUE, Language, choose, shown, translate_messages, translated
 from vigil.main import app
 from vigil.reports.show import print_json
 from vigil.reports.status_report import fault_row, reasons_of_faults
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _TRANSLATED = 0.98
 _CHINESE = re.compile("[一-鿿]")
@@ -195,10 +200,55 @@ def test_wrong_options_are_named_in_chinese(arguments: tuple[str, ...], error: s
             2,
             "vigil: /nonexistent/file：1 个问题\n  (file): 无法读取：No such file or directory",
         ),
+        *(
+            (arguments, 2, f"vigil: {source}：1 个问题\n  {problem}\n")
+            for arguments, source, problem in (
+                (
+                    ("prove", "--since", "x"),
+                    "命令行",
+                    "--since: 'x' 既不是时间（2026-11-23T21:44），也不是时长（90s、10min、2h、1d）",
+                ),
+                (
+                    ("prove", "--agents", "http://x"),
+                    "命令行",
+                    "--agents: 必须含有 {node}，并且需要用 --server 指定聚合器",
+                ),
+                (
+                    ("lint", "--format", "x"),
+                    "命令行",
+                    "--format: 'x' 不是以下值之一：text、json、github、sarif",
+                ),
+                (
+                    ("lint",),
+                    "命令行",
+                    "FILE: 缺失；请给出文件、目录或 -（标准输入），或 --live",
+                ),
+                (
+                    ("emulator", "status"),
+                    "命令行",
+                    "--emulator-dir: 缺失；请设置 VIGIL_EMULATOR_DIR 或给出该选项",
+                ),
+                (
+                    ("simulate", "load", "0", "--processes", "x"),
+                    "命令行",
+                    "--processes: 'x' 不是有效的进程 ID 列表",
+                ),
+                (
+                    ("isolate", "n1", "3", "--reason", " "),
+                    "命令行",
+                    "--reason: 必须是一行内 1 到 256 个可打印字符",
+                ),
+                (
+                    ("elastic", "show", "x"),
+                    "vigil elastic",
+                    "x: 不是有效的 NAMESPACE/NAME",
+                ),
+            )
+        ),
         (
             ("faults", "--level", "x", "--code", "x", "--server", "unix:/nonexistent/agent.sock"),
             2,
-            "vigil: 命令行：2 个问题\n  --level: 'x' 不是以下级别之一：",
+            "vigil: 命令行：2 个问题\n  --level: 'x' 不是以下值之一：",
         ),
     ],
 )
@@ -235,6 +285,37 @@ def test_json_has_sentences_and_no_other_object(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == '{"leader":"nobody"}\n'
     with pytest.raises(NotImplementedError, match="PosixPath is no type of JSON"):
         print_json({"file": CATALOGUE})
+
+
+@pytest.fixture
+def _chinese() -> Iterator[None]:
+    choose(("--lang", "zh"), {})
+    yield
+    choose((), {})
+
+
+class _Page(msgspec.Struct):
+    because: str
+
+
+@pytest.mark.usefixtures("_chinese")
+def test_a_sentence_of_a_thousand_parts_is_sent_and_shown() -> None:
+    codes = [sentence("{code} (last at {time})", code=f"{n:08X}", time="8:00") for n in range(1000)]
+    text = joined("{before}, {part}", codes)
+    assert english(text) == ", ".join(codes)
+    messages = msgspec.json.decode(
+        msgspec.json.encode(messages_of(_Page(text))), type=dict[str, PageMessage]
+    )
+    translate_messages(messages)
+    assert shown(str(text)) == shown(text)
+    assert shown(text).split("、") == [f"{n:08X}（最近一次：8:00）" for n in range(1000)]
+
+
+@pytest.mark.usefixtures("_chinese")
+def test_translations_of_an_earlier_page_are_dropped() -> None:
+    for count in (1, 2):
+        translate_messages(messages_of(_Page(sentence("{count} more jobs", count=count))))
+    assert (shown("1 more jobs"), shown("2 more jobs")) == ("1 more jobs", "其他 2 个任务")
 
 
 def _aggregator_with_blind_sources() -> dict[str, Any]:

@@ -132,6 +132,11 @@ def test_validate(tmp_path: Path) -> None:
     assert _chinese("validate", file, json=False) == (
         f"{file}：未检查（fault-duration）：{reason}\n"
     )
+    file = tmp_path / "rule.json"
+    file.write_text('{"elastic_scaling_list": []}')
+    rule = _chinese("validate", file, "--kind", "scaling-rule", status=2, json=False)
+    assert "\n  第 1 行: SCALING_RULE_EMPTY：规则中有问题（" in rule
+    assert _english(rule) == []
     file = tmp_path / "agent.toml"
     file.write_text('node_name = "n1"')
     assert _chinese("validate", file, json=False) == f"{file}：正确（agent）\n"

@@ -124,10 +124,10 @@ def live(
         *(message("at the nodes"), "cluster-info", ""),
     ):
         events.add_column(translated(column))
+    failed, passed = translated("FAILED"), translated("ok")
+    unchanged = translated("unchanged")
     for result in results:
-        failed, passed = translated("FAILED"), translated("ok")
         arrivals = (result.device_info_ms, result.cluster_info_ms)
-        unchanged = translated("unchanged")
         events.add_row(
             f"{result.at_seconds:.1f} s",
             translated(result.step.title),

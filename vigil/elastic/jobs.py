@@ -252,16 +252,17 @@ def restore_job(kubeconfig: Path | None, name: str, *, is_now: bool) -> None:
 def _why_not_restored(job: VcJob) -> list[str]:
     """Return why a job would not start again; empty where it would."""
     if job.is_deleted:
-        return ["the job is being deleted"]
+        return [sentence("the job is being deleted")]
     if job.phase == "Completed":
-        return ["the job is completed; create it again"]
+        return [sentence("the job is completed; create it again")]
     return [condition.text for condition in unmet(job)]
 
 
 def _split(name: str) -> tuple[str, str]:
     namespace, _, job = name.partition("/")
     if not namespace or not job or "/" in job:
-        raise ConfigurationError("vigil elastic", [Problem(name, "is not a valid NAMESPACE/NAME")])
+        problem = Problem(name, sentence("is not a valid NAMESPACE/NAME"))
+        raise ConfigurationError("vigil elastic", [problem])
     return namespace, job
 
 
@@ -299,9 +300,19 @@ async def _scheduler(api: VcJobs) -> _Scheduler:
     records = f"/api/v1/namespaces/{RESCHEDULE_NAMESPACE}/configmaps/{RESCHEDULE_CONFIGMAP}"
     options = f"/api/v1/namespaces/{SCHEDULER_NAMESPACE}/configmaps/{SCHEDULER_CONFIGMAP}"
     return _Scheduler(
-        await _of_scheduler(api, records, evictions_of, {}, "records are"),
         await _of_scheduler(
-            api, options, grace_over_time_of, DEFAULT_GRACE_OVER_TIME, "configuration is"
+            api,
+            records,
+            evictions_of,
+            {},
+            message("the records of the scheduler cannot be read: {reason}"),
+        ),
+        await _of_scheduler(
+            api,
+            options,
+            grace_over_time_of,
+            DEFAULT_GRACE_OVER_TIME,
+            message("the configuration of the scheduler cannot be read: {reason}"),
         ),
     )
 
@@ -360,7 +371,10 @@ async def _reported(api: VcJobs, job: VcJob) -> tuple[str, str] | None:
     try:
         events = _events.decode(await api.get(path)).items
     except (StoreError, msgspec.DecodeError) as error:
-        print(f"Events of {job.key} are not known: {decode_text(error)}", file=sys.stderr)
+        text = sentence(
+            "Events of {job} cannot be read: {reason}", job=job.key, reason=decode_text(error)
+        )
+        print(shown(text), file=sys.stderr)
         return None
     # Events have whole seconds, so one of the same second counts as later.
     since = datetime.fromtimestamp(job.ended_at_ms // 1000, UTC)
@@ -387,7 +401,7 @@ async def _pods(api: VcJobs, job: VcJob) -> tuple[JobPod, ...]:
 
 
 async def _of_scheduler(
-    api: VcJobs, path: str, read: Callable[[bytes], T], default: T, purpose: str
+    api: VcJobs, path: str, read: Callable[[bytes], T], default: T, problem: str
 ) -> T:
     """Return what ``read`` makes of a ConfigMap, as far as the caller may read that."""
     try:
@@ -395,7 +409,7 @@ async def _of_scheduler(
     except StoreNotFound:
         return default
     except (StoreError, ValueError) as error:
-        print(f"the scheduler's {purpose} not known: {error}", file=sys.stderr)
+        print(shown(sentence(problem, reason=error)), file=sys.stderr)
         return default
 
 

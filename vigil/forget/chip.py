@@ -33,7 +33,7 @@ from contract.listed_chips import ListedChip
 from contract.observation import chip_subject
 from contract.operator_rules.fault_configuration import catalogue_of
 from contract.pages.agent_status import AgentStatus
-from contract.sentences import sentence
+from contract.sentences import joined, sentence
 from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import VendorPaths, find_library
 from vigil.daemon_client import DaemonClient
@@ -196,7 +196,7 @@ def _unknown(name: str, names: list[str]) -> ExitStatus:
     text = sentence(
         "no chip {name} is remembered; there are: {names}",
         name=name,
-        names=", ".join(names) or sentence("none"),
+        names=joined("{before}, {part}", names or [sentence("none")]),
     )
     return print_refusal(text)
 
@@ -213,7 +213,7 @@ def _would(name: str, codes: list[str]) -> ExitStatus:
     text = sentence(
         "{name} would be forgotten and its faults {codes} end; nothing was changed: add --yes",
         name=name,
-        codes=", ".join(codes),
+        codes=joined("{before}, {part}", codes),
     )
     return print_done(text)
 

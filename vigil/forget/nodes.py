@@ -40,9 +40,10 @@ from contract.sentences import counted, joined, message, sentence
 from stores.base import Document, Selection
 from vigil.aggregator_stores import beating
 from vigil.exit_status import ExitStatus, print_done, print_refusal
+from vigil.reports.status_report import names_in_short
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from stores.base import Beat, FoundMark, Store
     from vigil.aggregator_stores import Stores
@@ -88,16 +89,16 @@ async def forget_nodes(stores: Stores, nodes: tuple[str, ...], *, is_meant: bool
     # All or nothing: a misspelled name among many must not go unnoticed.
     unknown = [node for node in nodes if not nodes_found[node].is_known]
     if unknown:
-        where = ", ".join(store.url for store in stores.all)
+        where = joined("{before}, {part}", (store.url for store in stores.all))
         # All nodes that have an agent have a heartbeat.
         seen = {beat.node for store in stores.read for beat in await store.beats()}
         seen |= published.keys()
         text = sentence(
             "nothing is known of {nodes}: {stores} has no document, no heartbeat and no entry of "
             "cluster-info about it; there are: {others}",
-            nodes=_shortened(unknown),
+            nodes=names_in_short(unknown, _MAX_NAMES),
             stores=where,
-            others=_shortened(sorted(seen)) if seen else sentence("no nodes"),
+            others=names_in_short(sorted(seen), _MAX_NAMES) if seen else sentence("no nodes"),
         )
         return print_refusal(text)
     # An agent that beats would write everything again.
@@ -107,7 +108,7 @@ async def forget_nodes(stores: Stores, nodes: tuple[str, ...], *, is_meant: bool
             len(alive),
             "{nodes} beats: nothing is forgotten until its agent is gone",
             "{nodes} beats: nothing is forgotten until their agents are gone",
-            nodes=_shortened(alive),
+            nodes=names_in_short(alive, _MAX_NAMES),
         )
         return print_refusal(text)
     for node, found_node in nodes_found.items():
@@ -171,14 +172,6 @@ def _would_replace(url: str, there: FoundMark, identity: str) -> str:
         own=there.id,
         mark=identity,
     )
-
-
-def _shortened(names: Sequence[str]) -> str:
-    """Return the first of ``names`` with the number of the others."""
-    if len(names) <= _MAX_NAMES:
-        return ", ".join(names)
-    first, more = ", ".join(names[:_MAX_NAMES]), len(names) - _MAX_NAMES
-    return sentence("{names} and {count} more", names=first, count=more)
 
 
 async def _find(stores: Stores, node: str, published: dict[str, int]) -> FoundNode:

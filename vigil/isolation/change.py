@@ -25,6 +25,7 @@ from contract.documents.isolation_request import (
 )
 from contract.documents.separation import chip_of, read_names
 from contract.errors import ConfigurationError, Problem
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from stores.base import Document
@@ -58,7 +59,9 @@ class Isolation:
             and self.reason.isprintable()
             and self.reason.strip()
         ):
-            text = f"must be 1 to {MAX_REASON_CHARACTERS} printable characters on one line"
+            text = sentence(
+                "must be 1 to {count} printable characters on one line", count=MAX_REASON_CHARACTERS
+            )
             raise ConfigurationError("command line", [Problem("--reason", text)])
 
     @property

@@ -39,15 +39,20 @@ def lint(
     import sys
 
     from contract.errors import ConfigurationError, Problem
+    from contract.sentences import joined, sentence
     from vigil.lint.printing import Format, lines, summary
     from vigil.lint.reading import files as read
     from vigil.lint.run import lint as judge
 
     if form not in list(Format):
-        text = f"{form!r} is none of {', '.join(Format)}"
+        text = sentence(
+            "{value} is none of {values}",
+            value=repr(form),
+            values=joined("{before}, {part}", Format),
+        )
         raise ConfigurationError("command line", [Problem("--format", text)])
     if not files and not live:
-        text = "is missing; give files, a directory or - for standard input, or --live"
+        text = sentence("is missing; give files, a directory or - for standard input, or --live")
         raise ConfigurationError("command line", [Problem("FILE", text)])
     # Reference counts free what was read; looking for cycles in what is kept costs a tenth more.
     gc.disable()

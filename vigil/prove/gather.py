@@ -12,6 +12,7 @@ from contract.errors import ConfigurationError, JournalError, Problem, StoreErro
 from contract.pages.aggregator_status import NodesPage
 from contract.pages.history import HistoryPage, PublishedPage
 from contract.pages.journal import JournalPage, JournalRange
+from contract.sentences import sentence
 from vigil.daemon_client import DaemonClient
 from vigil.prove.match import ClusterView, entries_of, part_of_name
 from vigil.prove.presences import NodeJournal
@@ -57,7 +58,11 @@ class Journals:
                 self.not_known[str(directory)] = str(error)
                 continue
             if journal.node in self.by_node:
-                text = f"{directory} is of {journal.node}, as is another one"
+                text = sentence(
+                    "{directory} has the journal of {node}, as another directory has",
+                    directory=directory,
+                    node=journal.node,
+                )
                 raise ConfigurationError("command line", [Problem("--state-dir", text)])
             self.by_node[journal.node] = journal
 

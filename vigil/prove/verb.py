@@ -83,7 +83,9 @@ def prove(
     from vigil.sources.sources import AGENT_PLACE, kubeconfig_of
 
     if agents is not None and (server is None or "{node}" not in agents):
-        text = "names agents' pages with {node}, and needs the aggregator at --server"
+        text = sentence(
+            "must contain {field}, and needs the aggregator at --server", field="{node}"
+        )
         raise ConfigurationError("command line", [Problem("--agents", text)])
     since_ms = None if since is None else since_of(since, int(time.time() * 1000), utc=utc)
     journals = Journals()

@@ -120,9 +120,9 @@ def check_filters(level: str | None, code: str | None) -> None:
     problems = []
     if level is not None and level not in _RANK:
         text = sentence(
-            "{level} is none of {levels}",
-            level=repr(quoted(level)),
-            levels=", ".join(dict.fromkeys(map(str, _RANK))),
+            "{value} is none of {values}",
+            value=repr(quoted(level)),
+            values=joined("{before}, {part}", dict.fromkeys(map(str, _RANK))),
         )
         problems.append(Problem("--level", text))
     if code is not None and not _is_possible(code):
@@ -364,10 +364,10 @@ def reasons_of_names(by_word: Mapping[str, list[str]], about: str | None) -> Ite
             yield sentence("{reason}: {nodes}", reason=word, nodes=names_in_short(names))
 
 
-def names_in_short(names: Sequence[str]) -> str:
-    """Return the first few names as one text, with how many it lacks."""
-    first = joined("{before}, {part}", names[:_NAMED])
-    more = len(names) - _NAMED
+def names_in_short(names: Sequence[str], limit: int = _NAMED) -> str:
+    """Return the first ``limit`` names as one text, with how many it lacks."""
+    first = joined("{before}, {part}", names[:limit])
+    more = len(names) - limit
     return sentence("{names} and {count} more", names=first, count=more) if more > 0 else first
 
 

@@ -62,5 +62,8 @@ def since_of(text: str, now_ms: int, *, utc: bool) -> int:
             at = at.replace(tzinfo=UTC) if utc else at.astimezone()
         return max(0, int(at.timestamp() * 1000))
     except (ValueError, OverflowError, OSError):
-        problem = f"{text!r} is neither a time (2026-11-23T21:44) nor a length (90s, 10min, 2h, 1d)"
+        problem = sentence(
+            "{value} is neither a time (2026-11-23T21:44) nor a length (90s, 10min, 2h, 1d)",
+            value=repr(text),
+        )
         raise ConfigurationError("command line", [Problem("--since", problem)]) from None

@@ -194,12 +194,13 @@ def load(
 ) -> None:
     """Set what a chip does; what is left out stays as it is."""
     from contract.errors import ConfigurationError, Problem
+    from contract.sentences import sentence
 
     try:
         users = None if processes is None else [int(item) for item in processes.split(",") if item]
     except ValueError:
-        problem = Problem("--processes", f"{processes!r} is not a valid list of process ids")
-        raise ConfigurationError("command line", [problem]) from None
+        text = sentence("{value} is not a valid list of process ids", value=repr(processes))
+        raise ConfigurationError("command line", [Problem("--processes", text)]) from None
     flows = None if traffic is None else traffic is Traffic.FLOWING
     with open_emulator(emulator_dir) as emulator:
         emulator.load(chip, aicore=aicore, hbm=hbm, traffic=flows, processes=users)

@@ -119,10 +119,12 @@ class ApiServerClient(DaemonClient):
         if endpoint.proxy is None:
             return _ApiServerConnection(host, port, seconds, tls, name)
         if tls is None or endpoint.proxy.startswith("https:"):
-            raise StoreUnavailable(
-                f"{_SERVER}: only an http:// proxy to an https:// API server can be used; "
-                "name the aggregator by --server"
+            text = sentence(
+                "{server}: only an http:// proxy to an https:// API server can be used; name the "
+                "aggregator by --server",
+                server=_SERVER,
             )
+            raise StoreUnavailable(text)
         proxy = urlsplit(endpoint.proxy)
         connection = _ApiServerConnection(
             proxy.hostname or "", proxy.port or 80, seconds, tls, name

@@ -17,7 +17,7 @@ import typer
 from contract.errors import StoreUnavailable, printable
 from contract.sentences import english, sentence
 from vigil.exit_status import ExitStatus
-from vigil.language import shown, translated
+from vigil.language import shown, shown_error, translated
 from vigil.reports.show import answering, print_json, print_lines, source_lines, width
 from vigil.reports.status_report import in_language
 from vigil.reports.times import written
@@ -106,7 +106,7 @@ def _watch(
             # Asked anew after each signal: an event does not contain the state.
             screen.show(sources.query(query))
         except StoreUnavailable as error:
-            screen.fail(str(error))
+            screen.fail(error)
             time.sleep(_RETRY_SECONDS)
 
 
@@ -121,8 +121,10 @@ class _Paper:
     def show(self, state: Output) -> None:
         self._print(state.key, state.document, state.lines)
 
-    def fail(self, reason: str) -> None:
-        self._print(reason.encode(errors="replace"), {"error": reason}, lambda _: [reason])
+    def fail(self, error: StoreUnavailable) -> None:
+        reason = str(error)
+        key = reason.encode(errors="replace")
+        self._print(key, {"error": reason}, lambda _: [shown_error(error)])
 
     def _print(self, key: bytes, document: object, lines: Callable[[int], Iterable[str]]) -> None:
         if key == self._shown:
@@ -150,10 +152,10 @@ class _Terminal:
         self._shown, self._drawn = key, now
         self._draw(list(state.lines(width())))
 
-    def fail(self, reason: str) -> None:
+    def fail(self, error: StoreUnavailable) -> None:
         # The next state is drawn in any case, over the reason.
         self._shown = b""
-        self._draw([reason])
+        self._draw([shown_error(error)])
 
     def _draw(self, lines: list[str]) -> None:
         # Asked each time, as a window may be resized; one row is for the cursor.
@@ -201,7 +203,7 @@ def show_timeline(
                 # Once for each outage, and not with each try.
                 if str(error) != trouble:
                     trouble = str(error)
-                    print(printable(f"vigil: {trouble}"), file=sys.stderr)
+                    print(printable(f"vigil: {shown_error(error)}"), file=sys.stderr)
                 time.sleep(_RETRY_SECONDS)
             sys.stdout.flush()
             time.sleep(_ASK_SECONDS)

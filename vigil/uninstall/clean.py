@@ -49,7 +49,7 @@ from contract.names import (
     STATE_LABEL,
     STATE_NAMESPACE,
 )
-from contract.sentences import counted, message, sentence
+from contract.sentences import counted, joined, message, sentence
 from contract.validation_texts import decode_text
 from elastic.job import read_job
 from stores.base import Document, Selection
@@ -167,7 +167,9 @@ async def _running(stores: Stores, configuration: AggregatorConfiguration) -> st
                 return sentence("the aggregator {name}", name=holder)
             lock.release()
     alive = await beating(beats)
-    return sentence("the agent of {nodes}", nodes=", ".join(alive[:3])) if alive else ""
+    if not alive:
+        return ""
+    return sentence("the agent of {nodes}", nodes=joined("{before}, {part}", alive[:3]))
 
 
 async def _renewing(lease: LeaderLease) -> str:
@@ -309,7 +311,7 @@ async def _delete(plan: Plan, configuration: AggregatorConfiguration) -> None:
                 "{document} is deleted, and finalizers of others hold it: {finalizers}; its "
                 "readers have it until these are removed",
                 document=_place(document),
-                finalizers=", ".join(document.finalizers),
+                finalizers=joined("{before}, {part}", document.finalizers),
             )
             plan.left.append(line)
     for node in plan.nodes:

@@ -177,6 +177,18 @@ def test_a_switch_event_that_a_job_filters_names_the_job() -> None:
         "the status UnHealthy of its switches is published as Healthy: 1 of their events are held "
         "back"
     )
+    jobs = {f"job{n:02}": JobState(f"job{n:02}", "default", f"{n:02}", seconds) for n in range(22)}
+    many = msgspec.structs.replace(
+        facts,
+        jobs=jobs,
+        pods=tuple(
+            PodState(key, "n1", "default", key, key, ("Ascend910-1",), job_name=job.name)
+            for key, job in jobs.items()
+        ),
+    )
+    (held,) = explained(bench, "n1", facts.used, ExplanationContext(many)).switch_events
+    assert held.because.endswith(", job default/18, job default/19, 2 more jobs")
+    assert held.because.count("job default/") == 20
 
 
 def test_public_faults_and_relations_show_what_ends_them() -> None:

@@ -30,7 +30,9 @@ def journal_in(directory: Path, node: str) -> Path:
 
 def test_two_journals_of_one_node_are_refused(tmp_path: Path) -> None:
     directories = [journal_in(tmp_path / name, "node-1") for name in ("a", "b")]
-    with pytest.raises(ConfigurationError, match="b is of node-1, as is another one"):
+    with pytest.raises(
+        ConfigurationError, match="b has the journal of node-1, as another directory has"
+    ):
         Journals().add_files(directories, None)
 
 

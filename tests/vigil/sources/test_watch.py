@@ -36,12 +36,14 @@ _SECONDS = 30.0
 class Watching:
     """A verb that watches a stand-in; its output is a file."""
 
-    def __init__(self, stand: Stand, output: Path, *arguments: str) -> None:
+    def __init__(
+        self, stand: Stand, output: Path, *arguments: str, option: str = "--watch"
+    ) -> None:
         self._output = output
         clean = {k: v for k, v in os.environ.items() if not k.startswith("VIGIL_")}
         with output.open("wb") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "vigil", *arguments, "--watch", "--server", stand.url],
+                [sys.executable, "-m", "vigil", *arguments, option, "--server", stand.url],
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 env=clean | {"LC_ALL": "C.UTF-8"},
@@ -138,6 +140,28 @@ def test_a_daemon_that_goes_away_and_returns_is_shown(stand: Stand, watching: Wa
     stand.answers = good
     watching.wait(lambda: len(watching.lines()) == 3)
     assert json.loads(watching.lines()[2])["faults"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("verb", "option", "begin"), [("status", "--watch", ""), ("timeline", "--follow", "vigil: ")]
+)
+def test_a_daemon_that_goes_away_is_shown_in_chinese(
+    stand: Stand, tmp_path: Path, verb: str, option: str, begin: str
+) -> None:
+    stand.answers = aggregator()
+    watching = Watching(stand, tmp_path / "text", verb, "--lang", "zh", option=option)
+    try:
+        watching.wait(lambda: len(watching.lines()) > 1)
+        stand.answers, stand.status, stand.body = {}, 500, b"broken"
+        watching.wait(lambda: any("broken" in line for line in watching.lines()))
+        (text,) = (line for line in watching.lines() if "broken" in line)
+        assert text.startswith(f"{begin}{stand.url}：")
+        assert text.endswith(" 应答 500：broken")
+        assert watching.interrupt() == 0
+    finally:
+        watching.process.kill()
+        watching.process.wait()
 
 
 @pytest.mark.slow
