@@ -13,6 +13,7 @@ import msgspec
 
 from advisor.findings import FindingSeverity as FindingSeverity
 from advisor.options import COMPUTED_FOR, Profile
+from contract.sentences import english
 
 
 class Action(StrEnum):
@@ -286,7 +287,8 @@ def flat(report: AdviceReport) -> dict[str, Any]:
     members: dict[str, Any] = msgspec.to_builtins(
         msgspec.structs.replace(
             report, node_verdicts=tuple(report.node_verdicts), placement=(), gangs=(), gaps=()
-        )
+        ),
+        enc_hook=english,
     )
     del members["gaps"]
     if not report.now_ms:
@@ -309,5 +311,5 @@ def flat(report: AdviceReport) -> dict[str, Any]:
             key=lambda item: (item[0].namespace, item[0].name, item[0].uid),
         )
     ]
-    members["gangs"] = msgspec.to_builtins(report.gangs)
+    members["gangs"] = msgspec.to_builtins(report.gangs, enc_hook=english)
     return members

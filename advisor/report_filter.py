@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from contract import scheduling
+from contract.sentences import english
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -208,4 +209,4 @@ def changes(report: AdviceReport, base: AdviceReport) -> dict[str, dict[str, lis
 
 def _key(record: Any) -> bytes:
     """Return a text by which records are compared: they have members that no set takes."""
-    return msgspec.json.encode(record, order="deterministic")
+    return msgspec.json.encode(record, order="deterministic", enc_hook=english)

@@ -60,7 +60,6 @@ _MAY_BE_SMALL = {
     "a rule with one subject, as the specification has it": """
         advisor/lint/retries
         advisor/lint/scheduler
-        advisor/placement/card_counts
         advisor/rescheduling/fault_scheduling
     """,
     "its importer would have more than 500 lines": """

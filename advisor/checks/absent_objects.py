@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from advisor.report import NotKnown
 from advisor.scheduler_view.cluster_cache import has
 from contract import names, scheduling
-from contract.plural import plural
+from contract.sentences import counted, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ def _nodes(snapshot: ClusterSnapshot) -> Iterator[NotKnown]:
     there = {scheduler_node.name for scheduler_node in snapshot.nodes}
     # One line instead of one for each node that pods name.
     if not there:
-        yield NotKnown("", "no Node is in the dump: faults and room are not known")
+        yield NotKnown("", sentence("no Node is in the dump: faults and room are not known"))
         return
     on: dict[str, list[SchedulerPod]] = defaultdict(list)
     for pod in snapshot.pods:
@@ -50,13 +50,18 @@ def _nodes(snapshot: ClusterSnapshot) -> Iterator[NotKnown]:
         if pod.node and pod.node not in there and pod.is_live:
             on[pod.node].append(pod)
     for node, pods in sorted(on.items()):
-        text = f"Node {node}, which {_pods_name(pods)}, is not in the dump: it counts as gone"
+        text = sentence(
+            "Node {node}, which {pods}, is not in the dump: it counts as gone",
+            node=node,
+            pods=_pods_name(pods),
+        )
         yield NotKnown(f"Node {node}", text)
 
 
 def _pods(snapshot: ClusterSnapshot) -> Iterator[NotKnown]:
     if not snapshot.pods:
-        yield NotKnown("", "no Pod is in the dump: what faults do to pods is not known")
+        text = sentence("no Pod is in the dump: what faults do to pods is not known")
+        yield NotKnown("", text)
     served = {
         (kind, pod.namespace, pod.labels[label])
         for pod in snapshot.pods
@@ -67,8 +72,11 @@ def _pods(snapshot: ClusterSnapshot) -> Iterator[NotKnown]:
         # A service with 0 replicas has no pods by intention.
         is_wanted = workload.kind in _MEMBERSHIP and workload.replicas != 0
         if is_wanted and (workload.kind, workload.namespace, workload.name) not in served:
-            text = f"{workload.called}: no pod of it is in the dump, so what faults do to it"
-            yield NotKnown(workload.called, f"{text} is not known")
+            text = sentence(
+                "{object}: no pod of it is in the dump, so what faults do to it is not known",
+                object=workload.called,
+            )
+            yield NotKnown(workload.called, text)
 
 
 def _podgroups(snapshot: ClusterSnapshot) -> Iterator[NotKnown]:
@@ -80,14 +88,22 @@ def _podgroups(snapshot: ClusterSnapshot) -> Iterator[NotKnown]:
             of[f"{pod.namespace}/{pod.group}"].append(pod)
     for key, pods in sorted(of.items()):
         if key not in there:
-            text = f"PodGroup {key}, which {_pods_name(pods)}, is not in the dump"
-            yield NotKnown(
-                f"PodGroup {key}", f"{text}: what the scheduler does with them is not known"
+            text = sentence(
+                "PodGroup {podgroup}, which {pods}, is not in the dump: what the scheduler does "
+                "with them is not known",
+                podgroup=key,
+                pods=_pods_name(pods),
             )
+            yield NotKnown(f"PodGroup {key}", text)
 
 
 def _pods_name(pods: list[SchedulerPod]) -> str:
-    return f"{plural(len(pods), 'pod')} name{'s' if len(pods) == 1 else ''} ({pods[0].name})"
+    return counted(
+        len(pods),
+        "{count} pod names ({first})",
+        "{count} pods name ({first})",
+        first=pods[0].name,
+    )
 
 
 def _documents(snapshot: ClusterSnapshot, options: AdvisorOptions) -> Iterator[NotKnown]:
@@ -101,11 +117,20 @@ def _documents(snapshot: ClusterSnapshot, options: AdvisorOptions) -> Iterator[N
         return
     device = names.CLUSTER_DEVICE_PREFIX if options.use_cluster_info else names.DEVICE_INFO_PREFIX
     host = names.CLUSTER_NODE_NAME if options.use_cluster_info else names.NODE_INFO_PREFIX
-    for kind, name, about in (("device", device, "chips"), ("host", host, "hosts")):
+    for kind, name in (("device", device), ("host", host)):
         keys = (f"{config_map.namespace}/{config_map.name}" for config_map in snapshot.configmaps)
         if not any(key.partition("/")[2].startswith(name) and has(key, kind) for key in keys):
-            text = f"no ConfigMap {name}{'…' if name.endswith('-') else ''} is in the dump"
-            yield NotKnown("", f"{text}: faults of {about} are not known")
+            called = f"{name}{'…' if name.endswith('-') else ''}"
+            text = (
+                sentence(
+                    "no ConfigMap {name} is in the dump: faults of chips are not known", name=called
+                )
+                if kind == "device"
+                else sentence(
+                    "no ConfigMap {name} is in the dump: faults of hosts are not known", name=called
+                )
+            )
+            yield NotKnown("", text)
 
 
 def _rules(snapshot: ClusterSnapshot) -> Iterator[NotKnown]:
@@ -114,7 +139,10 @@ def _rules(snapshot: ClusterSnapshot) -> Iterator[NotKnown]:
         rule = job.labels.get(scheduling.SCALING_RULE)
         if rule and not job.is_over and (job.namespace, rule) not in there:
             called = f"AscendJob {job.namespace}/{job.name}"
-            text = f"ConfigMap {job.namespace}/{rule}, the scaling rule of {called}"
-            yield NotKnown(
-                called, f"{text}, is not in the dump: whether pods are made is not known"
+            text = sentence(
+                "ConfigMap {rule}, the scaling rule of {object}, is not in the dump: whether pods "
+                "are made is not known",
+                rule=f"{job.namespace}/{rule}",
+                object=called,
             )
+            yield NotKnown(called, text)

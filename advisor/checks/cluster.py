@@ -21,6 +21,7 @@ from advisor.scheduler_view.nodes import (
 from advisor.workloads.pod_recreation import workload_of
 from contract import scheduling
 from contract.documents.device_info import LEAD_SECONDS
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,7 +54,7 @@ def cluster_findings(
         yield Finding.error(
             "SCHEDULER_CRASHES",
             f"ConfigMap {cache.crashed_by}",
-            "DeviceInfoCfg is empty: the scheduler crashes here and at each start",
+            sentence("DeviceInfoCfg is empty: the scheduler crashes here and at each start"),
         )
     yield from _stale(snapshot, cache, stale)
 
@@ -63,11 +64,15 @@ def not_known(snapshot: ClusterSnapshot, *, is_known: bool) -> tuple[str, ...]:
     unknown = []
     if not is_known:
         unknown.append(
-            "without the state of an earlier session: whether a job was already acted on, its"
-            " pending count and remaining retries. Kept keys of nodes and entries without a"
-            " document are not known either"
+            sentence(
+                "without the state of an earlier session: whether a job was already acted on, its"
+                " pending count and remaining retries. Kept keys of nodes and entries without a"
+                " document are not known either"
+            )
         )
-    unknown += [f"{kind}: they could not be read" for kind in sorted(snapshot.unread)]
+    unknown += [
+        sentence("{kind}: they could not be read", kind=kind) for kind in sorted(snapshot.unread)
+    ]
     return tuple(unknown)
 
 
@@ -82,11 +87,17 @@ def gaps(
     for gang in gangs:
         if gang.fits and gang.not_predicted:
             called = f"PodGroup {gang.namespace}/{gang.name}"
-            text = f"{called}: {gang.not_predicted} is not predicted, so fewer nodes may take it"
+            text = sentence(
+                "{object}: {rest} is not predicted, so fewer nodes may take it",
+                object=called,
+                rest=gang.not_predicted,
+            )
             not_known_jobs.append(NotKnown(called, text))
     # Without PodGroups no job is known, and "nothing happens" would be a guess (decision 49).
     if "podgroups" in snapshot.unread and any(pod.group for pod in snapshot.pods):
-        text = "PodGroups could not be read: what the scheduler does with pods is not known"
+        text = sentence(
+            "PodGroups could not be read: what the scheduler does with pods is not known"
+        )
         not_known_jobs.append(NotKnown("", text))
     return tuple(not_known_jobs)
 
@@ -139,7 +150,9 @@ def _stale(
         yield Finding.warning(
             "STALE_INPUT",
             f"ConfigMap {key}",
-            f"Its last event was {age} s ago; the scheduler goes on with it",
+            sentence(
+                "Its last event was {seconds} s ago; the scheduler goes on with it", seconds=age
+            ),
         )
 
 
@@ -170,15 +183,23 @@ def _ghosts(cache: ClusterCache) -> Iterator[Finding]:
                 continue
             for node in seen.nodes:
                 if node in listed:
-                    text = f"Its {kind} entry is in {listed[node]} and {key}: the last write counts"
+                    text = sentence(
+                        "Its {kind} entry is in {first} and {second}: the last write counts",
+                        kind=kind,
+                        first=listed[node],
+                        second=key,
+                    )
                     yield Finding.warning("DUPLICATE_ENTRY", f"Node {node}", text)
                 listed[node] = key
         for node in sorted(entries.keys() - listed.keys()):
             yield Finding.warning(
                 "GHOST_ENTRY",
                 f"Node {node}",
-                f"No document has its {kind} entry any more, and the scheduler goes on with the"
-                " last one",
+                sentence(
+                    "No document has its {kind} entry any more, and the scheduler goes on with the"
+                    " last one",
+                    kind=kind,
+                ),
             )
 
 
@@ -195,12 +216,16 @@ def node_findings(view: NodeView, cache: ClusterCache, now: int) -> Iterator[Fin
         yield Finding.warning(code, called, text)
     for source, word in (("switch", view.switch_status), ("host", view.host_status)):
         if word not in _WORDS:
-            text = f"NodeStatus of its {source} is {word!r:.60}: the scheduler knows no such word"
+            text = sentence(
+                "NodeStatus of its {source} is {word}: the scheduler knows no such word",
+                source=source,
+                word=f"{word!r:.60}",
+            )
             yield Finding.warning("STATUS_WORD_UNKNOWN", called, text)
     if not view.is_npu:
         return
     if not view.is_in_table:
-        text = (
+        text = sentence(
             "It has chips and no label accelerator that names them: it takes no pod, and its "
             "faults move no pod"
         )
@@ -208,20 +233,27 @@ def node_findings(view: NodeView, cache: ClusterCache, now: int) -> Iterator[Fin
         return
     entry = cache.devices.get(view.name)
     if entry is not None and is_ahead(view.name, cache, now):
-        text = f"UpdateTime of its entry is {entry.UpdateTime - now} s ahead of the clock"
+        text = sentence(
+            "UpdateTime of its entry is {seconds} s ahead of the clock",
+            seconds=entry.UpdateTime - now,
+        )
         yield Finding.warning("STAMP_AHEAD", called, text)
     if not view.is_in_map:
         return
     if view.free is None:
-        text = "The scheduler has no list of free cards for it: it takes no pod with chips"
+        text = sentence(
+            "The scheduler has no list of free cards for it: it takes no pod with chips"
+        )
         yield Finding.warning("NO_DEVICE_ENTRY", called, text)
     elif entry is None:
-        text = "Its document is gone, and its last lists stay in force"
+        text = sentence("Its document is gone, and its last lists stay in force")
         yield Finding.warning("GHOST_ENTRY", called, text)
     elif len(view.free) > view.idle.get(view.resource, 0):
-        text = (
-            f"the list of free cards has {len(view.free)}, Kubernetes has"
-            f" {view.idle.get(view.resource, 0)} idle: it takes no pod with chips"
+        text = sentence(
+            "the list of free cards has {free}, Kubernetes has {idle} idle: it takes no pod with "
+            "chips",
+            free=len(view.free),
+            idle=view.idle.get(view.resource, 0),
         )
         yield Finding.warning("FREE_LIST_TOO_LONG", called, text)
     # Without them no name and no level can be wrong, as on nearly all nodes.
@@ -234,22 +266,31 @@ def _names(view: NodeView, called: str, listed: Mapping[str, str] | None) -> Ite
     prefix = f"{view.resource.partition('/')[2]}-"
     bad = [name for name in view.unhealthy if not _is_card(name, prefix)]
     if bad:
-        text = f"-Unhealthy has {bad[0]!r:.60}, which is not the name of a card: it matches none"
+        text = sentence(
+            "-Unhealthy has {name}, which is not the name of a card: it matches none",
+            name=f"{bad[0]!r:.60}",
+        )
         yield Finding.warning("CARD_NAME_UNUSABLE", called, text)
     unhealthy = {*view.unhealthy, *(view.network_unhealthy or ())}
     # A card that is being reset is kept away by this list (consumers#1.6).
     unhealthy.update(names((listed or {}).get(view.resource + RECOVERING)))
     for fault in view.faults:
         if fault.fault_level in _BY_HANDLING and fault.fault_handling != fault.fault_level:
-            text = (
-                f"{fault.npu_name} has the level {fault.fault_level} and fault_handling"
-                f" {fault.fault_handling!r:.60}, which alone counts"
+            text = sentence(
+                "{card} has the level {level} and fault_handling {handling}, which alone counts",
+                card=fault.npu_name,
+                level=fault.fault_level,
+                handling=f"{fault.fault_handling!r:.60}",
             )
             yield Finding.warning("FAULT_HANDLING_DIFFERS", called, text)
         if fault.fault_level in _ISOLATING and fault.npu_name not in unhealthy:
-            text = (
-                f"{fault.npu_name} has the level {fault.fault_level} in -Fault and is in neither"
-                f" {UNHEALTHY} nor {NETWORK_UNHEALTHY}: nothing follows"
+            text = sentence(
+                "{card} has the level {level} in -Fault and is in neither {list} nor {other}: "
+                "nothing follows",
+                card=fault.npu_name,
+                level=fault.fault_level,
+                list=UNHEALTHY,
+                other=NETWORK_UNHEALTHY,
             )
             yield Finding.warning("FAULT_NOT_LISTED", called, text)
 
@@ -282,11 +323,18 @@ def _labels(job: SchedulerJob) -> Iterator[Finding]:
     called = f"PodGroup {job.key}"
     for key, value in job.labels.items():
         if JOINT in value:
-            text = f"Its PodGroup and pods disagree on {key}: the scheduler reads {value!r:.80}"
+            text = sentence(
+                "Its PodGroup and pods disagree on {key}: the scheduler reads {value}",
+                key=key,
+                value=f"{value!r:.80}",
+            )
             yield Finding.error("LABEL_CONFLICT", called, text)
     value = job.fault_scheduling
     if value and JOINT not in value and value not in scheduling.FAULT_SCHEDULING_VALUES:
-        text = f"fault-scheduling {value!r:.60} is not a supported value: nothing is ever deleted"
+        text = sentence(
+            "fault-scheduling {value} is not a supported value: nothing is ever deleted",
+            value=f"{value!r:.60}",
+        )
         yield Finding.error("FAULT_SCHEDULING_UNSUPPORTED", called, text)
 
 
@@ -301,7 +349,10 @@ def _participant(job: SchedulerJob, options: AdvisorOptions) -> Iterator[Finding
         and not pod.annotations.get(scheduling.ASCEND_REAL)
     ]
     if blind:
-        text = f"{', '.join(blind[:3])} run without huawei.com/AscendReal: no card fault matches"
+        text = sentence(
+            "{pods} run without huawei.com/AscendReal: no card fault matches",
+            pods=", ".join(blind[:3]),
+        )
         yield Finding.warning("NO_ASCENDREAL", called, text)
     if job.is_pod_limited and not job.is_pod_rescheduling:
         code = (
@@ -309,7 +360,9 @@ def _participant(job: SchedulerJob, options: AdvisorOptions) -> Iterator[Finding
             if scheduling.OME_SERVICE in job.labels
             else "LIMIT_WITHOUT_POD_RESCHEDULING"
         )
-        text = "Without pod-rescheduling=on a fault blocks the job's later faults for 1200 s"
+        text = sentence(
+            "Without pod-rescheduling=on a fault blocks the job's later faults for 1200 s"
+        )
         yield Finding.warning(code, called, text)
     if (
         job.is_pod_rescheduling
@@ -317,13 +370,14 @@ def _participant(job: SchedulerJob, options: AdvisorOptions) -> Iterator[Finding
         and job.is_distributed
         and workload_of(job) is WorkloadKind.AIBRIX
     ):
-        text = "A fault of rank 0 removes all pods of the shared PodGroup"
+        text = sentence("A fault of rank 0 removes all pods of the shared PodGroup")
         yield Finding.warning("SHARED_PG_WITHOUT_RECOVER_PATH", called, text)
     if job.fault_scheduling == scheduling.FAULT_SCHEDULING_GRACE:
         longest = max((pod.termination_grace_seconds for pod in job.pods), default=0)
         if longest > options.grace_over_time:
-            text = (
-                f"Pods may take {longest} s to end and are deleted by force after"
-                f" {options.grace_over_time} s"
+            text = sentence(
+                "Pods may take {seconds} s to end and are deleted by force after {limit} s",
+                seconds=longest,
+                limit=options.grace_over_time,
             )
             yield Finding.warning("GRACE_SHORTER_THAN_TERMINATION", called, text)

@@ -13,6 +13,7 @@ from advisor.report import Finding
 from advisor.scheduler_view.nodes import UNHEALTHY_WORD
 from advisor.workloads.elastic_conditions import elastic_start
 from contract.documents.elastic_job import ENDED
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -63,22 +64,38 @@ def _commands(
             continue
         nodes = ", ".join(sorted({fault.node for fault in ended_job.faults}))
         # One at a time: a bad switch would end all jobs for the same capacity (decision 36).
-        when = f" once {before} runs again" if before else ""
+        text = sentence(
+            "a link on {nodes} is down, {since}: vigil elastic ends the job by a Command; there "
+            "is room for {count} pods",
+            nodes=nodes,
+            since=stood,
+            count=size,
+        )
+        if before:
+            text = sentence(
+                "a link on {nodes} is down, {since}: vigil elastic ends the job by a Command once "
+                "{job} runs again; there is room for {count} pods",
+                nodes=nodes,
+                since=stood,
+                job=before,
+                count=size,
+            )
         before = before or f"{ended_job.namespace}/{ended_job.name}"
         yield Finding.warning(
             "ELASTIC_COMMAND",
             f"Job {ended_job.namespace}/{ended_job.name}",
-            f"a link on {nodes} is down, {stood}: vigil elastic ends the job by a Command{when}; "
-            f"there is room for {size} pods",
+            text,
         )
 
 
 def _stood(faults: Sequence[FaultUnder], now_ms: int) -> str:
     """Return for how long a link is down; empty where that is too short."""
     if any(not fault.since_ms for fault in faults):
-        return "since when is not known"
+        return sentence("since when is not known")
     longest_ms = now_ms - min(fault.since_ms for fault in faults)
-    return f"for {longest_ms // 1000} s" if longest_ms >= LINK_DOWN_MS else ""
+    if longest_ms < LINK_DOWN_MS:
+        return ""
+    return sentence("for {seconds} s", seconds=longest_ms // 1000)
 
 
 def _forced_deletions(
@@ -98,7 +115,11 @@ def _forced_deletions(
             yield Finding.warning(
                 "ELASTIC_FORCED_DELETION",
                 f"Pod {pod.namespace}/{pod.name}",
-                f"{pod.node} is unhealthy and NotReady. Once it is silent and NotReady for more "
-                f"than {options.grace_over_time} s, vigil elastic deletes the pod by force. The "
-                "pod may still run there",
+                sentence(
+                    "{node} is unhealthy and NotReady. Once it is silent and NotReady for more "
+                    "than {seconds} s, vigil elastic deletes the pod by force. The pod may still "
+                    "run there",
+                    node=pod.node,
+                    seconds=options.grace_over_time,
+                ),
             )

@@ -15,8 +15,8 @@ from advisor.options import Profile
 from advisor.report import Finding
 from advisor.similar_words import distance
 from contract import scheduling
-from contract.plural import plural
 from contract.scheduling import go_integer
+from contract.sentences import counted, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,10 +63,16 @@ def _labels(job: AscendJob, called: str) -> Iterator[Finding]:
             if distance(app, candidate, _NEAR) <= _NEAR
         ]
         if near:
-            text = f"label app is {app!r}: the job is in no global rank table; write {near[0]}"
+            text = sentence(
+                "label app is {app}: the job is in no global rank table; write {right}",
+                app=repr(app),
+                right=near[0],
+            )
             yield Finding.warning("APP_TYPO", called, text)
     elif not job.labels.get(scheduling.JOB_ID):
-        text = f"label {scheduling.JOB_ID} is missing: the job belongs to no service"
+        text = sentence(
+            "label {label} is missing: the job belongs to no service", label=scheduling.JOB_ID
+        )
         yield Finding.error("JOB_ID_MISSING", called, text)
 
 
@@ -84,17 +90,29 @@ def _rule(
     wanted = (scheduling.SCALING_GROUP, scheduling.JOB_ID)
     missing = [label for label in wanted if not job.labels.get(label)]
     if missing:
-        text = f"label {' and '.join(missing)} is missing: the operator fails the job"
+        text = sentence(
+            "label {labels} is missing: the operator fails the job",
+            labels=joined("{before} and {part}", missing),
+        )
         yield Finding.error("INVALID_SCALING_CONFIG", called, text)
     rule, (code, reason) = rule_of(job.namespace, name, maps, strict=strict)
     if rule is None:
         elsewhere = sorted(homes.get(name, ())) if code == "RULE_MISSING" else []
-        hint = f"; it is in namespace {elsewhere[0]}" if elsewhere else ""
-        yield Finding.error(code, called, f"{reason}{hint}: missing pods are not made")
+        if elsewhere:
+            reason = sentence(
+                "{reason}; it is in namespace {namespace}", reason=reason, namespace=elsewhere[0]
+            )
+        text = sentence("{reason}: missing pods are not made", reason=reason)
+        yield Finding.error(code, called, text)
         return
     group = job.labels.get(scheduling.SCALING_GROUP)
     if group and group not in rule.groups:
-        text = f"the rule {name} has no group {group}, but {sorted(rule.groups)}"
+        text = sentence(
+            "the rule {name} has no group {group}, but {groups}",
+            name=name,
+            group=group,
+            groups=str(sorted(rule.groups)),
+        )
         yield Finding.error("GROUP_NOT_IN_RULE", called, text)
 
 
@@ -105,15 +123,25 @@ def _budget(
     wanted = go_integer(label)
     limit = budget.limit
     if job.backoff_limit is not None and limit is not None and (wanted or 0) > limit:
-        text = (
-            f"backoffLimit {limit} ends the job after {plural(limit, 'wave')}, those of hardware "
-            f"faults too; {scheduling.FAULT_RETRY_TIMES} {label} has no effect beyond it"
+        text = counted(
+            limit,
+            "backoffLimit {count} ends the job after {count} wave, those of hardware faults too; "
+            "{label} {value} has no effect beyond it",
+            "backoffLimit {count} ends the job after {count} waves, those of hardware faults too; "
+            "{label} {value} has no effect beyond it",
+            label=scheduling.FAULT_RETRY_TIMES,
+            value=label,
         )
         yield Finding.warning("RETRY_VS_BACKOFF", called, text)
     pods = groups.pods(job)
     waves = counted_waves(job, pods)
     if limit is not None and waves is not None and waves >= limit:
-        text = f"{waves} of {plural(limit, 'wave')} came: the next one fails the job"
+        text = counted(
+            limit,
+            "{waves} of {count} wave came: the next one fails the job",
+            "{waves} of {count} waves came: the next one fails the job",
+            waves=waves,
+        )
         yield Finding.warning("BACKOFF_EXHAUSTED", called, text)
     if any(pod.phase == "Failed" for pod in pods):
         group = groups.podgroup(job)
@@ -121,5 +149,5 @@ def _budget(
         # The operator asks for both numbers (consumers#3.6); the second may be in no ConfigMap
         # here.
         if (wanted or 0) < 1 or (retries is not None and retries.get(key, 0) < 1):
-            text = "a pod has failed and no retry is left: the operator fails the job"
+            text = sentence("a pod has failed and no retry is left: the operator fails the job")
             yield Finding.error("FAILED_POD_ENDS_JOB", called, text)

@@ -12,12 +12,24 @@ from advisor.layered_dict import ChunkedRows
 from advisor.placement.placement import node_refusal
 from advisor.report import Acceptance, Finding, NodeVerdict
 from advisor.scheduler_view.nodes import NodeHealthState
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from advisor.scheduler_view.cluster_cache import ClusterCache
     from advisor.scheduler_view.nodes import NodeView
+
+# Many nodes have the same reasons, so each sentence is made once.
+_NOT_READY = sentence("NotReady: the plugin does not have the node, and its pods are at fault")
+_DROPPED = sentence("Dropped: the plugin does not have the node, and its pods are at fault")
+_NO_TAINT = sentence("NoTaint: upstream, it still takes pods that ask for no chip")
+_NOT_IN_TABLE = sentence(
+    "NotInFaultTable: it has chips and no label accelerator that names them, so its faults move "
+    "no pod"
+)
+_SUB_HEALTHY_CARD = sentence("SubHealth: a card has fault_handling SubHealthFault")
+_SUB_HEALTHY_SWITCH = sentence("SubHealth: its switch is SubHealthy")
 
 
 class NodeReports:
@@ -94,17 +106,15 @@ def verdict(view: NodeView) -> NodeVerdict:
     if reason := node_refusal(view):
         reasons.append(reason)
     if not view.is_in_map:
-        reason = "NotReady" if not view.node.is_ready else "Dropped"
-        reasons.append(f"{reason}: the plugin does not have the node, and its pods are at fault")
+        reasons.append(_NOT_READY if not view.node.is_ready else _DROPPED)
         if not view.node.is_ready and not view.node.taints:
-            reasons.append("NoTaint: upstream, it still takes pods that ask for no chip")
+            reasons.append(_NO_TAINT)
     if not view.is_in_table:
-        text = "it has chips and no label accelerator that names them, so its faults move no pod"
-        reasons.append(f"NotInFaultTable: {text}")
+        reasons.append(_NOT_IN_TABLE)
     if view.card_sub_health:
-        reasons.append("SubHealth: a card has fault_handling SubHealthFault")
+        reasons.append(_SUB_HEALTHY_CARD)
     if view.switch_sub_health:
-        reasons.append("SubHealth: its switch is SubHealthy")
+        reasons.append(_SUB_HEALTHY_SWITCH)
     return NodeVerdict(
         node=view.name,
         state=view.state if view.is_in_map else NodeHealthState.NODE,

@@ -18,7 +18,7 @@ from advisor.scheduler_view.nodes import NodeHealthState
 from advisor.workloads.elastic_conditions import evicted_action, fewest_pods, unmet
 from contract import scheduling
 from contract.documents.elastic_job import RESTART_ACTION
-from contract.plural import plural
+from contract.sentences import counted, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -145,9 +145,8 @@ def _refused(affected: _Affected, state: SchedulerState) -> ElasticAdvice | None
     cached = state.jobs.get(affected.job.key)
     # The same name with another uid is a new job, which nothing was done about.
     if cached is not None and cached.uid == affected.job.uid and cached.is_executed:
-        return _advice(
-            affected, "ALREADY_RESCHEDULING", "faults that follow change nothing until then"
-        )
+        text = sentence("faults that follow change nothing until then")
+        return _advice(affected, "ALREADY_RESCHEDULING", text)
     return None
 
 
@@ -196,14 +195,22 @@ def take_fit(
         count = next((count for count in counts if count <= capacity.total), None)
         if count is not None:
             pool.take(capacity, count)
-            reason = "the size stays"
+            reason = sentence("the size stays")
             if (count, each) != (replicas, cards):
-                reason = f"there is no room for {replicas} × {plural(cards, 'chip')}"
+                reason = sentence(
+                    "there is no room for {pods} × {size}", pods=replicas, size=_chips(cards)
+                )
             return ElasticAdvice(vcjob.namespace, vcjob.name, count, each, why=reason)
-    reason = (
-        f"pending, not enough nodes: there is room for {capacity.total} × {plural(each, 'chip')}"
+    reason = sentence(
+        "pending, not enough nodes: there is room for {pods} × {size}",
+        pods=capacity.total,
+        size=_chips(each),
     )
     return ElasticAdvice(vcjob.namespace, vcjob.name, reason="BELOW_MIN_REPLICAS", why=reason)
+
+
+def _chips(count: int) -> str:
+    return counted(count, "{count} chip", "{count} chips")
 
 
 def _smaller(replicas: int, least: int, options: AdvisorOptions) -> list[int]:

@@ -16,6 +16,7 @@ from advisor.controllers.motor_scaling_rule import ScalingRule, rule_of, target_
 from advisor.options import Profile
 from advisor.report import CreateAdvice, Finding
 from contract import scheduling
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -84,8 +85,11 @@ def creation_divergences(
     return tuple(
         Finding.divergence(
             f"AscendJob {before.namespace}/{before.name}",
-            f"the operator answers {other.verdict} {other.reason}".rstrip()
-            + f", and should answer {before.verdict} {before.reason}".rstrip(),
+            sentence(
+                "the operator answers {answer}, and should answer {right}",
+                answer=f"{other.verdict} {other.reason}".rstrip(),
+                right=f"{before.verdict} {before.reason}".rstrip(),
+            ),
             # A crash is defect 25 of consumers#8, whatever the reason of the corrected answer is.
             25 if other.verdict == CRASH else _SECTIONS.get(before.reason, _PARTIAL_LOSS),
         )
@@ -156,53 +160,75 @@ def _answer(
     index = None if rule is None else target_index(rule, service.running)
     # The operator asks for the PodGroup before it reads the rule (consumers#3.5).
     if job.podgroup is None or job.podgroup.phase in ("", "Pending"):
-        phase = "absent" if job.podgroup is None else job.podgroup.phase or "without a phase"
-        return answer(HOLD, "PG_PENDING", f"its PodGroup is {phase}", index, rule)
+        return answer(HOLD, "PG_PENDING", _pending(job.podgroup), index, rule)
     if rule is None:
         return answer(HOLD, *problem)
     if service.nameless is not None:
         return answer(
             HOLD,
             "PG_WITHOUT_GROUP",
-            f"PodGroup {service.nameless} has no label {scheduling.SCALING_GROUP}",
+            sentence(
+                "PodGroup {name} has no label {label}",
+                name=service.nameless,
+                label=scheduling.SCALING_GROUP,
+            ),
             index,
             rule,
         )
     if index is None:
-        return answer(HOLD, "AT_TARGET", "every entry of the rule is reached", index, rule)
+        text = sentence("every entry of the rule is reached")
+        return answer(HOLD, "AT_TARGET", text, index, rule)
     size = rule.entries[index].get(job.group)
     if size is None:
-        return answer(
-            HOLD if strict else CRASH,
-            "GROUP_NOT_IN_TARGET",
-            f"entry {index} has no group {job.group}"
-            + ("" if strict else ": the operator dereferences nil"),
-            index,
-            rule,
-        )
+        text = sentence("entry {index} has no group {group}", index=index, group=job.group)
+        if not strict:
+            text = sentence("{reason}: the operator dereferences nil", reason=text)
+        return answer(HOLD if strict else CRASH, "GROUP_NOT_IN_TARGET", text, index, rule)
     taken = service.running[job.group]
     # Instances that start will run, and so take a place of the target (R51).
     if strict:
         taken += service.starting[job.group] - job.holds_slot
         taken += allowed[(*job.service, job.group)]
     if size.instances > taken:
-        text = f"entry {index} wants {size.instances} of {job.group}, {taken} are there"
+        text = sentence(
+            "entry {index} wants {count} of {group}, {there} are there",
+            index=index,
+            count=size.instances,
+            group=job.group,
+            there=taken,
+        )
         return answer(ALLOW, "", text, index, rule)
-    text = f"entry {index} wants {size.instances} of {job.group}, and {taken} are there"
+    text = sentence(
+        "entry {index} wants {count} of {group}, and {there} are there",
+        index=index,
+        count=size.instances,
+        group=job.group,
+        there=taken,
+    )
     return answer(HOLD, "GROUP_SATISFIED", text, index, rule)
+
+
+def _pending(group: PodGroup | None) -> str:
+    if group is None:
+        return sentence("its PodGroup is absent")
+    if not group.phase:
+        return sentence("its PodGroup is without a phase")
+    return sentence("its PodGroup is {phase}", phase=group.phase)
 
 
 def _refusal(job: MotorJob) -> tuple[str, str] | None:
     """Reason and text where the job alone keeps the operator from creating; ``None`` otherwise."""
     if not job.group or not job.service[2]:
         lacks = scheduling.JOB_ID if job.group else scheduling.SCALING_GROUP
-        return "INVALID_SCALING_CONFIG", f"the operator fails a job without label {lacks}"
+        text = sentence("the operator fails a job without label {label}", label=lacks)
+        return "INVALID_SCALING_CONFIG", text
     if job.budget.problem:
         return "RETRY_TIMES_INVALID", job.budget.problem
     if job.is_exhausted:
-        reason = (
-            f"wave {job.counted} was the last of {job.budget.limit} that the operator allows: "
-            "the job fails"
+        reason = sentence(
+            "wave {wave} was the last of {count} that the operator allows: the job fails",
+            wave=job.counted,
+            count=job.budget.limit,
         )
         return "BACKOFF_EXHAUSTED", reason
     return None

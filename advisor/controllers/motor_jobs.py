@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from contract import scheduling
 from contract.scheduling import go_integer
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -41,8 +42,11 @@ def budget_of(job: AscendJob) -> WaveBudget:
     if number is None:
         return WaveBudget(
             None,
-            f"label {scheduling.FAULT_RETRY_TIMES} is {text[:40]!r}, no number: "
-            "the operator gives up on the job",
+            sentence(
+                "label {label} is {value}, no number: the operator gives up on the job",
+                label=scheduling.FAULT_RETRY_TIMES,
+                value=repr(text[:40]),
+            ),
         )
     return WaveBudget(number if number > 0 else None)
 

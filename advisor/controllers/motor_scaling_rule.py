@@ -14,6 +14,7 @@ from contract import scheduling
 from contract.errors import DocumentError
 from contract.go.decode import GoStruct, decode
 from contract.scheduling import go_integer
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,7 +87,12 @@ def rule_of(
     config_map = maps.get((namespace, name))
     text = None if config_map is None else config_map.data.get(scheduling.SCALING_KEY)
     if text is None:
-        reason = f"namespace {namespace} has no ConfigMap {name} with key {scheduling.SCALING_KEY}"
+        reason = sentence(
+            "namespace {namespace} has no ConfigMap {name} with key {key}",
+            namespace=namespace,
+            name=name,
+            key=scheduling.SCALING_KEY,
+        )
         return None, ("RULE_MISSING", reason)
     try:
         rule = read_rule(text, f"ConfigMap {namespace}/{name}", strict=strict)

@@ -9,6 +9,7 @@ import yaml
 
 from advisor.options import AdvisorOptions, with_init_params
 from contract import scheduling
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,7 +66,11 @@ def _init_params(text: str) -> tuple[dict[str, str], str]:
         tree: Any = yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, ValueError) as error:
         problem = " ".join(str(error).split())
-        return {}, f"{where} is not valid YAML ({problem}): switches are taken as their defaults"
+        return {}, sentence(
+            "{where} is not valid YAML ({problem}): switches are taken as their defaults",
+            where=where,
+            problem=problem,
+        )
     configurations = tree.get("configurations") if isinstance(tree, dict) else None
     for configuration in configurations if isinstance(configurations, list) else ():
         if isinstance(configuration, dict) and configuration.get("name") == scheduling.INIT_PARAMS:

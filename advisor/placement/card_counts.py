@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from contract import scheduling
 from contract.codes.families import resource_of
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from advisor.jobs import SchedulerJob
@@ -63,20 +64,41 @@ def bad_count(resource: str, cards: int, rules: str, *, is_distributed: bool) ->
     if not cards or resource != resource_of("Ascend910"):
         return ""
     if rules == _FIRST_GENERATION:
-        return "" if cards in (1, 2, 4, 8) else _text(cards, "1, 2, 4 or 8 on the first generation")
+        if cards in (1, 2, 4, 8):
+            return ""
+        return sentence(
+            "CardCount: {cards} cards; 1, 2, 4 or 8 on the first generation", cards=cards
+        )
     if cards in _ILLEGAL.get(rules, ()):
-        return _text(cards, f"not {', '.join(map(str, _ILLEGAL[rules]))} on {rules}")
+        return sentence(
+            "CardCount: {cards} cards; not {counts} on {rules}",
+            cards=cards,
+            counts=", ".join(map(str, _ILLEGAL[rules])),
+            rules=rules,
+        )
     if not rules.startswith(_A3_PREFIX):
         return ""
     whole = _CARDS_OF_SUPER_POD.get(rules)
     if is_distributed and whole is not None:
-        return "" if cards == whole else _text(cards, f"{whole} for each pod of a job on {rules}")
+        if cards == whole:
+            return ""
+        return sentence(
+            "CardCount: {cards} cards; {whole} for each pod of a job on {rules}",
+            cards=cards,
+            whole=whole,
+            rules=rules,
+        )
     if cards == 1 and is_distributed:
-        return _text(cards, f"1 for a job of one pod alone on {rules}")
+        return sentence(
+            "CardCount: {cards} cards; 1 for a job of one pod alone on {rules}",
+            cards=cards,
+            rules=rules,
+        )
     if cards > _A3_CARDS or (cards > 1 and cards % 2):
-        return _text(cards, f"1 or an even count up to {_A3_CARDS} on {rules}")
+        return sentence(
+            "CardCount: {cards} cards; 1 or an even count up to {count} on {rules}",
+            cards=cards,
+            count=_A3_CARDS,
+            rules=rules,
+        )
     return ""
-
-
-def _text(cards: int, legal: str) -> str:
-    return f"CardCount: {cards} cards; {legal}"

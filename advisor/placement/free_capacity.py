@@ -11,7 +11,7 @@ import msgspec
 
 from advisor.jobs import npu_request, used_cards
 from advisor.placement.gangs import not_predicted_of
-from contract.plural import plural
+from contract.sentences import counted, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -185,11 +185,17 @@ def _placed(job: SchedulerJob, pods: Sequence[SchedulerPod], pool: FreeCapacity)
     for capacity, count in counts.items():
         if capacity.total < count:
             cards = capacity.demand.cards
-            shown = f"{count} × {plural(cards, 'card')}" if cards else f"{count} × no cards"
-            fits = f"there is room for {capacity.total}"
-            return f"made anew, they do not fit: {shown} are needed, {fits}"
+            size = (
+                counted(cards, "{count} card", "{count} cards") if cards else sentence("no cards")
+            )
+            return sentence(
+                "made anew, they do not fit: {pods} × {size} are needed, there is room for {room}",
+                pods=count,
+                size=size,
+                room=capacity.total,
+            )
         pool.take(capacity, count)
     rest = not_predicted_of(job)
-    return (
-        f"made anew, they fit by chips; {rest} is not predicted" if rest else "made anew, they fit"
-    )
+    if rest:
+        return sentence("made anew, they fit by chips; {rest} is not predicted", rest=rest)
+    return sentence("made anew, they fit")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from advisor.jobs import npu_request
 from contract import scheduling
-from contract.plural import plural
+from contract.sentences import counted, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,15 +30,19 @@ class Need(NamedTuple):
 def need_of(job: SchedulerJob) -> Need:
     """Return what a job with waiting pods needs."""
     if job.has_bad_min_available:
-        name = "huawei.com/schedule_minAvailable"
-        text = f"its annotation {name} is not an integer: the job is invalid"
+        text = sentence(
+            "its annotation {name} is not an integer: the job is invalid",
+            name="huawei.com/schedule_minAvailable",
+        )
         return Need(0, text)
     leaving = next((pod.name for pod in job.pods if pod.is_terminating), "")
     if leaving:
-        return Need(0, f"{leaving} has not ended: no pod of the job is placed before that")
+        text = sentence("{pod} has not ended: no pod of the job is placed before that", pod=leaving)
+        return Need(0, text)
     live = [pod for pod in job.pods if pod.is_live]
     if len(live) < job.min_available:
-        return Need(0, f"{len(live)} of {job.min_available} pods exist")
+        text = sentence("{count} of {wanted} pods exist", count=len(live), wanted=job.min_available)
+        return Need(0, text)
     placed = sum(1 for pod in live if pod.node)
     # Once enough pods are placed, each further one is placed by itself.
     return Need(max(job.min_available - placed, 1))
@@ -47,11 +51,13 @@ def need_of(job: SchedulerJob) -> Need:
 def not_predicted_of(job: SchedulerJob) -> str:
     """Return by what else the scheduler places a job; empty where chips alone decide."""
     if job.is_multilevel:
-        return f"the tree of blocks ({scheduling.AFFINITY_CONFIG})"
+        return sentence("the tree of blocks ({key})", key=scheduling.AFFINITY_CONFIG)
     if job.is_super_pod:
-        return f"the topology of super pods ({scheduling.SUPER_POD_BLOCK})"
+        return sentence("the topology of super pods ({key})", key=scheduling.SUPER_POD_BLOCK)
     tor = job.group.labels.get(scheduling.TOR_AFFINITY, "null")
-    return "" if tor == "null" else f"the affinity to switches ({scheduling.TOR_AFFINITY})"
+    if tor == "null":
+        return ""
+    return sentence("the affinity to switches ({key})", key=scheduling.TOR_AFFINITY)
 
 
 def short_of(need: Need, demands: Demands, views: Mapping[str, NodeView]) -> str:
@@ -66,7 +72,8 @@ def short_of(need: Need, demands: Demands, views: Mapping[str, NodeView]) -> str
     if taken >= needed:
         return ""
     result, pods, lacking = min(demands, key=lambda demand: demand[0].capacity)
-    return f"{taken} of {needed} pods fit; " + _text(len(pods), pods[0], result, lacking)
+    fits = sentence("{count} of {wanted} pods fit", count=taken, wanted=needed)
+    return joined("{before}; {part}", (fits, _text(len(pods), pods[0], result, lacking)))
 
 
 def _greedy(demands: Demands, views: Mapping[str, NodeView]) -> int:
@@ -91,7 +98,15 @@ def _greedy(demands: Demands, views: Mapping[str, NodeView]) -> int:
 
 def _text(needed: int, pod: SchedulerPod, result: PlacementResult, lacking: Iterable[str]) -> str:
     cards = npu_request(pod)
-    shown = f"{needed} × {plural(cards, 'card')}" if cards else f"{needed} × a pod without chips"
-    nodes = len(result.accepts)
-    takes = f"{plural(nodes, 'node')} take{'s' if nodes == 1 else ''} {result.capacity}"
-    return "; ".join([f"needs {shown}, {takes}", *lacking])
+    size = sentence("a pod without chips")
+    if cards:
+        size = counted(cards, "{count} card", "{count} cards")
+    text = counted(
+        len(result.accepts),
+        "needs {pods} × {size}, {count} node takes {capacity}",
+        "needs {pods} × {size}, {count} nodes take {capacity}",
+        pods=needed,
+        size=size,
+        capacity=result.capacity,
+    )
+    return joined("{before}; {part}", (text, *lacking))

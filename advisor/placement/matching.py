@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from advisor import snapshot
 from contract.scheduling import go_integer
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -26,13 +28,28 @@ _CORDONED = snapshot.Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 """What a pod has to tolerate to be placed on a cordoned node."""
 
 
+# Many nodes refuse a pod for one reason, so its sentence is made once.
+_NO_AFFINITY = sentence("Selector: no term of the required node affinity matches")
+_IS_CORDONED = sentence("Cordoned: it is marked unschedulable")
+
+
+@lru_cache(maxsize=4096)
+def _other_label(key: str, value: str) -> str:
+    return sentence("Selector: the label {key} is not {value}", key=key, value=value)
+
+
+@lru_cache(maxsize=4096)
+def _not_tolerated(key: str, value: str, effect: str) -> str:
+    return sentence("Taint: {taint} is not tolerated", taint=f"{key}={value}:{effect}")
+
+
 def selector_refusal(pod: SchedulerPod, node: SchedulerNode) -> str:
     """Return which label or field of ``node`` does not match ``pod``; empty where all match."""
     for key, value in pod.node_selector.items():
         if node.labels.get(key) != value:
-            return f"the label {key} is not {value}"
+            return _other_label(key, value)
     if pod.node_affinity is not None and not any(_matches(t, node) for t in pod.node_affinity):
-        return "no term of the required node affinity matches"
+        return _NO_AFFINITY
     return ""
 
 
@@ -129,7 +146,7 @@ def taint_refusal(pod: SchedulerPod, node: SchedulerNode) -> str:
         if taint.effect in _HARD_EFFECTS and not any(
             _tolerates(toleration, taint) for toleration in pod.tolerations
         ):
-            return f"{taint.key}={taint.value}:{taint.effect} is not tolerated"
+            return _not_tolerated(taint.key, taint.value, taint.effect)
     return ""
 
 
@@ -138,7 +155,7 @@ def cordon_refusal(pod: SchedulerPod, node: SchedulerNode) -> str:
     if node.is_cordoned and not any(
         _tolerates(toleration, _CORDONED) for toleration in pod.tolerations
     ):
-        return "it is marked unschedulable"
+        return _IS_CORDONED
     return ""
 
 

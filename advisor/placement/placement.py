@@ -27,6 +27,7 @@ from advisor.placement.matching import (
 from advisor.rescheduling.fault_pods import NOT_HANDLE
 from advisor.scheduler_view.nodes import PRE_SEPARATE_WORD, NodeHealthState
 from contract import scheduling
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -46,6 +47,29 @@ _KEPT_DEMANDS = 8
 """How many unused demands are kept for the next session."""
 _FEW = 10
 """If more than one in so many nodes has changed, all are computed again."""
+
+# Ten thousand nodes may refuse a pod for one reason, so its sentence is made once.
+_NOT_READY = sentence("NotReady: its condition Ready is not True")
+_NO_POD_WITHOUT_READY = sentence(
+    "a node that is NotReady takes no pod, whether it has a taint or not"
+)
+_SUB_HEALTHY_CARD = sentence(
+    "SubHealth: a card is sub-healthy and the job's strategy is not ignore"
+)
+_SUB_HEALTHY_SWITCH = sentence(
+    "SubHealth: its switch is sub-healthy and the job's strategy is not ignore"
+)
+_NOT_IN_TABLE = sentence("NotInFaultTable: it has chips and no label accelerator that names them")
+_TAKES_WITHOUT_CHIPS = sentence("it takes pods without chips all the same")
+_UNKNOWN_IS_REFUSED = sentence("a node that the plugin does not have is refused")
+_UNKNOWN_TO_PLUGIN = sentence("FreeCards: the plugin does not have the node")
+_PRE_SEPARATE = sentence("PreSeparate: its NodeStatus is PreSeparate")
+_NODE_UNHEALTHY = {
+    "host": sentence("NodeUnhealthy: its host is NodeUnhealthy"),
+    "switch": sentence("NodeUnhealthy: its switch is NodeUnhealthy"),
+    "heartbeat": sentence("NodeUnhealthy: its heartbeat is NodeUnhealthy"),
+}
+"""By the source of a view that makes the whole node unhealthy."""
 
 
 class Demand(NamedTuple):
@@ -296,12 +320,11 @@ class Placer:
             return reason
         if not view.node.is_ready:
             if demand.cards:
-                return "NotReady: its condition Ready is not True"
+                return _NOT_READY
             # The scheduler asks only for taints, and the plugin for nodes that it has.
             if self._corrected:
-                text = "a node that is NotReady takes no pod, whether it has a taint or not"
-                self._divergences.add((12, view.name, text))
-                return "NotReady: its condition Ready is not True"
+                self._divergences.add((12, view.name, _NO_POD_WITHOUT_READY))
+                return _NOT_READY
         if reason := _kubernetes_refusal(pod, view.node, closed):
             return reason
         if not demand.is_by_cards:
@@ -317,12 +340,11 @@ class Placer:
         if reason := node_refusal(view):
             return reason
         if not demand.ignores_sub_health and (view.card_sub_health or view.switch_sub_health):
-            which = "a card" if view.card_sub_health else "its switch"
-            reason = f"SubHealth: {which} is sub-healthy and the job's strategy is not ignore"
+            reason = _SUB_HEALTHY_CARD if view.card_sub_health else _SUB_HEALTHY_SWITCH
         elif not view.is_in_table:
-            reason = "NotInFaultTable: it has chips and no label accelerator that names them"
+            reason = _NOT_IN_TABLE
         if reason and self._corrected and not demand.cards:
-            self._divergences.add((14, view.name, "it takes pods without chips all the same"))
+            self._divergences.add((14, view.name, _TAKES_WITHOUT_CHIPS))
             return ""
         return reason
 
@@ -331,13 +353,11 @@ class Placer:
         if not view.is_in_map:  # upstream accepts it (consumers#8-12)
             if not self._corrected:
                 return ""
-            self._divergences.add(
-                (12, view.name, "a node that the plugin does not have is refused")
-            )
-            return "FreeCards: the plugin does not have the node"
+            self._divergences.add((12, view.name, _UNKNOWN_IS_REFUSED))
+            return _UNKNOWN_TO_PLUGIN
         resource, cards = demand.resource, demand.cards
         if view.free is None or resource != view.resource:
-            return f"FreeCards: the scheduler has no list of free cards ({resource})"
+            return _no_list(resource)
         free, idle = len(view.free), view.idle.get(resource, 0)
         capacity = view.node.capacity.get(resource, 0)
         if free > idle or free > capacity or idle > capacity:
@@ -346,10 +366,10 @@ class Placer:
             return _short(cards, free, ",".join(view.unhealthy))
         if demand.needs_network:
             if view.network_unhealthy is None:
-                return f"NetworkCards: {resource}-NetworkUnhealthy was never in its entry"
+                return _no_network_list(f"{resource}-NetworkUnhealthy")
             usable = self._usable(view)
             if usable < cards:
-                return f"NetworkCards: {cards} asked, {usable} free with a sound network"
+                return _unsound(cards, usable)
         return ""
 
     def _usable(self, view: NodeView) -> int:
@@ -376,14 +396,14 @@ def _kubernetes_refusal(
 ) -> str:
     """Return what Kubernetes itself has against a node for a pod; empty where nothing."""
     if reason := selector_refusal(pod, node):
-        return f"Selector: {reason}"
+        return reason
     if reason := taint_refusal(pod, node):
-        return f"Taint: {reason}"
+        return reason
     if reason := cordon_refusal(pod, node):
-        return f"Cordoned: {reason}"
+        return reason
     for (key, value), other in closed.items():
         if node.labels.get(key) == value:
-            return f"AntiAffinity: {other} is at the same {key}"
+            return _at_the_same(other, key)
     return ""
 
 
@@ -415,26 +435,68 @@ def _bad_count(demand: Demand) -> str:
 def node_refusal(view: NodeView) -> str:
     """Return why a node takes no pod at all; empty where it takes some (consumers#1.9)."""
     if view.state == NodeHealthState.NODE:
-        return f"NodeUnhealthy: its {view.source} is {view.state}"
+        return _NODE_UNHEALTHY[view.source]
     if view.host_status == PRE_SEPARATE_WORD:
-        return "PreSeparate: its NodeStatus is PreSeparate"
+        return _PRE_SEPARATE
     return ""
 
 
 @lru_cache(maxsize=4096)
 def _insufficient(resource: str, requested: int, idle: int) -> str:
-    return f"Insufficient: {requested} of {resource} asked, {idle} idle"
+    return sentence(
+        "Insufficient: {count} of {resource} asked, {idle} idle",
+        count=requested,
+        resource=resource,
+        idle=idle,
+    )
 
 
 @lru_cache(maxsize=4096)
 def _unstable(free: int, idle: int, capacity: int) -> str:
-    return f"FreeCards: {free} listed as free, Kubernetes has {idle} idle of {capacity}"
+    return sentence(
+        "FreeCards: {free} listed as free, Kubernetes has {idle} idle of {capacity}",
+        free=free,
+        idle=idle,
+        capacity=capacity,
+    )
 
 
 @lru_cache(maxsize=4096)
 def _short(requested: int, free: int, unhealthy: str) -> str:
-    lacks = f"; {unhealthy} unhealthy" if unhealthy else ""
-    return f"FreeCards: {requested} asked, {free} free{lacks}"
+    if not unhealthy:
+        return sentence("FreeCards: {count} asked, {free} free", count=requested, free=free)
+    return sentence(
+        "FreeCards: {count} asked, {free} free; {cards} unhealthy",
+        count=requested,
+        free=free,
+        cards=unhealthy,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _no_list(resource: str) -> str:
+    return sentence(
+        "FreeCards: the scheduler has no list of free cards ({resource})", resource=resource
+    )
+
+
+@lru_cache(maxsize=4096)
+def _no_network_list(key: str) -> str:
+    return sentence("NetworkCards: {key} was never in its entry", key=key)
+
+
+@lru_cache(maxsize=4096)
+def _unsound(requested: int, usable: int) -> str:
+    return sentence(
+        "NetworkCards: {count} asked, {usable} free with a sound network",
+        count=requested,
+        usable=usable,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _at_the_same(pod: str, key: str) -> str:
+    return sentence("AntiAffinity: {pod} is at the same {key}", pod=pod, key=key)
 
 
 def _with(before: dict[str, T], new: Mapping[str, T], changed: AbstractSet[str]) -> dict[str, T]:

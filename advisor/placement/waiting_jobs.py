@@ -6,11 +6,13 @@ A job is looked at again when it is another, or when a node answers its pods oth
 from __future__ import annotations
 
 from bisect import bisect_left
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from advisor.placement.gangs import need_of, not_predicted_of, short_of
 from advisor.placement.placement import is_waiting
 from advisor.report import Gang, Placement, PodRef
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -197,6 +199,12 @@ def _is_placed_so(placement: Placement, answer: _Answer) -> bool:
 _NAMED_NODES = 3
 
 
+@lru_cache(maxsize=4096)
+def _lacks(node: str, cards: str) -> str:
+    # Each session asks for the same ones, by each demand.
+    return sentence("{node} lacks {cards}", node=node, cards=cards)
+
+
 def _lacking(
     result: PlacementResult, views: Mapping[str, NodeView], unhealthy: Iterable[str]
 ) -> tuple[str, ...]:
@@ -204,7 +212,7 @@ def _lacking(
     lacking = []
     for name in unhealthy:
         if name in result.refuses:
-            lacking.append(f"{name} lacks {', '.join(views[name].unhealthy)}")
+            lacking.append(_lacks(name, ", ".join(views[name].unhealthy)))
             # Three nodes explain a refusal; the report has all of them elsewhere.
             if len(lacking) == _NAMED_NODES:
                 break

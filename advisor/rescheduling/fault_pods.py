@@ -14,6 +14,7 @@ from advisor.scheduler_view.state import FaultType
 from advisor.snapshot import SchedulerPod
 from advisor.workloads.pod_recreation import workload_of
 from contract import scheduling
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -128,7 +129,9 @@ class FaultPods:
         fault_type = self._type(job, pod, view, cards, reasons)
         # An old document still isolates the card, so only the deletion is held back.
         if view is not None and view.is_in_map and self._is_stale(fault_type, view):
-            self._diverges(4, job, "a document that is too old isolates, and deletes nothing")
+            self._diverges(
+                4, job, sentence("a document that is too old isolates, and deletes nothing")
+            )
             fault_type = None
         return JudgedPod(pod, fault_type, rank, cards, reasons)
 
@@ -191,12 +194,14 @@ class FaultPods:
         if pod.restart_policy == "Never" and any(
             container.exit_code for container in pod.containers
         ):
-            self._diverges(7, job, "a container has failed, though others of its pod still run")
+            self._diverges(
+                7, job, sentence("a container has failed, though others of its pod still run")
+            )
             return True
         if not failed:
             return False
         if workload_of(job) in (WorkloadKind.OME_DEPLOYMENT, WorkloadKind.OME_LWS):
-            self._diverges(7, job, "the container was restarted already: its pod stays")
+            self._diverges(7, job, sentence("the container was restarted already: its pod stays"))
             return False
         fresh = [
             container
@@ -205,7 +210,7 @@ class FaultPods:
             if self._judged.get(judged_key(pod, container.name), 0) < max(container.restarts, 1)
         ]
         if not fresh:
-            self._diverges(7, job, "this restart of the container was judged before")
+            self._diverges(7, job, sentence("this restart of the container was judged before"))
         return bool(fresh)
 
     def _is_sub_health_fault(

@@ -8,6 +8,7 @@ from advisor.report import Action
 from advisor.rescheduling.fault_pods import PRE_SEPARATE, reason_of
 from advisor.scheduler_view.state import FaultType
 from contract import scheduling
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,21 +59,37 @@ def gate(
     has_fault = any(judged_pod.type is not None for judged_pod in judged)
     if value in scheduling.FAULT_SCHEDULING_EXTERNAL:
         if not has_fault:
-            return Gate(Action.NONE, "D6", ("R24",), "an external platform acts, not Volcano")
-        text = f"{value}: Volcano annotates the pods at fault and deletes nothing"
+            return Gate(
+                Action.NONE, "D6", ("R24",), sentence("an external platform acts, not Volcano")
+            )
+        text = sentence(
+            "{value}: Volcano annotates the pods at fault and deletes nothing", value=value
+        )
         return Gate(Action.ANNOTATE, "D6", ("R24",), text, reason_of(judged))
     if value not in on_values:
-        text = f"fault-scheduling {value!r} is not a supported value"
-        rest = "counts as off" if corrected else "is an error in each session, nothing is deleted"
-        return Gate(Action.NONE, "D5", ("R23",), f"{text}: it {rest}")
+        rest = (
+            sentence("it counts as off")
+            if corrected
+            else sentence("it is an error in each session, nothing is deleted")
+        )
+        text = sentence(
+            "fault-scheduling {value} is not a supported value: {rest}",
+            value=repr(value),
+            rest=rest,
+        )
+        return Gate(Action.NONE, "D5", ("R23",), text)
     if not has_fault:
-        text = "no pod is at fault; software or PreSeparateNPU asks the platform to restart"
+        text = sentence(
+            "no pod is at fault; software or PreSeparateNPU asks the platform to restart"
+        )
         return Gate(Action.PLATFORM_RESTART, "D4", ("R25",), text)
     if scheduling.PROCESS_RECOVER_STRATEGY in job.annotations:
-        text = "the annotation ProcessRecoverStrategy keeps Volcano from deleting"
+        text = sentence("the annotation ProcessRecoverStrategy keeps Volcano from deleting")
         return Gate(Action.NONE, "D7", ("R26",), text)
     reason = reason_of(judged)
     if reason == FaultType.POD_FAILED and (retry_times == 0 or retries_left <= 0):
-        text = f"pods failed by themselves, retries left: {max(retries_left, 0)}"
+        text = sentence(
+            "pods failed by themselves, retries left: {count}", count=max(retries_left, 0)
+        )
         return Gate(Action.NONE, "D8", ("R27",), text, reason)
     return Gate(None, "", ("R27",), "", reason)

@@ -13,6 +13,7 @@ from advisor.jobs import npu_request
 from advisor.report import Scope
 from contract import scheduling
 from contract.scheduling import go_integer
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,12 +49,12 @@ def select(
     # Rule 1 of consumers#2.6 comes before all others.
     if job.is_pod_limited:
         return PodSelection(
-            _pods(faulty), "D9", Scope.POD, "the job limits it to the pods at fault"
+            _pods(faulty), "D9", Scope.POD, sentence("the job limits it to the pods at fault")
         )
     if job.policy == scheduling.RACK_POLICY:
         return _select_rack(job, judged, faulty, pending)
     if job.is_multilevel and not job.block_sizes:
-        reason = (
+        reason = sentence(
             "huawei.com/affinity-config gives no tree of blocks: the plugin finds no pod to delete"
         )
         return PodSelection((), "D15", Scope.JOB, reason)
@@ -65,7 +66,10 @@ def select(
     if job.is_pod_rescheduling and pending < JOB_STAGE:
         if not job.is_super_pod or pending < SUPER_POD_STAGE:
             return PodSelection(
-                _pods(faulty), "D11", Scope.POD, "pod-rescheduling keeps the healthy pods for now"
+                _pods(faulty),
+                "D11",
+                Scope.POD,
+                sentence("pod-rescheduling keeps the healthy pods for now"),
             )
         blocks = {_block(job, judged_pod.rank) for judged_pod in faulty}
         chosen = [
@@ -81,18 +85,27 @@ def select(
             _pods(chosen),
             "D12",
             Scope.SUPER_POD,
-            f"after {SUPER_POD_STAGE} pending sessions the logical super pods at fault go",
+            sentence(
+                "after {count} pending sessions the logical super pods at fault go",
+                count=SUPER_POD_STAGE,
+            ),
         )
     if job.is_process_recovering:
         return PodSelection(
-            _pods(faulty), "D14", Scope.POD, "process-recover-enable keeps the healthy pods"
+            _pods(faulty),
+            "D14",
+            Scope.POD,
+            sentence("process-recover-enable keeps the healthy pods"),
         )
     if job.is_pod_rescheduling:
         return PodSelection(
-            _pods(judged), "D13", Scope.JOB, f"after {JOB_STAGE} pending sessions all pods go"
+            _pods(judged),
+            "D13",
+            Scope.JOB,
+            sentence("after {count} pending sessions all pods go", count=JOB_STAGE),
         )
     return PodSelection(
-        _pods(judged), "D15", Scope.JOB, "one pod at fault removes the whole PodGroup"
+        _pods(judged), "D15", Scope.JOB, sentence("one pod at fault removes the whole PodGroup")
     )
 
 
@@ -110,13 +123,14 @@ def _master_fault(
                 judged_pod.pod.labels.get(scheduling.REPLICA_TYPE) == scheduling.REPLICA_TYPE_WORKER
             )
             if judged_pod.rank == "0" and not worker:
-                return f"the pod of rank 0, {judged_pod.pod.name}, is at fault"
+                return sentence("the pod of rank 0, {pod}, is at fault", pod=judged_pod.pod.name)
     if job.is_super_pod and pending >= SUPER_POD_STAGE:
         blocks = {_block(job, judged_pod.rank) for judged_pod in faulty}
         for judged_pod in judged:
             if judged_pod.rank == "0" and _block(job, judged_pod.rank) in blocks:
-                return (
-                    f"the pod of rank 0, {judged_pod.pod.name}, is in a logical super pod at fault"
+                return sentence(
+                    "the pod of rank 0, {pod}, is in a logical super pod at fault",
+                    pod=judged_pod.pod.name,
                 )
     if job.is_multilevel and job.is_npu:
         nodes = _nodes_of_blocks(job, judged, pending)
@@ -125,7 +139,9 @@ def _master_fault(
                 judged_pod.pod.labels.get(scheduling.REPLICA_TYPE) == scheduling.REPLICA_TYPE_WORKER
             )
             if judged_pod.rank == "0" and not worker and judged_pod.pod.node in nodes:
-                return f"the pod of rank 0, {judged_pod.pod.name}, is in a block at fault"
+                return sentence(
+                    "the pod of rank 0, {pod}, is in a block at fault", pod=judged_pod.pod.name
+                )
     return ""
 
 
@@ -138,9 +154,11 @@ def _select_blocks(job: SchedulerJob, judged: Sequence[JudgedPod], pending: int)
         if judged_pod.type or (judged_pod.pod.node in nodes and not job.is_process_recovering)
     ]
     if pending < SUPER_POD_STAGE:
-        reason = "pod-rescheduling keeps the pods on other nodes for now"
+        reason = sentence("pod-rescheduling keeps the pods on other nodes for now")
         return PodSelection(_pods(chosen), "D11", Scope.POD, reason)
-    reason = f"after {SUPER_POD_STAGE} pending sessions the blocks at fault go"
+    reason = sentence(
+        "after {count} pending sessions the blocks at fault go", count=SUPER_POD_STAGE
+    )
     return PodSelection(_pods(chosen), "D12", Scope.BLOCK, reason)
 
 
@@ -193,7 +211,10 @@ def _select_rack(
             or (pending >= SUPER_POD_STAGE and _block(job, judged_pod.rank) in blocks)
         ):
             return PodSelection(
-                _pods(judged), "D10", Scope.JOB, f"rank 0, {judged_pod.pod.name}, is hit"
+                _pods(judged),
+                "D10",
+                Scope.JOB,
+                sentence("rank 0, {pod}, is hit", pod=judged_pod.pod.name),
             )
     same_rack = [
         judged_pod
@@ -203,30 +224,35 @@ def _select_rack(
     if job.is_process_recovering:
         if pending < RACK_STAGE:
             return PodSelection(
-                _pods(faulty), "D14", Scope.POD, "process recovery keeps the others"
+                _pods(faulty), "D14", Scope.POD, sentence("process recovery keeps the others")
             )
         return PodSelection(
-            _pods(same_rack), "D14", Scope.RACK_BLOCK, "the rack blocks at fault go"
+            _pods(same_rack), "D14", Scope.RACK_BLOCK, sentence("the rack blocks at fault go")
         )
     if not job.is_pod_rescheduling:
         return PodSelection(
-            _pods(judged), "D15", Scope.JOB, "one pod at fault removes the PodGroup"
+            _pods(judged), "D15", Scope.JOB, sentence("one pod at fault removes the PodGroup")
         )
     if pending >= JOB_STAGE:
         return PodSelection(
-            _pods(judged), "D13", Scope.JOB, f"{JOB_STAGE} pending sessions are over"
+            _pods(judged),
+            "D13",
+            Scope.JOB,
+            sentence("{count} pending sessions are over", count=JOB_STAGE),
         )
     if pending < RACK_STAGE or scheduling.SUPER_POD_BLOCK not in job.annotations:
         return PodSelection(
-            _pods(faulty), "D11", Scope.POD, "pod-rescheduling keeps the healthy pods"
+            _pods(faulty), "D11", Scope.POD, sentence("pod-rescheduling keeps the healthy pods")
         )
     if pending < SUPER_POD_STAGE:
         return PodSelection(
-            _pods(same_rack), "D11", Scope.RACK_BLOCK, "the rack blocks at fault go"
+            _pods(same_rack), "D11", Scope.RACK_BLOCK, sentence("the rack blocks at fault go")
         )
     chosen = [
         judged_pod
         for judged_pod in judged
         if judged_pod.type or _block(job, judged_pod.rank) in blocks
     ]
-    return PodSelection(_pods(chosen), "D12", Scope.SUPER_POD, "the logical super pods at fault go")
+    return PodSelection(
+        _pods(chosen), "D12", Scope.SUPER_POD, sentence("the logical super pods at fault go")
+    )

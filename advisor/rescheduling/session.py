@@ -39,9 +39,9 @@ from advisor.rescheduling.fault_scheduling import (
 from advisor.rescheduling.selection import PodSelection, select
 from advisor.scheduler_view.state import FaultType
 from advisor.workloads.failed_processes import after_failure, has_failed_process
-from advisor.workloads.pod_recreation import FollowUp, follow_up, workload_of
+from advisor.workloads.pod_recreation import FollowUp, all_of, follow_up, workload_of
 from contract import scheduling
-from contract.plural import plural
+from contract.sentences import counted, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -260,7 +260,8 @@ class Rescheduling:
         cached, job = self.cached[key], self._jobs.get(key)
         # First, as in the plugin: an expired job is released whatever else holds.
         if cached_jobs.is_expired(cached, self._now, self._options.grace_over_time):
-            self._release(key, job, "it has been cached for longer than the scheduler keeps a job")
+            reason = sentence("it has been cached for longer than the scheduler keeps a job")
+            self._release(key, job, reason)
             return
         # A job of the same name with another owner is another job.
         if job is None or job.uid != cached.uid:
@@ -268,7 +269,7 @@ class Rescheduling:
             return
         if cached_jobs.is_completed(cached, job, corrected=self._corrected):
             if cached_jobs.is_allocated(job):
-                self._release(key, job, "enough pods of the job are placed again")
+                self._release(key, job, sentence("enough pods of the job are placed again"))
                 return
             if job.is_pod_rescheduling or job.is_process_recovering:
                 failed = [pod for pod in job.pods if self._has_failed_since(job, pod)]
@@ -286,7 +287,8 @@ class Rescheduling:
         if self._judge.has_failed(job, pod):
             return True
         if not job.retry_times:
-            self._diverges(7, job, "without fault-retry-times no pod is deleted for its programs")
+            text = sentence("without fault-retry-times no pod is deleted for its programs")
+            self._diverges(7, job, text)
         return False
 
     def _release(self, key: str, job: SchedulerJob | None, reason: str) -> None:
@@ -311,7 +313,8 @@ class Rescheduling:
             return False
         if self._corrected and not cached.is_executed:
             if not cached.is_evicted:
-                self._diverges(37, job, "a job that was not acted on is not ended by force")
+                text = sentence("a job that was not acted on is not ended by force")
+                self._diverges(37, job, text)
             return False
         row, remaining = cached.row, tuple(pod for pod in job.pods if pod.uid in cached.deleted)
         if not cached.is_executed:
@@ -333,7 +336,10 @@ class Rescheduling:
             Action.FORCE_DELETE,
             row,
             ("R34",),
-            f"pods are left {self._options.grace_over_time} s after the fault was seen",
+            sentence(
+                "pods are left {seconds} s after the fault was seen",
+                seconds=self._options.grace_over_time,
+            ),
             pods=deletions,
             scope=Scope.JOB if len(remaining) == len(job.pods) else Scope.POD,
         )
@@ -355,9 +361,10 @@ class Rescheduling:
     def _wait(self, key: str) -> None:
         """Report a job that was acted on and is cached until its pods are back (D3)."""
         cached, job = self.cached[key], self._jobs[key]
-        reason = "it was acted on and waits until its pods are gone, made anew and placed"
+        reason = sentence("it was acted on and waits until its pods are gone, made anew and placed")
         if cached.pending:
-            reason += f"; {cached.pending} pending sessions"
+            pending = sentence("{count} pending sessions", count=cached.pending)
+            reason = joined("{before}; {part}", (reason, pending))
         judged = cached_jobs.judged_again(cached, job)
         self._decide(
             job,
@@ -381,14 +388,15 @@ class Rescheduling:
             return None
         if self._is_off(job):
             if not job.is_off:
-                self._diverges(10, job, "an unsupported or joined fault-scheduling counts as off")
+                text = sentence("an unsupported or joined fault-scheduling counts as off")
+                self._diverges(10, job, text)
             if has_fault:
-                reason = "fault-scheduling is absent or off: the job is not evaluated"
+                reason = _off()
                 self._decide(job, Action.NONE, "D2", ("R20",), reason, judged=judged)
             return None
         if not is_running:
             if has_fault:
-                reason = f"its PodGroup is {job.group.phase or 'new'}, not Running or Unknown"
+                reason = _not_running(job)
                 self._decide(job, Action.NONE, "D1", ("R21",), reason, judged=judged)
             return None
         if not has_fault:
@@ -408,18 +416,18 @@ class Rescheduling:
             return
         if self._is_off(job):
             row, rules = "D2", ("R20",)
-            reason = "fault-scheduling is absent or off: the job is not evaluated"
+            reason = _off()
         elif not is_running:
             row, rules = "D1", ("R21",)
-            reason = f"its PodGroup is {job.group.phase or 'new'}, not Running or Unknown"
+            reason = _not_running(job)
         elif not job.retry_times:
             row, rules = "D8", ("R27",)
-            reason = (
+            reason = sentence(
                 "fault-retry-times is absent or not above 0: Volcano leaves failed processes alone"
             )
         else:
             row, rules = "D8", ("R22",)
-            reason = (
+            reason = sentence(
                 "Volcano does nothing: the pod has not failed, or its restart was judged before"
             )
         self._decide(job, Action.NONE, row, rules, reason, failed=failed)
@@ -440,7 +448,8 @@ class Rescheduling:
             judged_pod.pod.uid: judged_pod for judged_pod in cached_jobs.judged_again(cached, job)
         }
         merged = tuple({**before, **fresh}.values())
-        self._diverges(6, job, "a fault that follows is acted on while the job is cached")
+        text = sentence("a fault that follows is acted on while the job is cached")
+        self._diverges(6, job, text)
         self.cached[job.key] = msgspec.structs.replace(
             cached,
             pods=cached_jobs.cached_pods(merged),
@@ -461,9 +470,10 @@ class Rescheduling:
         master_rule = not (self._corrected and kind in _NO_MASTER)
         selection = select(job, judged, cached.pending, master_rule=master_rule)
         if not master_rule and select(job, judged, cached.pending).pods != selection.pods:
-            self._diverges(8, job, "an inference job has no master: its rank 0 is a pod as others")
+            text = sentence("an inference job has no master: its rank 0 is a pod as others")
+            self._diverges(8, job, text)
         if self._value(job) != job.fault_scheduling:
-            text = f"the joined fault-scheduling counts as {self._value(job)}"
+            text = sentence("the joined fault-scheduling counts as {value}", value=self._value(job))
             self._diverges(10, job, text)
         if not selection.pods:
             self._decide(job, Action.NONE, selection.row, ("R30",), selection.why, judged=judged)
@@ -472,7 +482,11 @@ class Rescheduling:
         pods = tuple(pod for pod in selection.pods if pod.uid and pod.uid not in cached.deleted)
         limit = self._options.max_delete_per_tick
         if limit is not None and self._deleted + len(pods) > limit:
-            reason = f"at most {plural(limit, 'pod')} can be deleted at a time"
+            reason = counted(
+                limit,
+                "at most {count} pod can be deleted at a time",
+                "at most {count} pods can be deleted at a time",
+            )
             self._decide(job, Action.NONE, selection.row, ("R30",), reason, judged=judged)
             return
         self._deleted += len(pods)
@@ -517,7 +531,13 @@ class Rescheduling:
             action,
             selection.row,
             rules,
-            f"{opened.reason}: {selection.why}{f'; {guess}' if guess else ''}",
+            joined(
+                "{before}; {part}",
+                (
+                    sentence("{fault}: {reason}", fault=opened.reason, reason=selection.why),
+                    *filter(None, (guess,)),
+                ),
+            ),
             judged=judged,
             gap=guess,
             scope=selection.scope,
@@ -626,9 +646,19 @@ class Rescheduling:
             retry=retry,
             follow_up=follows.text,
             also_deleted=follows.deleted,
-            gap="; ".join(filter(None, (gap, follows.gap))),
+            gap=all_of((gap, follows.gap)),
             patch=patch,
         )
+
+
+def _off() -> str:
+    return sentence("fault-scheduling is absent or off: the job is not evaluated")
+
+
+def _not_running(job: SchedulerJob) -> str:
+    if not job.group.phase:
+        return sentence("its PodGroup is new, not Running or Unknown")
+    return sentence("its PodGroup is {phase}, not Running or Unknown", phase=job.group.phase)
 
 
 def _as_fault(pod: SchedulerPod) -> FaultPod:
@@ -643,7 +673,9 @@ def _guess(job: SchedulerJob) -> str:
     is_narrow = job.is_pod_rescheduling or job.is_process_recovering
     if not is_narrow or job.is_pod_limited or all(known_rank(pod) for pod in job.pods):
         return ""
-    return "ranks are a guess: the scheduler hands them out in no order, and rank 0 takes all pods"
+    return sentence(
+        "ranks are a guess: the scheduler hands them out in no order, and rank 0 takes all pods"
+    )
 
 
 def _is_graceful(cached: CachedJob, judged: Sequence[JudgedPod]) -> bool:

@@ -21,6 +21,7 @@ from contract import names
 from contract.documents.device_info import DEVICE_INFO_KEY, SWITCH_INFO_KEY
 from contract.documents.node_info import DATA_KEY as NODE_INFO_KEY
 from contract.errors import DocumentError
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Iterator, Mapping
@@ -212,7 +213,10 @@ class ClusterCache:
 
     def _hidden(self, head: Head) -> Finding:
         label, value = names.CLUSTER_LABEL if self._cluster else names.REPORT_LABEL
-        text = f"The scheduler does not see it: wrong namespace, or no label {label}={value}"
+        text = sentence(
+            "The scheduler does not see it: wrong namespace, or no label {label}",
+            label=f"{label}={value}",
+        )
         return Finding.warning("CONFIGMAP_INVISIBLE", f"ConfigMap {head.key}", text)
 
     def _is_visible(self, head: Head) -> bool:
@@ -275,7 +279,9 @@ class ClusterCache:
         text = _value(config_map, DEVICE_INFO_KEY)
         if not text:
             if self._corrected:
-                text = "an empty DeviceInfoCfg is skipped as any other that cannot be read"
+                text = sentence(
+                    "an empty DeviceInfoCfg is skipped as any other that cannot be read"
+                )
                 self.findings.append(Finding.divergence(f"ConfigMap {_key(config_map)}", text, 2))
             else:
                 self.crashed_by = _key(config_map)
@@ -306,7 +312,9 @@ class ClusterCache:
         for node in omitted:
             cache.pop(node, None)
             self.changed.add(node)
-            text = f"its entry has left {config_map.name}: it does not count any more"
+            text = sentence(
+                "its entry has left {name}: it does not count any more", name=config_map.name
+            )
             self.findings.append(Finding.divergence(f"Node {node}", text, 1))
 
     def _omitted(self, config_map: StoredConfigMap, now: Container[str]) -> Iterator[str]:

@@ -23,6 +23,7 @@ from advisor.scheduler_view.document_entries import (
 )
 from advisor.scheduler_view.state import NodeMemory
 from contract import scheduling
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -94,9 +95,11 @@ class DeviceLists:
                 cached_lists = self._merged(listed, listed.DeviceList, cached_lists, stamp)
                 stamp = listed.UpdateTime
             elif _differs(listed.DeviceList, cached_lists):
-                text = (
-                    f"UpdateTime {listed.UpdateTime} is not above {stamp}, the last one applied: "
-                    "the scheduler does not see this entry"
+                text = sentence(
+                    "UpdateTime {time} is not above {stamp}, the last one applied: the scheduler "
+                    "does not see this entry",
+                    time=listed.UpdateTime,
+                    stamp=stamp,
                 )
                 self.problems.append(("UPDATE_LOST", text))
             # What is applied already is not limited by the time since then (consumers#1.5, item 2).
@@ -150,10 +153,15 @@ class DeviceLists:
         for suffix in ("", UNHEALTHY, FAULT, *network):
             key = f"{scheduling.RESOURCE_DOMAIN}{kind}{suffix}"
             if key not in listed:
-                consequence = (
-                    "its last value stays in force" if key in cached_lists else "it was never there"
+                text = (
+                    sentence(
+                        "{key} is not in the entry: its last value stays in force",
+                        key=key,
+                    )
+                    if key in cached_lists
+                    else sentence("{key} is not in the entry: it was never there", key=key)
                 )
-                self.problems.append(("KEY_OMITTED", f"{key} is not in the entry: {consequence}"))
+                self.problems.append(("KEY_OMITTED", text))
 
     def _without_new_pods(
         self, cached_lists: dict[str, str], before: frozenset[str]

@@ -19,6 +19,7 @@ from advisor.scheduler_view.device_lists import DeviceLists, base_devices
 from advisor.scheduler_view.document_entries import FAULT, NETWORK_UNHEALTHY, UNHEALTHY, CardFault
 from advisor.snapshot import Amounts, SchedulerNode, SchedulerPod
 from contract import scheduling
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping, Sequence
@@ -295,7 +296,7 @@ class _Builder:
         if self.corrected and self.options.heartbeat_check:
             beat = snapshot.heartbeats.get(self.node.name)
             if beat is not None and is_silent(beat, snapshot.now_ms):
-                text = "its heartbeat is silent for more than three intervals"
+                text = sentence("its heartbeat is silent for more than three intervals")
                 self.lists.divergences.append((24, text))
                 return "heartbeat"
         return ""
@@ -305,7 +306,7 @@ class _Builder:
             return ()
         faults = document_entries.read_faults(text)
         if faults is None:
-            reason = "Its -Fault text cannot be read: levels are not known"
+            reason = sentence("Its -Fault text cannot be read: levels are not known")
             self.lists.problems.append(("FAULT_LIST_UNREADABLE", reason))
             return ()
         return faults

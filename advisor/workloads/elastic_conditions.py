@@ -22,6 +22,7 @@ from contract.documents.elastic_job import (
 )
 from contract.plural import plural
 from contract.scheduling import go_integer
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -271,5 +272,12 @@ def elastic_start(job: VcJob) -> str:
     if unmet(job) or original is None:
         return ""
     replicas, cards = original.replicas, original.cards
-    sizes = f"1 to {cards} chips" if replicas == 1 else f"{fewest_pods(job)} to {replicas} pods"
-    return f"vigil elastic, where it acts, then starts the job again in place, with {sizes}"
+    sizes = (
+        sentence("1 to {count} chips", count=cards)
+        if replicas == 1
+        else sentence("{least} to {count} pods", least=fewest_pods(job), count=replicas)
+    )
+    return sentence(
+        "vigil elastic, where it acts, then starts the job again in place, with {sizes}",
+        sizes=sizes,
+    )

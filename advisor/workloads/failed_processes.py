@@ -14,8 +14,9 @@ from advisor.jobs import npu_request
 from advisor.report import Action, FaultPod, JobDecision, PodRef, WorkloadKind
 from advisor.scheduler_view.state import FaultType
 from advisor.snapshot_index import SnapshotIndex
-from advisor.workloads.pod_recreation import FollowUp, after_lws
+from advisor.workloads.pod_recreation import FollowUp, after_lws, all_of
 from contract import scheduling
+from contract.sentences import counted, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -57,13 +58,21 @@ def after_failure(
     follow_ups: list[FollowUp] = []
     partly = [pod for pod in pods if pod.phase != "Failed" and _has_ended_container(pod)]
     if partly:
-        text = f"a container of {_names(partly)} has ended and is not started again"
-        follow_ups.append(FollowUp(f"{text} (restartPolicy Never), others of the pod still run"))
+        text = sentence(
+            "a container of {pods} has ended and is not started again (restartPolicy Never), "
+            "others of the pod still run",
+            pods=_names(partly),
+        )
+        follow_ups.append(FollowUp(text))
     restarted = [pod for pod in pods if pod.phase != "Failed" and _is_restarted(pod)]
     if restarted:
         policies = sorted({pod.restart_policy for pod in restarted})
-        text = f"the kubelet restarts the container of {_names(restarted)} in place"
-        follow_ups.append(FollowUp(f"{text} (restartPolicy {', '.join(policies)})"))
+        text = sentence(
+            "the kubelet restarts the container of {pods} in place (restartPolicy {policies})",
+            pods=_names(restarted),
+            policies=", ".join(policies),
+        )
+        follow_ups.append(FollowUp(text))
         of_lws = [pod for pod in restarted if scheduling.LWS_NAME in pod.labels]
         if of_lws:
             follow_ups.append(after_lws(of_lws, index))
@@ -77,10 +86,10 @@ def after_failure(
         _ended(kind, name, ended, members, index) for (kind, name), ended in makers.items()
     ]
     return FollowUp(
-        "; ".join(follow_up.text for follow_up in follow_ups),
+        all_of(follow_up.text for follow_up in follow_ups),
         # Two controllers may delete one pod; it is named once.
         tuple(dict.fromkeys(pod for follow_up in follow_ups for pod in follow_up.deleted)),
-        "; ".join(dict.fromkeys(follow_up.gap for follow_up in follow_ups if follow_up.gap)),
+        all_of(dict.fromkeys(follow_up.gap for follow_up in follow_ups)),
     )
 
 
@@ -116,7 +125,7 @@ def lone_failures(
                 action=Action.NONE,
                 row="",
                 rules=(),
-                why="the pod is in no PodGroup: Volcano does nothing about it",
+                why=sentence("the pod is in no PodGroup: Volcano does nothing about it"),
                 fault_pods=(fault,),
                 follow_up=follows.text,
                 also_deleted=follows.deleted,
@@ -135,43 +144,63 @@ def _ended(
 ) -> FollowUp:
     """Return what the controller ``name`` does about pods of its own that are ``Failed``."""
     names, namespace = _names(pods), pods[0].namespace
-    stays = f"{names} {'stays' if len(pods) == 1 else 'stay'} Failed"
+    stays = counted(len(pods), "{pods} stays Failed", "{pods} stay Failed", pods=names)
     match kind:
         case "":
-            return FollowUp(f"{stays}: no controller owns it")
+            return FollowUp(sentence("{stays}: no controller owns it", stays=stays))
         case "PodSet":
             return _ended_of_pod_set(name, stays, pods, members, index)
         case "RoleSet":
-            text = f"the RoleSet controller of AIBrix deletes {names} and makes the pod anew"
+            text = sentence(
+                "the RoleSet controller of AIBrix deletes {pods} and makes the pod anew", pods=names
+            )
             return FollowUp(text, _refs(pods))
         # A ReplicaSet replaces failed pods and deletes none of them (Kubernetes).
         case "ReplicaSet":
-            return FollowUp(f"the ReplicaSet controller makes a pod anew for each; {stays}")
+            text = sentence("the ReplicaSet controller makes a pod anew for each")
+            return FollowUp(all_of((text, stays)))
         case "StatefulSet" | "DaemonSet":
-            text = f"the {kind} controller deletes {names} and makes the pod anew"
+            text = sentence(
+                "the {kind} controller deletes {pods} and makes the pod anew", kind=kind, pods=names
+            )
             of_lws = [pod for pod in pods if scheduling.LWS_NAME in pod.labels]
             if not of_lws:
                 return FollowUp(text, _refs(pods))
             after = after_lws(of_lws, index, {pod.uid for pod in pods})
-            return FollowUp(f"{text}; {after.text}", (*_refs(pods), *after.deleted), after.gap)
+            deleted = (*_refs(pods), *after.deleted)
+            return FollowUp(all_of((text, after.text)), deleted, after.gap)
         case "Job":
             job = index.vcjobs.get((namespace, name))
             if job is not None:
                 return _ended_of_vcjob(job, stays, members)
-            called = f"Job {namespace}/{name} is not there"
+            called = f"Job {namespace}/{name}"
             return FollowUp(
-                f"not known: {called}, and so its policies for PodFailed",
-                gap=f"{called}: what its controller does about pods that fail",
+                sentence(
+                    "not known: {object} is not there, and so its policies for PodFailed",
+                    object=called,
+                ),
+                gap=sentence(
+                    "{object} is not there: what its controller does about pods that fail",
+                    object=called,
+                ),
             )
         case "AscendJob":
             return FollowUp(
-                f"the Ascend Operator fails AscendJob {namespace}/{name}, since no retry is left "
-                f"for a pod that failed (3.6); {stays} until the operator cleans up"
+                sentence(
+                    "the Ascend Operator fails {object}, since no retry is left for a pod that "
+                    "failed (3.6); {stays} until the operator cleans up",
+                    object=f"AscendJob {namespace}/{name}",
+                    stays=stays,
+                )
             )
     called = f"{kind} {namespace}/{name}"
     return FollowUp(
-        f"not known: what the controller of {called} does about {names}",
-        gap=f"{called}: what its controller does about pods that fail",
+        sentence(
+            "not known: what the controller of {object} does about {pods}",
+            object=called,
+            pods=names,
+        ),
+        gap=sentence("{object}: what its controller does about pods that fail", object=called),
     )
 
 
@@ -185,15 +214,19 @@ def _ended_of_pod_set(
     # A StormService gives its PodSets no recoveryPolicy, so one that is not there has the default.
     pod_set = index.workloads.get(("PodSet", pods[0].namespace, name))
     policy = scheduling.POD_SET_REPLACE if pod_set is None else pod_set.policy
-    reason = "AIBrix makes no pod while one of its name is there"
+    stays = sentence("{stays}: AIBrix makes no pod while one of its name is there", stays=stays)
     if policy != scheduling.POD_SET_RECREATE:
-        return FollowUp(f"{stays}: {reason}")
+        return FollowUp(stays)
     mine = pods[0].owner
     others = [pod for pod in members if pod.is_live and pod.owner == mine]
     if not others:
-        return FollowUp(f"{stays}: {reason}")
-    text = f"the PodSet controller of AIBrix deletes {_names(others)} and makes them anew"
-    return FollowUp(f"{text} (recoveryPolicy Recreate); {stays}: {reason}", _refs(others))
+        return FollowUp(stays)
+    text = sentence(
+        "the PodSet controller of AIBrix deletes {pods} and makes them anew (recoveryPolicy "
+        "Recreate)",
+        pods=_names(others),
+    )
+    return FollowUp(all_of((text, stays)), _refs(others))
 
 
 def _ended_of_vcjob(job: VcJob, stays: str, members: Sequence[SchedulerPod]) -> FollowUp:
@@ -201,27 +234,35 @@ def _ended_of_vcjob(job: VcJob, stays: str, members: Sequence[SchedulerPod]) -> 
     policies = [*(policy for task in job.tasks for policy in task.policies), *job.policies]
     # A policy by exit code has no events, and the exit code decides then.
     if any(not policy.events for policy in policies):
-        called = f"Job {job.key} has a policy for an exit code"
-        return FollowUp(f"not known: {called}", gap=f"{called}, which is not read")
+        return FollowUp(
+            sentence("not known: Job {job} has a policy for an exit code", job=job.key),
+            gap=sentence("Job {job} has a policy for an exit code, which is not read", job=job.key),
+        )
     action = next(
         (policy.action for policy in policies if _FAILED_EVENTS.intersection(policy.events)), ""
     )
     if not action:
-        end = "the job ends when all its pods have ended"
-        return FollowUp(f"{stays}: the vcjob has no policy for PodFailed; {end}")
+        text = sentence("{stays}: the vcjob has no policy for PodFailed", stays=stays)
+        end = sentence("the job ends when all its pods have ended")
+        return FollowUp(all_of((text, end)))
     live_pods = [pod for pod in members if pod.is_live and not pod.is_terminating]
     if action not in _KILLING:
-        return FollowUp(f"{action}: done by the vcjob controller (policy for PodFailed)")
-    return FollowUp(
-        f"{action}: the vcjob controller ends all pods of the job (policy for PodFailed)",
-        _refs(live_pods),
+        return FollowUp(
+            sentence("{action}: done by the vcjob controller (policy for PodFailed)", action=action)
+        )
+    text = sentence(
+        "{action}: the vcjob controller ends all pods of the job (policy for PodFailed)",
+        action=action,
     )
+    return FollowUp(text, _refs(live_pods))
 
 
 def _names(pods: Sequence[SchedulerPod]) -> str:
     names = [pod.name for pod in pods]
-    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    return f"{', '.join(names[:_MAX_NAMES])}{more}"
+    listed = ", ".join(names[:_MAX_NAMES])
+    if len(names) <= _MAX_NAMES:
+        return listed
+    return sentence("{names} and {count} more", names=listed, count=len(names) - _MAX_NAMES)
 
 
 def _refs(pods: Iterable[SchedulerPod]) -> tuple[PodRef, ...]:

@@ -13,7 +13,7 @@ from advisor.report import PodRef, WorkloadKind
 from advisor.workloads.elastic_conditions import elastic_start
 from contract import scheduling
 from contract.documents.elastic_job import EVICTED_EVENTS
-from contract.plural import plural
+from contract.sentences import counted, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -59,7 +59,7 @@ def _follow_up(
     *,
     is_fault: bool,
 ) -> str:
-    count = plural(len(pods), "pod")
+    count = len(pods)
     match kind:
         case WorkloadKind.VCJOB:
             # A PodGroup in a dump may lack its owner; a pod of the job names it as well.
@@ -67,20 +67,46 @@ def _follow_up(
             vcjob = index.vcjobs.get((job.group.namespace, owner.name)) if owner else None
             return follow_up_of_vcjob(vcjob, pods, is_fault=is_fault)
         case WorkloadKind.OME_DEPLOYMENT:
-            replacements = plural(len(pods), "replacement")
-            return f"the ReplicaSet controller makes {replacements} with new names"
+            return counted(
+                count,
+                "the ReplicaSet controller makes {count} replacement with new names",
+                "the ReplicaSet controller makes {count} replacements with new names",
+            )
         case WorkloadKind.AIBRIX:
-            whole = "the instance" if len(pods) == len(job.pods) else count
-            return f"the AIBrix controllers make {whole} anew"
+            if count == len(job.pods):
+                return sentence("the AIBrix controllers make the instance anew")
+            return counted(
+                count,
+                "the AIBrix controllers make {count} pod anew",
+                "the AIBrix controllers make {count} pods anew",
+            )
         case WorkloadKind.MINDIE_CONTROL:
-            return f"the Ascend Operator makes {count} anew"
+            return counted(
+                count,
+                "the Ascend Operator makes {count} pod anew",
+                "the Ascend Operator makes {count} pods anew",
+            )
         case WorkloadKind.MINDIE_SERVER:
-            return "the Ascend Operator makes the instance anew if the scaling rule allows it (R50)"
+            return sentence(
+                "the Ascend Operator makes the instance anew if the scaling rule allows it (R50)"
+            )
         case WorkloadKind.INFER_OPERATOR:
-            return "the infer-operator deletes the workload of the instance and makes it anew"
+            return sentence(
+                "the infer-operator deletes the workload of the instance and makes it anew"
+            )
         case WorkloadKind.ASCENDJOB:
-            return f"the Ascend Operator makes {count} anew and counts one restart (3.6)"
-    return "what made the pods is not known, nor who makes them anew"
+            return counted(
+                count,
+                "the Ascend Operator makes {count} pod anew and counts one restart (3.6)",
+                "the Ascend Operator makes {count} pods anew and counts one restart (3.6)",
+            )
+    return sentence("what made the pods is not known, nor who makes them anew")
+
+
+def all_of(texts: Iterable[str]) -> str:
+    """Return ``texts`` as a sentence, without those that are empty; empty where all are."""
+    parts = list(filter(None, texts))
+    return joined("{before}; {part}", parts) if parts else ""
 
 
 def after_lws(
@@ -96,9 +122,9 @@ def after_lws(
     }
     follow_ups = [_after_lws(group, index, gone) for group in groups.values()]
     return FollowUp(
-        "; ".join(step.text for step in follow_ups),
+        all_of(step.text for step in follow_ups),
         tuple(pod for step in follow_ups for pod in step.deleted),
-        "; ".join(dict.fromkeys(step.gap for step in follow_ups if step.gap)),
+        all_of(dict.fromkeys(step.gap for step in follow_ups)),
     )
 
 
@@ -110,23 +136,44 @@ def _after_lws(
     called = f"LeaderWorkerSet {first.namespace}/{name}"
     owner = index.workloads.get(("LeaderWorkerSet", first.namespace, name))
     remaining = [pod for pod in group if pod.uid not in gone]
-    rest = f" and deletes {', '.join(pod.name for pod in remaining)}" if remaining else ""
-    whole = f"the LWS controller makes the whole group anew{rest}"
+    whole = sentence("the LWS controller makes the whole group anew")
+    if remaining:
+        whole = sentence(
+            "the LWS controller makes the whole group anew and deletes {pods}",
+            pods=", ".join(pod.name for pod in remaining),
+        )
     deleted = tuple(PodRef(pod.namespace, pod.name, pod.uid) for pod in remaining)
     # The workers are garbage once their leader is gone, whatever the policy is.
     if gone and any(is_leader(pod) and pod.uid in gone for pod in group):
         return FollowUp(whole, deleted)
-    alone = "makes the pod anew, others of its group stay" if gone else "does nothing more"
+    alone = sentence("it does nothing more")
+    if gone:
+        alone = sentence("it makes the pod anew, others of its group stay")
     if owner is None:
-        reason = f"not known: {called} is not there, and so its restartPolicy"
-        default = scheduling.LWS_RECREATE_ON_RESTART
-        text = f"{reason}. With {default}, the default, {whole}; with None no other pod goes"
-        return FollowUp(text, gap=f"{called} is not there: what LWS does about its group")
+        text = sentence(
+            "not known: {object} is not there, and so its restartPolicy. With {policy}, the "
+            "default, {whole}; with None no other pod goes",
+            object=called,
+            policy=scheduling.LWS_RECREATE_ON_RESTART,
+            whole=whole,
+        )
+        gap = sentence("{object} is not there: what LWS does about its group", object=called)
+        return FollowUp(text, gap=gap)
     if owner.policy == scheduling.LWS_RECREATE_AFTER_START and (short := _pending(group, owner)):
-        return FollowUp(f"{called} has restartPolicy {owner.policy}, and {short}: it {alone}")
+        text = sentence(
+            "{object} has restartPolicy {policy}, and {reason}: {alone}",
+            object=called,
+            policy=owner.policy,
+            reason=short,
+            alone=alone,
+        )
+        return FollowUp(text)
     if owner.policy == scheduling.LWS_NONE:
-        return FollowUp(f"{called} has restartPolicy None: it {alone}")
-    return FollowUp(f"{whole} (restartPolicy {owner.policy})", deleted)
+        return FollowUp(
+            sentence("{object} has restartPolicy None: {alone}", object=called, alone=alone)
+        )
+    text = sentence("{whole} (restartPolicy {policy})", whole=whole, policy=owner.policy)
+    return FollowUp(text, deleted)
 
 
 def is_leader(pod: SchedulerPod) -> bool:
@@ -141,9 +188,14 @@ def is_leader(pod: SchedulerPod) -> bool:
 def _pending(group: Sequence[SchedulerPod], owner: WorkloadObject) -> str:
     # RecreateGroupAfterStart acts only once the whole group has started.
     if len(group) != owner.size:
-        return f"{len(group)} of {plural(owner.size, 'pod')} of the group exist"
+        return counted(
+            owner.size,
+            "{there} of {count} pod of the group exist",
+            "{there} of {count} pods of the group exist",
+            there=len(group),
+        )
     pending = next((pod.name for pod in group if pod.phase == "Pending"), "")
-    return f"{pending} is pending" if pending else ""
+    return sentence("{pod} is pending", pod=pending) if pending else ""
 
 
 def action_after_eviction(job: VcJob) -> str:
@@ -160,10 +212,8 @@ def follow_up_of_vcjob(job: VcJob | None, pods: Sequence[Deletion], *, is_fault:
     After a program that failed it is not started again.
     """
     if job is None:
-        return "the vcjob is not in the snapshot: what follows depends on its policies"
-    start = elastic_start(job) if is_fault else ""
-    ends = _after_deletion(job, pods)
-    return f"{ends}; {start}" if start else ends
+        return sentence("the vcjob is not in the snapshot: what follows depends on its policies")
+    return all_of((_after_deletion(job, pods), elastic_start(job) if is_fault else ""))
 
 
 def _after_deletion(job: VcJob, pods: Sequence[Deletion]) -> str:
@@ -171,17 +221,28 @@ def _after_deletion(job: VcJob, pods: Sequence[Deletion]) -> str:
     if action == "RestartJob":
         # Zero retries: the first deletion fails the job, before the others have gone.
         if job.max_retry == 0:
-            hang = "; other pods keep their grace" if len(pods) > 1 else ""
-            return f"RestartJob with maxRetry 0: the job is Failed once the first pod is gone{hang}"
+            text = sentence(
+                "RestartJob with maxRetry 0: the job is Failed once the first pod is gone"
+            )
+            rest = sentence("other pods keep their grace") if len(pods) > 1 else ""
+            return all_of((text, rest))
         if job.max_retry is not None and job.retry_count >= job.max_retry:
-            return f"RestartJob with {job.retry_count} of {job.max_retry} retries used: Failed"
-        return "RestartJob: the vcjob controller ends all pods and makes them anew at the same size"
+            return sentence(
+                "RestartJob with {used} of {count} retries used: Failed",
+                used=job.retry_count,
+                count=job.max_retry,
+            )
+        return sentence(
+            "RestartJob: the vcjob controller ends all pods and makes them anew at the same size"
+        )
     if action in ("TerminateJob", "AbortJob"):
         end = "Terminated" if action == "TerminateJob" else "Aborted"
-        return f"{action}: the job is {end} when all pods have ended"
+        return sentence(
+            "{action}: the job is {end} when all pods have ended", action=action, end=end
+        )
     if action:
-        return f"{action}: done by the vcjob controller"
-    return "no policy for evicted pods: the vcjob controller makes each pod anew at once"
+        return sentence("{action}: done by the vcjob controller", action=action)
+    return sentence("no policy for evicted pods: the vcjob controller makes each pod anew at once")
 
 
 def workload_of(job: SchedulerJob) -> WorkloadKind:

@@ -8,6 +8,7 @@ import msgspec
 
 from advisor.report_filter import has_node, of_job, of_node, scope_of
 from aggregator.advising.status import AdviceAbout, AdviceOfJob, AdviceStatus
+from contract.pages.messages import messages_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +52,7 @@ class NewestReports:
         scope = scope_of(snapshot, f"{namespace}/{name}")
         if scope is None:
             return None
-        return AdviceOfJob(
+        advice = AdviceOfJob(
             status.advised_at_ms,
             status.not_known,
             tuple(narrowed(report, snapshot, scope, node) for report in status.reports),
@@ -60,6 +61,7 @@ class NewestReports:
             name,
             tuple(sorted(scope.groups)),
         )
+        return msgspec.structs.replace(advice, messages=messages_of(advice))
 
 
 def narrowed(

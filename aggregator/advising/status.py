@@ -9,6 +9,7 @@ import msgspec
 from advisor.options import Profile
 from advisor.report import AdviceReport, JobDecision
 from aggregator.advising.outcomes import Missed
+from contract.pages.messages import PageMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -88,13 +89,15 @@ class AdviceAbout(msgspec.Struct, frozen=True):
 class AdviceOfJob(AdviceAbout, frozen=True):
     """The advice on PodGroups that have a name, or whose owner has it, with placement.
 
-    ``podgroup`` is the requested name, ``podgroups`` are ``<namespace>/<name>``.
+    ``podgroup`` is the requested name, ``podgroups`` are ``<namespace>/<name>``. ``messages`` are
+    the sentences that a verb can translate, by their English text.
     """
 
     at_ms: int
     namespace: str
     podgroup: str
     podgroups: tuple[str, ...]
+    messages: dict[str, PageMessage] = {}
 
 
 class AssumedAdvice(msgspec.Struct, frozen=True):
@@ -102,6 +105,7 @@ class AssumedAdvice(msgspec.Struct, frozen=True):
 
     ``bases`` are the reports without the assumptions. Verdicts about healthy nodes are left out
     where both have them, and placement where the request names neither a job nor a node.
+    ``messages`` are those of ``AdviceOfJob``.
     """
 
     at_ms: int
@@ -109,6 +113,7 @@ class AssumedAdvice(msgspec.Struct, frozen=True):
     not_known: dict[str, str]
     reports: tuple[AdviceReport, ...]
     bases: tuple[AdviceReport, ...]
+    messages: dict[str, PageMessage] = {}
 
 
 def without_placement(status: AdviceStatus) -> AdviceStatus:

@@ -197,9 +197,12 @@ class StatusQueries:
         if self.advising is None:
             return AdvicePage(self.at_ms, False, None)
         if node is None:
-            return AdvicePage(self.at_ms, True, without_placement(self.advising.status()))
-        page = self.advising.answers.page_of_node(node)
-        return None if page is None else AdvicePage(self.at_ms, True, page)
+            advice = without_placement(self.advising.status())
+        elif (of_node := self.advising.answers.page_of_node(node)) is not None:
+            advice = of_node
+        else:
+            return None
+        return AdvicePage(self.at_ms, True, advice, messages_of(advice))
 
     def advice_outcomes(self) -> AdviceOutcomes:
         """Return whether the advised deletions were made."""

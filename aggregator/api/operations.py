@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from advisor.checks.ended_vcjobs import EndedJobs
 from aggregator.advising.outcomes import Missed
 from aggregator.advising.status import (
@@ -33,6 +35,7 @@ from contract.pages.changes import BlindChange, FaultChange, JobChange, LeaderCh
 from contract.pages.explanation import ExplainedNode
 from contract.pages.fleet import FleetPage, FleetRows
 from contract.pages.history import PublishedPage
+from contract.pages.messages import PageMessage
 from contract.pages.scheduler_signals import SchedulerSignalsPage
 from service.pages import event_stream, fault_pages
 from service.pages.operations import Operation
@@ -60,10 +63,14 @@ class Explanation(ExplainedNode[AdviceAbout], frozen=True):
 
 
 class AdvicePage(Page, frozen=True):
-    """What the scheduler will do about what is published; ``null`` where that is not computed."""
+    """What the scheduler will do about what is published; ``null`` where that is not computed.
+
+    ``messages`` are the sentences that a verb can translate, by their English text.
+    """
 
     enabled: bool
     advice: AdviceStatus | None
+    messages: dict[str, PageMessage] = msgspec.field(default_factory=dict)
 
 
 class EndedJobsPage(Page, frozen=True):

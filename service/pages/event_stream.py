@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from aiohttp import hdrs, web
 
+from contract.sentences import english
 from pacing.waiting import wait_for_event
 from service.pages.parameters import Parameter
 
@@ -107,7 +108,7 @@ class Stream:
     def send(self, name: str, change: msgspec.Struct, nodes: Collection[str] = ()) -> None:
         """Send an event that is about ``nodes``, without waiting for a client."""
         self._number += 1
-        body = msgspec.json.encode(change)
+        body = msgspec.json.encode(change, enc_hook=english)
         text = b"id: %s\nevent: %s\ndata: %s\n\n" % (self.last_id.encode(), name.encode(), body)
         event = _StreamEvent(self._number, nodes, text)
         self._kept.append(event)

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 import typer.core
 import typer.main
 
-from advisor.findings import RULES
+from advisor.findings import RULES, FindingSeverity
+from advisor.report import Acceptance, Action, Scope
+from advisor.scheduler_view.nodes import NodeHealthState
 from contract.codes.reference import CodeKind, all_codes, level_texts
 from contract.pages.aggregator_status import HEARTBEATS, STATES
 from contract.sentences import counted, joined, message, sentence
@@ -45,6 +47,13 @@ _MARKS = {
 }
 """Functions that take a text of the catalogue, and which of their arguments it is."""
 
+_NODE_STATES = (
+    NodeHealthState.HEALTHY,
+    NodeHealthState.NODE,
+    NodeHealthState.CARD,
+    NodeHealthState.NETWORK,
+)
+
 
 def texts() -> dict[str, None]:
     """Return the texts of all verbs, each once: help, what their code marks, and of fault codes."""
@@ -65,6 +74,7 @@ def texts() -> dict[str, None]:
             for text in marked(file.read_text(encoding="utf-8")):
                 collect(text)
     collected |= dict.fromkeys((*STATES, *HEARTBEATS))
+    collected |= dict.fromkeys((*Action, *Scope, *Acceptance, *FindingSeverity, *_NODE_STATES))
     for rule in RULES:
         collected |= dict.fromkeys((rule.happens, rule.write))
     for kind in CodeKind:

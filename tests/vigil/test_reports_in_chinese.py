@@ -201,8 +201,8 @@ def test_advise() -> None:
     advice = _chinese(*options, status=1)
     assert "  任务\n" in advice
     assert "按 MindCluster" in advice
-    # What decides is text that daemons make as well, and is English as a whole.
-    assert [line for line in _english(advice) if _CHINESE.search(line)] == []
+    assert "驱逐 (EVICT)，范围：任务: CardUnhealthy：一个故障 Pod 移除整个 PodGroup" in advice
+    assert "重新创建后" in advice
 
 
 def test_lint_of_a_long_name(tmp_path: Path) -> None:

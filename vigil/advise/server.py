@@ -10,8 +10,10 @@ import msgspec
 
 from aggregator.advising.status import AdviceOfJob, AdviceStatus, AssumedAdvice
 from contract.errors import ConfigurationError, Problem, quoted
+from contract.pages.messages import PageMessage
 from vigil.advise.run import AdvicePair
 from vigil.daemon_client import NOT_FOUND, OK, DaemonClient
+from vigil.language import translate_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +34,7 @@ T = TypeVar("T")
 
 class _Advice(msgspec.Struct):
     advice: AdviceStatus | None
+    messages: dict[str, PageMessage] = {}
 
 
 class _Refusal(msgspec.Struct):
@@ -76,9 +79,12 @@ def _advised(server: str, job: str | None, node: str | None) -> Iterator[AdviceP
     result: AdviceOfJob | AdviceStatus | None
     if job is not None:
         path = "/".join(quote(item, "") for item in job.split("/"))
-        result = _asked(server, f"/api/v1/advice/{path}", query, AdviceOfJob)
+        result = of_job = _asked(server, f"/api/v1/advice/{path}", query, AdviceOfJob)
+        translate_messages(of_job.messages)
     else:
-        result = _asked(server, "/api/v1/advice", query, _Advice).advice
+        page = _asked(server, "/api/v1/advice", query, _Advice)
+        translate_messages(page.messages)
+        result = page.advice
     if result is None:
         text = "it does not advise: set advice.enabled there"
         raise ConfigurationError(server, [Problem("--server", text)])
@@ -92,6 +98,7 @@ def _assumed(
     query = {"what_if": list(what_if), "job": job, "node": node}
     given = {name: value for name, value in query.items() if value is not None}
     result = _asked(server, "/api/v1/advice/what-if", given, AssumedAdvice)
+    translate_messages(result.messages)
     return _pairs(result.reports, result.bases, result.not_known)
 
 

@@ -13,8 +13,7 @@ import msgspec
 from advisor.options import COMPUTED_FOR
 from advisor.report import Action, flat
 from advisor.report_filter import changes
-from contract.plural import plural
-from contract.sentences import counted, message, sentence
+from contract.sentences import counted, english, joined, message, sentence
 from service.log.shortened import shortened
 from vigil.language import shown, translated
 
@@ -39,7 +38,7 @@ T = TypeVar("T")
 _MAX_SHOWN = 10
 """Of one kind are shown, the rest is counted (``--json`` has all)."""
 _MAX_NAMES = 8
-_encode = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder(enc_hook=english).encode
 
 
 def lines(pairs: Sequence[AdvicePair]) -> Iterator[str]:
@@ -104,7 +103,7 @@ def _body(report: AdviceReport) -> Iterator[str]:
         yield f"  {_nothing(report, verdicts)}"
     yield from _listed(message("findings"), report.findings, lambda item: [_finding(item)])
     unknown = [*(gap.text for gap in report.gaps), *report.not_known]
-    yield from _listed(message("not known"), unknown, lambda item: [item])
+    yield from _listed(message("not known"), unknown, lambda item: [shown(item)])
 
 
 def _nothing(report: AdviceReport, faulty: Sequence[NodeVerdict]) -> str:
@@ -137,18 +136,28 @@ def _more(count: int) -> str:
 
 
 def _node(verdict: NodeVerdict) -> str:
-    parts = [f"{verdict.node} {verdict.state}, takes {verdict.accept_new}"]
+    parts = [
+        sentence(
+            "{node} {state}, takes {pods}",
+            node=verdict.node,
+            state=sentence(verdict.state),
+            pods=sentence(verdict.accept_new),
+        )
+    ]
     if verdict.unhealthy:
-        parts.append(f"unhealthy {','.join(verdict.unhealthy)}")
+        parts.append(sentence("unhealthy {cards}", cards=",".join(verdict.unhealthy)))
     if verdict.network_unhealthy:
-        parts.append(f"network {','.join(verdict.network_unhealthy)}")
-    return "; ".join([*parts, *verdict.reasons])
+        parts.append(sentence("network {cards}", cards=",".join(verdict.network_unhealthy)))
+    return shown(joined("{before}; {part}", [*parts, *verdict.reasons]))
 
 
 def _decision(decision: JobDecision) -> Iterator[str]:
-    scope = f", scope {decision.scope}" if decision.scope is not None else ""
+    scope = ""
+    if decision.scope is not None:
+        scope = translated(", scope {scope}", scope=translated(decision.scope))
     source = f" [{' '.join((decision.row, *decision.rules))}]" if decision.row else ""
-    yield f"{decision.job} ({decision.workload}) {decision.action}{scope}: {decision.why}{source}"
+    action = translated(decision.action)
+    yield f"{decision.job} ({decision.workload}) {action}{scope}: {shown(decision.why)}{source}"
     for pod in decision.fault_pods[:_MAX_NAMES]:
         text = " ".join(filter(None, (",".join(pod.cards), ",".join(pod.codes))))
         fault = f"{pod.type} {text}".rstrip()
@@ -177,9 +186,10 @@ def _decision(decision: JobDecision) -> Iterator[str]:
     if decision.deadline_ms is not None:
         yield f"  {translated('by force from {time} on', time=_time(decision.deadline_ms))}"
     if decision.follow_up:
-        yield f"  {'then ' if decision.pods else ''}{decision.follow_up}"
+        follows = shown(decision.follow_up)
+        yield f"  {translated('then {text}', text=follows) if decision.pods else follows}"
     if decision.replacement:
-        yield f"  {decision.replacement}"
+        yield f"  {shown(decision.replacement)}"
 
 
 def _place(placement: Placement) -> Iterator[str]:
@@ -197,7 +207,7 @@ def _place(placement: Placement) -> Iterator[str]:
     yield f"{shown(takes)}: {names}" if placement.accepts else shown(takes)
     reasons: dict[str, list[tuple[str, str]]] = {}
     for node, cause in placement.refuses.items():
-        reason, _, text = cause.partition(": ")
+        reason, _, text = shown(cause).partition(": ")
         reasons.setdefault(reason, []).append((node, text))
     for reason, nodes in reasons.items():
         if len({text for _, text in nodes}) == 1:
@@ -211,46 +221,55 @@ def _place(placement: Placement) -> Iterator[str]:
 def _gang(gang: Gang) -> str:
     name = f"{gang.namespace}/{gang.name}"
     if not gang.fits:
-        return f"{translated('{gang} does not fit', gang=name)}: {gang.short}"
+        return f"{translated('{gang} does not fit', gang=name)}: {shown(gang.short)}"
     if gang.not_predicted:
-        return f"{name} fits by chips; {gang.not_predicted} is not predicted"
+        text = "{gang} fits by chips; {rest} is not predicted"
+        return shown(sentence(text, gang=name, rest=gang.not_predicted))
     return translated("{gang} fits", gang=name)
 
 
 def _creation(advice: CreateAdvice) -> str:
-    index = "" if advice.dest_index is None else f" entry {advice.dest_index}"
+    index = ""
+    if advice.dest_index is not None:
+        index = translated(" entry {index}", index=advice.dest_index)
     reason = f" {advice.reason}" if advice.reason else ""
     counts = ", ".join(f"{group} {count}" for group, count in sorted(advice.current.items()))
-    return (
-        f"{advice.namespace}/{advice.name} {advice.verdict}{reason}{index} ({counts}): {advice.why}"
-    )
+    answer = f"{advice.namespace}/{advice.name} {advice.verdict}{reason}{index} ({counts})"
+    return f"{answer}: {shown(advice.why)}"
 
 
 def _elastic(advice: ElasticAdvice) -> str:
     size = (
         advice.reason
         if advice.replicas is None
-        else f"goes on with {plural(advice.replicas, 'replica')}"
+        else shown(
+            counted(
+                advice.replicas, "goes on with {count} replica", "goes on with {count} replicas"
+            )
+        )
     )
     flags = f" ({', '.join(advice.flags)})" if advice.flags else ""
-    return f"{advice.namespace}/{advice.name} {size} {advice.trigger}: {advice.why}{flags}"
+    return f"{advice.namespace}/{advice.name} {size} {advice.trigger}: {shown(advice.why)}{flags}"
 
 
 def _finding(finding: Finding) -> str:
-    return f"{finding.severity} {finding.code} {finding.object}: {finding.text}"
+    severity = translated(finding.severity)
+    return f"{severity} {finding.code} {finding.object}: {shown(finding.text)}"
 
 
 _SUMMARIES: dict[str, Callable[[Any], str]] = {
-    "node_verdicts": lambda item: f"node {_node(item)}",
+    "node_verdicts": lambda item: translated("node {text}", text=_node(item)),
     "decisions": lambda item: next(_decision(item)),
     "create_advice": _creation,
     "elastic_advice": _elastic,
     "findings": _finding,
-    "deletions": lambda item: (
-        f"deletion of {item.namespace}/{item.name} with {item.grace_seconds} s"
+    "deletions": lambda item: translated(
+        "deletion of {pod} with {seconds} s",
+        pod=f"{item.namespace}/{item.name}",
+        seconds=item.grace_seconds,
     ),
     "placement": lambda item: next(_place(item)),
-    "gangs": lambda item: f"gang {_gang(item)}",
+    "gangs": lambda item: translated("gang {text}", text=_gang(item)),
 }
 """One line for an entry, by the member of the report that has it."""
 

@@ -8,11 +8,16 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 from unittest.mock import AsyncMock
 
+import msgspec
 import pytest
 from aiohttp import ClientSession, TCPConnector, web
 from aiohttp.test_utils import TestClient, TestServer
 
+from advisor.options import Profile
+from advisor.report import Action, JobDecision, WorkloadKind
+from aggregator.advising.status import AdviceChange
 from contract.pages.changes import FaultChange, JobChange
+from contract.sentences import sentence
 from service.pages.event_stream import PATH, Stream
 from tests.parts.deadlines import patience, until
 
@@ -104,6 +109,18 @@ async def test_changes_arrive_in_order(
     )
     assert (await everything.event())[0] == "run-2"
     assert (await one_node.event())[0] == "run-2"
+
+
+async def test_a_sentence_is_sent_in_english(
+    client: TestClient[web.Request, web.Application], stream: Stream
+) -> None:
+    reader = await listening(client, stream)
+    hit = sentence("rank 0, {pod}, is hit", pod="a")
+    decision = JobDecision("ns", "ns/j", WorkloadKind.VCJOB, Action.NONE, "D10", (), hit)
+    stream.send("advice", AdviceChange("n1", 1, Profile.UPSTREAM, "ns/j", decision), {"n1"})
+    _, name, data = await reader.event()
+    assert name == "advice"
+    assert msgspec.convert(data["decision"], JobDecision).why == "rank 0, a, is hit"
 
 
 async def test_reconnected_client_gets_missed_events(

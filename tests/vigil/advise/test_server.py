@@ -12,9 +12,20 @@ import pytest
 from typer.testing import CliRunner
 
 from advisor.options import Profile
-from advisor.report import Action, AdviceReport, Deletion, JobDecision, WorkloadKind
+from advisor.report import (
+    Action,
+    AdviceReport,
+    Deletion,
+    JobDecision,
+    Placement,
+    PodRef,
+    WorkloadKind,
+)
 from aggregator.advising.status import AdviceOfJob, AdviceStatus, AssumedAdvice
 from contract.errors import ConfigurationError, StoreUnavailable
+from contract.pages.messages import messages_of
+from contract.sentences import english, sentence
+from tests.parts.verbs import run_verb
 from vigil.advise import server
 from vigil.main import app
 
@@ -100,6 +111,27 @@ def test_the_page_that_is_asked(options: list[str], path: str) -> None:
     assert (shown.exit_code, asked.paths) == (1, [path])
     assert "deletes with 0 s: a" in shown.stdout
     assert ("vcjobs: no right" in shown.stdout) == ("--job" in options)
+
+
+def test_sentences_of_the_aggregator_are_shown_in_chinese() -> None:
+    short = sentence("FreeCards: {count} asked, {free} free", count=2, free=1)
+    placement = Placement((PodRef("ns", "a", "u-a"),), (), {"n1": short})
+    hit = sentence("rank 0, {pod}, is hit", pod="a")
+    reason = sentence("{fault}: {reason}", fault="CardUnhealthy", reason=hit)
+    made = report(deletes=True)
+    decision = msgspec.structs.replace(made.decisions[0], why=reason)
+    page = of_job(msgspec.structs.replace(made, decisions=(decision,), placement=(placement,)))
+    texts = []
+    for answer in (msgspec.structs.replace(page, messages=messages_of(page)), page):
+        with serving(Asked((200, msgspec.to_builtins(answer, enc_hook=english)))) as asked:
+            options = ("advise", "--server", asked.url, "--job", "ns/j")
+            _, output, _ = run_verb("--lang", "zh", *options)
+            texts.append(output.decode())
+    assert "CardUnhealthy：rank 0（a）受影响" in texts[0]
+    assert "FreeCards: 请求 2 张，空闲 1 张: n1" in texts[0]
+    # An earlier aggregator has no messages: its texts are English as a whole.
+    assert "CardUnhealthy: rank 0, a, is hit" in texts[1]
+    assert "FreeCards: 2 asked, 1 free: n1" in texts[1]
 
 
 def test_assumptions_are_asked_again_while_others_are_computed(
