@@ -205,7 +205,7 @@ def test_it_waits_until_there_is_room(bed: Bed, elastic: Elastic) -> None:
         ].decode()
         for words in (("show", "default/waits"), ("list",))
     )
-    assert "  下一步    有足够的空间后重新启动\n" in shown
+    assert "  下一步    有足够的资源后重新启动\n" in shown
     assert listed_jobs.startswith("任务           状态")
     assert bed.size("waits") == (2, 2)
     bed.sees(lambda: not bed.volcano.has_record("waits"), "the scheduler has taken it back")
