@@ -38,7 +38,7 @@ class Query(Protocol):
     ) -> msgspec.Raw: ...
 
 
-class EachQuery(Protocol):
+class CallEach(Protocol):
     """Calls a function for each of some chips by one message; ``more`` are further arguments.
 
     Returns the value or error of each chip. Chips without either must be asked one by one. Raises
@@ -88,7 +88,7 @@ class _Queries:
         return await self.read(function, (chip.card_id, chip.device_id, *more), str(chip))
 
     async def of_chips(
-        self, each: EachQuery, function: str, chips: Sequence[Chip], *more: int
+        self, each: CallEach, function: str, chips: Sequence[Chip], *more: int
     ) -> dict[Chip, Any]:
         """Return the answer about each of ``chips``, or ``None``, by one message if possible."""
         answers = await each(function, chips, *more)
@@ -128,7 +128,7 @@ class Survey:
     is_refused: bool = False
 
 
-async def survey(query: Query, each: EachQuery, library: str, current: Inventory | None) -> Survey:
+async def survey(query: Query, each: CallEach, library: str, current: Inventory | None) -> Survey:
     """Read everything once; return what was read.
 
     Chips of ``current`` stay, even if the driver does not list them now, unless another one is
@@ -174,7 +174,7 @@ async def survey(query: Query, each: EachQuery, library: str, current: Inventory
 
 
 async def _families(
-    query: Query, each: EachQuery, chips: Sequence[Chip], *, is_board_known: bool
+    query: Query, each: CallEach, chips: Sequence[Chip], *, is_board_known: bool
 ) -> dict[str, dict[str, list[Chip]]]:
     """Return the chips by family and name. One without enough answers now is in none."""
     # Queries of their own: a chip without an answer now is not a problem of the inventory.
@@ -235,7 +235,7 @@ def _are_in_one_place(chip: Chip, other: Chip) -> bool:
     )
 
 
-async def _chips(queries: _Queries, each: EachQuery, before: Sequence[Chip]) -> list[Chip]:
+async def _chips(queries: _Queries, each: CallEach, before: Sequence[Chip]) -> list[Chip]:
     problems = queries.problems
     answer = await queries.query("dcmi_get_card_list", (), None)
     count, cards = msgspec.json.decode(answer, type=tuple[int, list[int]])
@@ -331,7 +331,7 @@ async def node_facts(query: Query, inventory: Inventory) -> tuple[NodeFacts, tup
 
 
 async def virtual_chips(
-    query: Query, each: EachQuery, chips: Sequence[Chip], before: Sequence[int]
+    query: Query, each: CallEach, chips: Sequence[Chip], before: Sequence[int]
 ) -> tuple[int, ...]:
     """Return the physical ids of the chips that are divided into virtual devices.
 

@@ -15,7 +15,7 @@ from contract.observation import chip_subject
 from dcmi_shim.driver import Driver
 from dcmi_shim.library.device_info import VIRTUAL_DEVICES
 from dcmi_shim.library.discovery import VendorPaths, find_library
-from dcmi_shim.library.survey import EachQuery, Query, Survey, survey
+from dcmi_shim.library.survey import CallEach, Query, Survey, survey
 from dcmi_shim.worker.process import ChildProcess
 from dcmi_shim.worker.supervisor import DriverSettings
 from tests.collectors.scripted import RecordedReports
@@ -221,7 +221,7 @@ async def test_a_start_makes_one_survey(
     made = survey
 
     async def counted(
-        query: Query, each: EachQuery, library: str, known: Inventory | None
+        query: Query, each: CallEach, library: str, known: Inventory | None
     ) -> Survey:
         nonlocal surveys
         surveys += 1
@@ -255,7 +255,7 @@ async def test_survey_in_progress_does_not_replace_a_newer_inventory(
 ) -> None:
     began, may_end = asyncio.Event(), asyncio.Event()
 
-    async def held(query: Query, each: EachQuery, library: str, known: Inventory | None) -> Survey:
+    async def held(query: Query, each: CallEach, library: str, known: Inventory | None) -> Survey:
         found = await survey(query, each, library, known)
         if known is not None:
             began.set()
