@@ -123,6 +123,8 @@ class Site:
 
     def settled(self, seconds: float = 40.0) -> float:
         """Wait until the aggregator has what the journal has; how long it took."""
+        # A busy machine may not have written the first change yet.
+        self.node.wait(lambda: bool(self.journaled()), "the journal has changes")
         begin = time.monotonic()
         while True:
             wanted, received = self.journaled(), self.received()
