@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from advisor.report import NotKnown
 from advisor.scheduler_view.cluster_cache import has
 from contract import names, scheduling
-from contract.sentences import counted, sentence
+from contract.sentences import counted, message, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,20 +117,21 @@ def _documents(snapshot: ClusterSnapshot, options: AdvisorOptions) -> Iterator[N
         return
     device = names.CLUSTER_DEVICE_PREFIX if options.use_cluster_info else names.DEVICE_INFO_PREFIX
     host = names.CLUSTER_NODE_NAME if options.use_cluster_info else names.NODE_INFO_PREFIX
-    for kind, name in (("device", device), ("host", host)):
+    for kind, name, text in (
+        (
+            "device",
+            device,
+            message("no ConfigMap {name} is in the dump: faults of chips are not known"),
+        ),
+        (
+            "host",
+            host,
+            message("no ConfigMap {name} is in the dump: faults of hosts are not known"),
+        ),
+    ):
         keys = (f"{config_map.namespace}/{config_map.name}" for config_map in snapshot.configmaps)
         if not any(key.partition("/")[2].startswith(name) and has(key, kind) for key in keys):
-            called = f"{name}{'…' if name.endswith('-') else ''}"
-            text = (
-                sentence(
-                    "no ConfigMap {name} is in the dump: faults of chips are not known", name=called
-                )
-                if kind == "device"
-                else sentence(
-                    "no ConfigMap {name} is in the dump: faults of hosts are not known", name=called
-                )
-            )
-            yield NotKnown("", text)
+            yield NotKnown("", sentence(text, name=f"{name}{'…' if name.endswith('-') else ''}"))
 
 
 def _rules(snapshot: ClusterSnapshot) -> Iterator[NotKnown]:
