@@ -7,6 +7,8 @@ visible at all.
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import signal
 from dataclasses import dataclass, field
 from enum import Flag, auto
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.chaos.plan import AGGREGATORS, NODES, STORE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from benchmarks.chaos.stage import Stage
 
@@ -162,21 +164,33 @@ def _lose_event(site: Stage, subject: str) -> None:
     site.nodes[subject].emulator.lose_next_event()
 
 
+@contextlib.contextmanager
+def _unless_away() -> Iterator[None]:
+    """Change nothing while another trouble has taken the store, as any client that gives up."""
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        yield
+
+
 def _write_foreign(site: Stage, subject: str) -> None:
     name = site.nodes[subject].document
-    data = site.place.read(name)
-    if data is not None:
-        site.place.write(name, data | {"DeviceInfoCfg": "spoilt by a stranger"})
+    with _unless_away():
+        data = site.place.read(name)
+        if data is not None:
+            site.place.write(name, data | {"DeviceInfoCfg": "spoilt by a stranger"})
 
 
 def _delete_document(site: Stage, subject: str) -> None:
-    if site.place.read(site.nodes[subject].document) is not None:
-        site.place.delete(site.nodes[subject].document)
+    _delete(site, site.nodes[subject].document)
 
 
 def _delete_cluster_info(site: Stage, _: str) -> None:
-    if site.place.read("cluster-info-device-0") is not None:
-        site.place.delete("cluster-info-device-0")
+    _delete(site, "cluster-info-device-0")
+
+
+def _delete(site: Stage, name: str) -> None:
+    with _unless_away():
+        if site.place.read(name) is not None:
+            site.place.delete(name)
 
 
 def _take_store(site: Stage, _: str) -> None:

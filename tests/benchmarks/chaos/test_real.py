@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from multiprocessing import Pipe
-from typing import TYPE_CHECKING, ClassVar
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import pytest
@@ -19,7 +20,9 @@ from benchmarks.chaos.outcome import Kept, NotPlayed, Outcome
 from benchmarks.chaos.plan import NODES, Plan
 from benchmarks.chaos.planning import plan_of
 from benchmarks.chaos.summary import Results
-from benchmarks.chaos.troubles import CLUSTER_INFO, DEVICE_INFO
+from benchmarks.chaos.troubles import CLUSTER_INFO, DEVICE_INFO, TROUBLES
+from tests.parts.controlplane import ControlPlane
+from tests.parts.places import Cluster
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -153,3 +156,17 @@ def test_plans_whose_broker_does_not_start_are_not_played_and_the_cause_is_named
     assert (
         f"2 episodes are not played: {broker} ended with 3:\nno memory" in capsys.readouterr().out
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trouble", ["foreign-write", "document-deleted", "cluster-info-deleted"])
+def test_a_stranger_changes_nothing_while_the_api_server_is_away(
+    tmp_path: Path, trouble: str
+) -> None:
+    place = Cluster(ControlPlane(tmp_path))  # it was never started
+    stage: Any = SimpleNamespace(
+        place=place, nodes={"node-1": SimpleNamespace(document="mindx-dl-deviceinfo-node-1")}
+    )
+    with pytest.raises(ConnectionRefusedError):
+        place.read("cluster-info-device-0")
+    TROUBLES[trouble].apply(stage, "node-1")
