@@ -269,6 +269,9 @@ class Site(Stage):
             wait_until(self._is_settled, "all documents are without a fault", _SETTLE_SECONDS)
         except TooLate as error:
             self.errors.append(("documents stay wrong after the episode", str(error)))
+        for node in self.nodes.values():
+            # An event that is still to be lost would be one of the next episode, without an excuse.
+            node.emulator.reset()
 
     def _is_settled(self) -> bool:
         samples = {
