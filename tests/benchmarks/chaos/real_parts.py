@@ -78,3 +78,14 @@ def test_an_agent_that_ended_by_itself_is_an_error_of_the_episode(
         troubles = (PlannedTrouble(trouble, "node-1", 0.2, 0.4),)
         site.play(Plan("kubernetes", 2, 0.5, (), troubles))
     assert [kind for kind, _ in site.errors] == ["a program ended"]
+
+
+def test_what_is_still_to_be_lost_ends_with_its_episode(
+    tmp_path: Path, platform: DirectoryPlatform
+) -> None:
+    with closing(Site(tmp_path, tmp_path, platform)) as site:
+        troubles = (PlannedTrouble("event-lost", "node-1", 0.2, 0.4),)
+        site.play(Plan("directory", 1, 0.5, (), troubles))
+        assert site.errors == []
+        status = site.nodes["node-1"].emulator.status()
+    assert status["losing_events"] == 0
