@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -33,9 +34,16 @@ class ChangeLog:
             log, logging.WARNING, _MAX_WARNINGS, many="%d changes take chips or the node out: %s"
         )
         self._others = PacedLines(log, logging.INFO, _MAX_OTHERS, many="%d more changes: %s")
+        self._waiting: list[Change] = []
 
-    def log_changes(self, changes: Iterable[Change]) -> None:
-        """Log these."""
+    def log_soon(self, changes: Iterable[Change]) -> None:
+        """Log these behind what waits for its turn of the loop, as the publishers do."""
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._log_waiting)
+        self._waiting += changes
+
+    def _log_waiting(self) -> None:
+        changes, self._waiting = self._waiting, []
         for change in changes:
             lines = self._warnings if _is_warning(change) else self._others
             lines.add((_text(change),), _fields(change))
@@ -52,7 +60,8 @@ class ChangeLog:
             )
 
     def flush(self) -> None:
-        """Log the changes that were held back by the pace."""
+        """Log the changes that wait, also those that the pace holds back."""
+        self._log_waiting()
         self._warnings.flush()
         self._others.flush()
 

@@ -217,9 +217,10 @@ class FaultState:
                 seen = [item.seen_at_ms for item in inputs if isinstance(item, Observation)]
                 event_ms = min(seen, default=now_ms)
             self._on_change(event_ms)
-        # After ``_on_change``: readers wait for the documents, not for the log.
-        self._log.log_changes(changes)
         self.episodes.count(changes)
+        if changes:
+            # Behind the publishers, which ``_on_change`` has woken: readers wait for documents.
+            self._log.log_soon(changes)
 
     def configure(self, texts: FaultTexts, tables: Catalogue) -> None:
         """Judge by ``tables``, which are those of ``texts``, from now on.

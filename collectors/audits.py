@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 NEVER = float("inf")
 PROGRESS_SECONDS = 1.0
+_BEHIND_SECONDS = 0.02
+"""An event's document is on its way by then. A look takes the loop as long as a write does."""
 _DUE_SECONDS = 0.001
 """Timers may fire early by the resolution of their clock; a time this near counts as due."""
 
@@ -34,14 +36,20 @@ class AuditSchedule:
         self._max_wait_seconds = max_wait_seconds
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
+        self._waking: asyncio.TimerHandle | None = None
 
     @property
     def is_woken(self) -> bool:
-        """Whether an event has come since the last look at what is due."""
+        """Whether what is due must be looked at again, because of an event."""
         return self._woken.is_set()
 
     def wake(self) -> None:
-        """Look again at what is due: an event has changed it."""
+        """Look again at what is due, which an event has changed, once its document is written."""
+        if self._waking is None:
+            self._waking = self._loop.call_later(_BEHIND_SECONDS, self._look_again)
+
+    def _look_again(self) -> None:
+        self._waking = None
         self._woken.set()
 
     def is_due(self, at: float) -> bool:

@@ -32,6 +32,8 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 1.0
+_BEHIND_SECONDS = 0.05
+"""The request that causes a look at the files is sent by then. A thread for it costs as much."""
 _PAUSE_SECONDS = 5.0
 _DEADLINE_SECONDS = 10.0
 _ENDING_SECONDS = 1.0
@@ -65,8 +67,13 @@ class Credentials:
             await self._finished(self._refreshing(is_refused=True))
         elif time.monotonic() - self._looked >= _POLL_SECONDS:
             # Not awaited: requests go on with what is in force.
-            self._refreshing(is_refused=False)
+            self._looked = time.monotonic()
+            asyncio.get_running_loop().call_later(_BEHIND_SECONDS, self._look_again)
         return self._in_force()
+
+    def _look_again(self) -> None:
+        if not self._is_closed:
+            self._refreshing(is_refused=False)
 
     async def renewed(self, refused: ClientConfiguration) -> ClientConfiguration:
         """Return a newer configuration than ``refused``, or the same if there is none.
