@@ -178,6 +178,8 @@ def _entries(
     The last one stands alone: a reader takes an entry's level only for codes not in its map. Codes
     that only an upgrade holds are shown while they make the chip or its network unhealthy.
     """
+    if not chip_state.faults and not chip_state.upgrades:
+        return None, None, None
     # ``fault_code`` lists codes in the order of their arrival (device-plugin#1.3).
     live = sorted(chip_state.faults.values(), key=lambda fault: fault.first_seen_ms)
     codes = {fault.code: TimeAndLevel(fault.first_seen_ms, fault.level) for fault in live}

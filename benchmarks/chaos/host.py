@@ -1,8 +1,9 @@
-"""The hosts of real programs: they lose power, their clocks are set, and their disks get full.
+"""The hosts of real programs: they lose power and memory, and have clocks and disks of their own.
 
-Needs no root: a preloaded library keeps what was synced and sets the clock (``host_preload.c``).
-A full disk is a limit of the size of files in one process (RLIMIT_FSIZE), so a write fails with
-EFBIG and not with ENOSPC.
+Needs no root: a preloaded library keeps what was synced, sets the clock, and makes the disk slow or
+read-only (``host_preload.c``). A full disk is a limit of the size of files in one process
+(RLIMIT_FSIZE), so a write fails with EFBIG and not with ENOSPC. Memory is the address space of one
+process (RLIMIT_AS).
 """
 
 from __future__ import annotations
@@ -12,17 +13,22 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
+from typing_extensions import override
 
+from benchmarks.chaos.stage import truncate_journal
 from dcmi_shim.emulator.install import LIBRARY
-from tests.aggregator.daemon import Daemon
+from tests.aggregator.daemon import Daemon as AggregatorDaemon
 from tests.end_to_end.node import Node
+from tests.parts.daemons import Daemon
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from http.client import HTTPConnection
 
     from tests.parts.places import Place
 
@@ -32,6 +38,12 @@ _INDEX_SUFFIX = "-shm"
 _NOT_SYNCED = ".pending.", ".draft."
 """How names begin of what is not synced whole."""
 _UNLIMITED = resource.RLIM_INFINITY
+_CONTROL = "=qqq"
+"""``struct control`` of the library: clock ahead (ms), pause of each sync (ms), read-only."""
+_AHEAD, _SYNC, _READ_ONLY = range(3)
+_SPARE_BYTES = 1 << 18
+"""What a program with a limit may still map."""
+_SLOW_SYNC_MS = 1500
 
 
 def build_library(directory: Path) -> Path:
@@ -48,26 +60,51 @@ class Host:
     def __init__(self, directory: Path, state_dir: Path, library: Path) -> None:
         self.state_dir = state_dir
         self._synced = directory / "synced"
-        self._clock = directory / "ahead-ms"
-        self.ahead_ms = 0
+        self._control = directory / "control"
+        self._control.write_bytes(struct.pack(_CONTROL, 0, 0, 0))
         self.environment: Mapping[str, str] = {
             "LD_PRELOAD": str(library),
             "HOST_STATE": str(state_dir),
             "HOST_SYNCED": str(self._synced),
-            "HOST_AHEAD_MS": str(self._clock),
+            "HOST_CONTROL": str(self._control),
         }
 
     @property
     def ahead_ms(self) -> int:
         """How far the clock of the day is ahead of the right time (ms), negative for behind."""
-        (ahead,) = struct.unpack("=q", self._clock.read_bytes())
-        return int(ahead)
+        return self._controls()[_AHEAD]
 
     @ahead_ms.setter
     def ahead_ms(self, ahead: int) -> None:
+        self._set(_AHEAD, ahead)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether each sync takes 1.5 s more."""
+        return self._controls()[_SYNC] > 0
+
+    @is_slow.setter
+    def is_slow(self, is_slow: bool) -> None:
+        self._set(_SYNC, _SLOW_SYNC_MS if is_slow else 0)
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nothing below ``state_dir`` can be written."""
+        return self._controls()[_READ_ONLY] > 0
+
+    @is_read_only.setter
+    def is_read_only(self, is_read_only: bool) -> None:
+        self._set(_READ_ONLY, int(is_read_only))
+
+    def _controls(self) -> list[int]:
+        return [*struct.unpack(_CONTROL, self._control.read_bytes())]
+
+    def _set(self, index: int, value: int) -> None:
+        controls = self._controls()
+        controls[index] = value
         # In place: the library has it mapped.
-        with self._clock.open("r+b" if self._clock.exists() else "xb") as file:
-            file.write(struct.pack("=q", ahead))
+        with self._control.open("r+b") as file:
+            file.write(struct.pack(_CONTROL, *controls))
 
     def begin_losing_power(self) -> None:
         """Keep what is synced from now on; what is there counts as synced.
@@ -99,10 +136,31 @@ class Host:
 
 
 class Disk:
-    """The disk of a program with this process id: while it is full, every write to a file fails."""
+    """The disk of a program with this process id on ``host``; while it is full, every write to a
+    file fails.
+    """
 
-    def __init__(self, pid: Callable[[], int]) -> None:
+    def __init__(self, pid: Callable[[], int], host: Host) -> None:
         self._pid = pid
+        self._host = host
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether a commit takes long."""
+        return self._host.is_slow
+
+    @is_slow.setter
+    def is_slow(self, is_slow: bool) -> None:
+        self._host.is_slow = is_slow
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nothing can be written to the state directory."""
+        return self._host.is_read_only
+
+    @is_read_only.setter
+    def is_read_only(self, is_read_only: bool) -> None:
+        self._host.is_read_only = is_read_only
 
     @property
     def is_full(self) -> bool:
@@ -127,9 +185,15 @@ class HostNode(Node):
         super().__init__(directory, built, place, name)
         self._host = Host(directory, self.state_dir, library)
         self.environment |= self._host.environment
-        self.disk = Disk(lambda: self.process.pid)
+        self.disk = Disk(lambda: self.process.pid, self._host)
         self.driver_root = directory / "driver"
         shutil.copytree(built / "driver", self.driver_root, symlinks=True)
+        self._second = _SecondAgent(self)
+
+    @override
+    def close(self) -> None:
+        self._second.close()
+        super().close()
 
     def begin_losing_power(self) -> None:
         """Keep what is synced from now on."""
@@ -145,6 +209,33 @@ class HostNode(Node):
         self._host.lose_power()
         self.start()
 
+    def kill_and_truncate_journal(self) -> None:
+        """Kill it, and leave the first half of its journal."""
+        self.kill()
+        truncate_journal(self.state_dir)
+
+    def limit_memory(self) -> None:
+        """Let it map hardly more memory than it has."""
+        process = psutil.Process(self.process.pid)
+        process.rlimit(psutil.RLIMIT_AS, (process.memory_info().vms + _SPARE_BYTES, _UNLIMITED))
+
+    def end_memory_limit(self) -> None:
+        """End the limit; start it again where it has ended, as its service would."""
+        if self.runs:
+            process = psutil.Process(self.process.pid)
+            process.rlimit(psutil.RLIMIT_AS, (_UNLIMITED, _UNLIMITED))
+        else:
+            self.start()
+
+    def start_second(self) -> None:
+        """Start another agent with the same node name and hardware, on a host of its own."""
+        self._second.environment = {**self.environment, **self._second.host.environment}
+        self._second.start()
+
+    def end_second(self) -> None:
+        """Kill that agent."""
+        self._second.kill()
+
     def crash_driver(self) -> None:
         """End the processes that have loaded the driver, as an error in it does."""
         for child in psutil.Process(self.process.pid).children():
@@ -158,7 +249,30 @@ class HostNode(Node):
         new.replace(library)
 
 
-class HostDaemon(Daemon):
+class _SecondAgent(Daemon):
+    """Another agent with the name and the hardware of ``node``, and a state directory of its own.
+
+    Agents of one host are kept apart by the lock of their state directory.
+    """
+
+    def __init__(self, node: HostNode) -> None:
+        directory = node.directory / "second"
+        super().__init__((sys.executable, "-m", "vigil"), "agent", directory, node.place)
+        self._node = node
+        self.host = Host(directory, self.state_dir, Path(node.environment["LD_PRELOAD"]))
+
+    @override
+    def arguments(self) -> list[str]:
+        name, root = self._node.name, str(self._node.driver_root)
+        node = ["--node-name", name, "--driver-root", root, "--trust-driver"]
+        return [*node, *super().arguments()]
+
+    @override
+    def connection(self) -> HTTPConnection:
+        raise NotImplementedError("nobody asks it")
+
+
+class HostDaemon(AggregatorDaemon):
     """An aggregator with a host of its own."""
 
     def __init__(self, directory: Path, library: Path, *options: str) -> None:

@@ -1,6 +1,6 @@
 /*
- * Preloaded into a program, this library gives it a host of its own that can lose power and whose
- * clock can be set.
+ * Preloaded into a program, this library gives it a host of its own that can lose power, whose clock
+ * can be set, and whose disk is slow or read-only.
  *
  * While the directory $HOST_SYNCED is there, it has what is synced of the files in the directory
  * $HOST_STATE: the content of NAME at its last fsync or fdatasync is NAME. A rename counts once its
@@ -8,8 +8,7 @@
  * were before. A removed file is gone at once: a sync of any other file writes that, too. What is
  * not there would not be on the disk. A copy that is not whole is .draft.NAME.
  *
- * The clock of the day is ahead by the milliseconds in the file $HOST_AHEAD_MS, an int64_t. Other
- * clocks stay as they are.
+ * The file $HOST_CONTROL is a struct control. Other clocks than that of the day stay as they are.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -18,6 +17,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +30,14 @@
 #define PENDING ".pending."
 #define DRAFT ".draft."
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+struct control {
+    int64_t ahead_ms;     /* how far the clock of the day is ahead */
+    int64_t sync_ms;      /* how long each fsync and fdatasync takes besides */
+    int64_t is_read_only; /* whether nothing in $HOST_STATE can be changed */
+};
+
+static const struct control *control;
 
 static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
 
@@ -143,6 +151,63 @@ static void keep(int descriptor)
     close(readable);
 }
 
+static int refuses_path(const char *path)
+{
+    if (!control || !control->is_read_only || !name_in_state(path))
+        return 0;
+    errno = EROFS;
+    return 1;
+}
+
+static int refuses(int descriptor)
+{
+    char link[64], path[PATH_MAX];
+    ssize_t length;
+
+    if (!control || !control->is_read_only)
+        return 0;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+    length = readlink(link, path, sizeof path - 1);
+    if (length < 0)
+        return 0;
+    path[length] = '\0';
+    return refuses_path(path);
+}
+
+ssize_t write(int descriptor, const void *bytes, size_t length)
+{
+    return refuses(descriptor) ? -1 : REAL(write)(descriptor, bytes, length);
+}
+
+ssize_t pwrite64(int descriptor, const void *bytes, size_t length, off64_t at)
+{
+    return refuses(descriptor) ? -1 : REAL(pwrite64)(descriptor, bytes, length, at);
+}
+
+int ftruncate64(int descriptor, off64_t length)
+{
+    return refuses(descriptor) ? -1 : REAL(ftruncate64)(descriptor, length);
+}
+
+int open64(const char *path, int flags, ...)
+{
+    va_list rest;
+    mode_t mode;
+
+    va_start(rest, flags);
+    mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+    va_end(rest);
+    if (flags & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC) && refuses_path(path))
+        return -1;
+    return REAL(open64)(path, flags, mode);
+}
+
+static void sync_slowly(void)
+{
+    if (control && control->sync_ms)
+        usleep((useconds_t)control->sync_ms * 1000);
+}
+
 static int kept(int result, int descriptor)
 {
     if (result == 0) {
@@ -155,11 +220,13 @@ static int kept(int result, int descriptor)
 
 int fsync(int descriptor)
 {
+    sync_slowly();
     return kept(REAL(fsync)(descriptor), descriptor);
 }
 
 int fdatasync(int descriptor)
 {
+    sync_slowly();
     return kept(REAL(fdatasync)(descriptor), descriptor);
 }
 
@@ -170,6 +237,8 @@ int rename(const char *old, const char *new)
     char synced[PATH_MAX], pending[PATH_MAX];
     int result;
 
+    if (refuses_path(new))
+        return -1;
     if (!directory || !from || !to)
         return REAL(rename)(old, new);
     pthread_mutex_lock(&keeping);
@@ -191,6 +260,8 @@ int unlink(const char *path)
     char synced[PATH_MAX];
     int result;
 
+    if (refuses_path(path))
+        return -1;
     if (!directory || !name)
         return REAL(unlink)(path);
     pthread_mutex_lock(&keeping);
@@ -203,18 +274,16 @@ int unlink(const char *path)
     return result;
 }
 
-static const int64_t *ahead_ms;
-
-__attribute__((constructor)) static void map_clock(void)
+__attribute__((constructor)) static void map_control(void)
 {
-    const char *path = getenv("HOST_AHEAD_MS");
+    const char *path = getenv("HOST_CONTROL");
     int descriptor = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 
     if (descriptor < 0)
         return;
-    ahead_ms = mmap(NULL, sizeof *ahead_ms, PROT_READ, MAP_SHARED, descriptor, 0);
+    control = mmap(NULL, sizeof *control, PROT_READ, MAP_SHARED, descriptor, 0);
     close(descriptor);
-    if (ahead_ms == MAP_FAILED)
+    if (control == MAP_FAILED)
         abort();
 }
 
@@ -226,10 +295,10 @@ int clock_gettime(clockid_t clock, struct timespec *now)
     if (!real)
         real = REAL(clock_gettime);
     result = real(clock, now);
-    if (!result && clock == CLOCK_REALTIME && ahead_ms) {
-        int64_t nanoseconds = now->tv_nsec + *ahead_ms % 1000 * 1000000;
+    if (!result && clock == CLOCK_REALTIME && control) {
+        int64_t nanoseconds = now->tv_nsec + control->ahead_ms % 1000 * 1000000;
 
-        now->tv_sec += *ahead_ms / 1000 + (nanoseconds >= 1000000000) - (nanoseconds < 0);
+        now->tv_sec += control->ahead_ms / 1000 + (nanoseconds >= 1000000000) - (nanoseconds < 0);
         now->tv_nsec = (nanoseconds + 1000000000) % 1000000000;
     }
     return result;

@@ -43,6 +43,8 @@ ONE_OFF_SECONDS = 5.5
 """A one-off fault is shown so long, counted from the first write of its node's document."""
 _CLUSTER_ONE_OFF_SECONDS = 5.0
 """In a document about several nodes it may appear later than it disappears."""
+_MIN_VISIBLE_SECONDS = 1.0
+"""After so long in a node's own document, one about several nodes must have a fault."""
 
 
 class Wrong(StrEnum):
@@ -209,6 +211,8 @@ class _OneOff:
     """The first sample with it."""
     is_over = False
     """It was shown, and then was not."""
+    absent_again = math.inf
+    """The first sample without it after it was shown."""
     time: int | None = None
 
 
@@ -340,13 +344,13 @@ class _Judging:
         if shown.shown is None:
             shown.absent = sample.at
             is_due = sample.at >= fault.begin and not self._is_young(sample, key[0], fault.begin)
-            if is_due:
+            if is_due and not self._was_one_off_hidden(sample, key[0], fault):
                 since = sample.at - fault.begin
                 self._wrong(Wrong.MISSING, sample, *key, f"it was {since:.1f} s ago")
             return
         if shown.is_over:
             return
-        shown.is_over = True
+        shown.is_over, shown.absent_again = True, sample.at
         is_own = len(sample.nodes) == 1 and sample.lost is None
         # Between two samples it may have been shown already, or still.
         seconds = sample.at - max(shown.absent, fault.begin)
@@ -358,6 +362,24 @@ class _Judging:
         )
         if is_brief and not is_late:
             self._wrong(Wrong.BRIEF, sample, *key, f"it was shown for {seconds:.1f} s at most")
+
+    def _was_one_off_hidden(self, sample: Sample, node: str, fault: Fault) -> bool:
+        """Return whether a one-off fault came and went in its node's own document while this
+        document about several nodes was excused.
+
+        Nobody who makes it of such documents has more than the last of them.
+        """
+        if len(sample.nodes) == 1:
+            return False
+        excused = _joined(self._of(sample, node))
+        for (document, other), own in self._one_offs_shown.items():
+            if other is not fault or document == sample.document or not own.is_over:
+                continue
+            assert own.shown is not None
+            begin, end = own.shown, own.absent_again
+            covered = sum(max(0.0, min(to, end) - max(since, begin)) for since, to in excused)
+            return end - begin - covered < _MIN_VISIBLE_SECONDS
+        return False
 
     def _may_retime(self, sample: Sample, node: str) -> bool:
         is_set = any(excuse.retimes for excuse in self._at(sample, node))

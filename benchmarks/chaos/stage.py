@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import http.client
 import json
+import os
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from agent.journal.file import FILE_NAME
 from benchmarks.chaos.excuses import PastTrouble, nodes_of
 from benchmarks.chaos.judge import (
     Fault,
@@ -25,6 +27,7 @@ from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from benchmarks.chaos.judge import Excuse
     from benchmarks.chaos.plan import Plan
@@ -171,6 +174,14 @@ def timeline(plan: Plan) -> Iterator[tuple[float, str, int]]:
         steps += [(trouble.at, "apply", number), (trouble.until, "undo", number)]
     yield from sorted(steps)
     yield plan.seconds, "end", 0
+
+
+def truncate_journal(state_dir: Path) -> None:
+    """Cut the journal in half, as a file system does that lost the rest; its log is gone, too."""
+    journal = state_dir / FILE_NAME
+    for file in state_dir.glob(f"{FILE_NAME}-*"):
+        file.unlink()
+    os.truncate(journal, journal.stat().st_size // 2)
 
 
 def judged(

@@ -257,6 +257,42 @@ def _empty_disk(site: Stage, subject: str) -> None:
     site.nodes[subject].disk.is_full = False
 
 
+def _slow_disk(site: Stage, subject: str) -> None:
+    site.nodes[subject].disk.is_slow = True
+
+
+def _quicken_disk(site: Stage, subject: str) -> None:
+    site.nodes[subject].disk.is_slow = False
+
+
+def _protect_disk(site: Stage, subject: str) -> None:
+    site.nodes[subject].disk.is_read_only = True
+
+
+def _release_disk(site: Stage, subject: str) -> None:
+    site.nodes[subject].disk.is_read_only = False
+
+
+def _truncate_journal(site: Stage, subject: str) -> None:
+    site.nodes[subject].kill_and_truncate_journal()
+
+
+def _limit_memory(site: Stage, subject: str) -> None:
+    site.nodes[subject].limit_memory()
+
+
+def _end_memory_limit(site: Stage, subject: str) -> None:
+    site.nodes[subject].end_memory_limit()
+
+
+def _start_second(site: Stage, subject: str) -> None:
+    site.nodes[subject].start_second()
+
+
+def _end_second(site: Stage, subject: str) -> None:
+    site.nodes[subject].end_second()
+
+
 def _lose_events(site: Stage, subject: str) -> None:
     site.nodes[subject].emulator.lose_events()
 
@@ -325,6 +361,21 @@ _TABLE = (
     Trouble(
         *("agent-paused", _ON_NODES, _stop_agent, _continue_agent, BOTH),
         *(_bounds(real=6.0, virtual=2.0), Effect.STOPS | Effect.LOSES),
+    ),
+    # An agent that maps no more memory may end, and its service starts it again.
+    Trouble(
+        *("agent-memory-limited", _ON_NODES, _limit_memory, _end_memory_limit, BOTH),
+        *(_bounds(real=6.0), Effect.STOPS | Effect.LOSES),
+    ),
+    # With the journal it is gone when a fault began.
+    Trouble(
+        *("journal-truncated", _ON_NODES, _truncate_journal, _start_agent, BOTH),
+        *(_bounds(real=6.0, virtual=3.0), Effect.STOPS | Effect.LOSES | Effect.RETIMES),
+    ),
+    # It waits for the name, so it writes nothing.
+    Trouble(
+        *("second-agent", _ON_NODES, _start_second, _end_second, _NONE),
+        _bounds(real=0.0),
     ),
     Trouble(
         *("agent-killed-at-write", _ON_NODES, _kill_at_write, _start_after_write, BOTH),
@@ -414,6 +465,14 @@ _TABLE = (
     # A store that is a directory would be full, too.
     Trouble(
         *("disk-full", _ON_NODES, _fill_disk, _empty_disk, _NONE),
+        dict.fromkeys(("kubernetes", "mqtt", "simulated"), 0.0),
+    ),
+    Trouble(
+        *("disk-read-only", _ON_NODES, _protect_disk, _release_disk, _NONE),
+        dict.fromkeys(("kubernetes", "mqtt", "simulated"), 0.0),
+    ),
+    Trouble(
+        *("disk-slow", _ON_NODES, _slow_disk, _quicken_disk, _NONE),
         dict.fromkeys(("kubernetes", "mqtt", "simulated"), 0.0),
     ),
     Trouble(

@@ -30,6 +30,7 @@ from aggregator import process as aggregator_process
 from aggregator.config import AggregatorConfiguration
 from benchmarks.chaos.simulated.driver import DriverProcess, Hardware
 from benchmarks.chaos.simulated.virtual_time import PROGRAM, VirtualTimeLoop
+from benchmarks.chaos.stage import truncate_journal
 from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import FoundLibrary
 from dcmi_shim.worker.supervisor import DriverSettings
@@ -48,7 +49,8 @@ if TYPE_CHECKING:
 BEGAN_MS = 1_760_000_000_000
 """The wall time at the begin of an episode."""
 _COMMIT_SECONDS = 2**-9
-_SLOW_COMMIT_SECONDS = 2**-6
+_LATE_COMMIT_SECONDS = 2**-6
+_SLOW_COMMIT_SECONDS = 1.5
 """Less than the 20 ms for which a publication waits (decision 2)."""
 _SYNC_SECONDS = 1.0
 _MAX_LOG_BYTES = 1 << 20
@@ -57,13 +59,25 @@ _RETRY_SECONDS = 0.5
 
 
 class Disk:
-    """The disk of a node: whether it is full, how long a commit takes, and what was synced."""
+    """The disk of a node: whether it is full or read-only, how long a commit takes, and what was
+    synced.
+    """
 
     def __init__(self) -> None:
         self.is_full = False
+        self.is_read_only = False
         self.commit_seconds = _COMMIT_SECONDS
         self.synced: dict[str, bytes] | None = None
         """The journal's files by name as they were synced; ``None`` until a trouble needs them."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether a commit takes long."""
+        return self.commit_seconds > _COMMIT_SECONDS
+
+    @is_slow.setter
+    def is_slow(self, is_slow: bool) -> None:
+        self.commit_seconds = _SLOW_COMMIT_SECONDS if is_slow else _COMMIT_SECONDS
 
     def keep_synced(self, journal: Path) -> None:
         """Take the files as they are for what would be there after a loss of power."""
@@ -112,8 +126,10 @@ class InlineJournal(Journal):
 
     @override
     def _write_waiting(self) -> bool:
-        if DISK.get().is_full:
-            self._call(self._begin_trouble, "database or disk is full")
+        disk = DISK.get()
+        if disk.is_full or disk.is_read_only:
+            reason = "database or disk is full" if disk.is_full else "disk I/O error"
+            self._call(self._begin_trouble, reason)
             self._close_file()
             return False
         return super()._write_waiting()
@@ -306,7 +322,7 @@ class SimulatedNode(Program):
 
     def kill_at_write(self, api: SimulatedApiServer) -> None:
         """Kill it when its next write of the document has its effect; commits are slow."""
-        self.disk.commit_seconds = _SLOW_COMMIT_SECONDS
+        self.disk.commit_seconds = _LATE_COMMIT_SECONDS
 
         def written(client: str, name: str | None) -> None:
             if client == self.name and name == self.document:
@@ -319,12 +335,17 @@ class SimulatedNode(Program):
 
     def start_after_write(self, api: SimulatedApiServer) -> None:
         """Start it again where it was killed."""
-        self.disk.commit_seconds = _COMMIT_SECONDS
+        self.disk.is_slow = False
         if self._at_write is not None:
             api.on_write.remove(self._at_write)
             self._at_write = None
         # The driver has a code in its list for a moment after it reported the end of the fault.
         self._loop.call_later(_AWAY_SECONDS, self.start)
+
+    def kill_and_truncate_journal(self) -> None:
+        """Kill it, and leave the first half of its journal."""
+        self.kill()
+        truncate_journal(self.state_dir)
 
     def begin_losing_power(self) -> None:
         """Keep what the journal syncs from now on; what is there counts as synced."""

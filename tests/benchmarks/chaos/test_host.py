@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from benchmarks.chaos.host import Disk, Host, build_library
 from benchmarks.chaos.planning import troubles_of
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -277,7 +280,69 @@ for line in sys.stdin:
 """
 
 
-def test_no_write_succeeds_while_the_disk_is_full(tmp_path: Path) -> None:
+CHANGES = """
+import errno, os, sqlite3, struct
+state = os.getcwd()
+file = open(f'{state}/file', 'r+b', buffering=0)
+database = sqlite3.connect(f'{state}/database')
+with open(os.environ['HOST_CONTROL'], 'r+b') as control:
+    control.write(struct.pack('=qqq', 0, 0, 1))
+
+def insert():
+    with database:
+        database.execute('insert into rows values (1)')
+
+changes = (
+    lambda: file.write(b'content'),
+    lambda: os.pwrite(file.fileno(), b'content', 0),
+    lambda: file.truncate(3),
+    lambda: open(f'{state}/new', 'w'),
+    lambda: os.rename(f'{state}/file', f'{state}/other'),
+    lambda: os.unlink(f'{state}/file'),
+    insert,
+)
+for change in changes:
+    try:
+        change()
+        print('done')
+    except OSError as error:
+        print(errno.errorcode[error.errno])
+    except sqlite3.OperationalError as error:
+        print(error)
+print(open(f'{state}/file').read(), open(f'{state}/../outside', 'w').write('content'))
+"""
+
+
+def test_nothing_in_the_state_directory_changes_while_the_disk_is_read_only(host: Host) -> None:
+    (host.state_dir / "file").write_text("before")
+    with closing(sqlite3.connect(host.state_dir / "database")) as database:
+        database.execute("create table rows (number)")
+    *refused, left = run(host, CHANGES).splitlines()
+    assert host.is_read_only
+    assert refused == [*6 * ["EROFS"], "unable to open database file"]
+    assert left == "before 7", "what is elsewhere can be written"
+    host.is_read_only = False
+    assert run(host, WRITE.replace("SYNCED", "True")) == ""
+
+
+SYNCS = """
+import os, time
+file = open('file', 'w')
+for sync in os.fsync, os.fdatasync:
+    began = time.monotonic()
+    sync(file.fileno())
+    print(time.monotonic() - began)
+"""
+
+
+def test_each_sync_takes_long_while_the_disk_is_slow(host: Host) -> None:
+    host.is_slow = True
+    assert all(float(seconds) >= 1.5 for seconds in run(host, SYNCS).split())
+    host.is_slow = False
+    assert all(float(seconds) < patience(1.5) for seconds in run(host, SYNCS).split())
+
+
+def test_no_write_succeeds_while_the_disk_is_full(tmp_path: Path, host: Host) -> None:
     with subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", WRITES],
         cwd=tmp_path,
@@ -285,7 +350,7 @@ def test_no_write_succeeds_while_the_disk_is_full(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
-        disk = Disk(lambda: process.pid)
+        disk = Disk(lambda: process.pid, host)
 
         def write() -> list[str]:
             """Return what came of writes into a file with content and into an empty one."""

@@ -202,6 +202,20 @@ def test_in_a_document_about_more_nodes_a_one_off_fault_is_shown_for_five_second
     assert cluster(10.5, 12.5, excuse(12, 13)) == [Wrong.BRIEF], "its begin was not late"
 
 
+def test_a_one_off_fault_that_came_and_went_under_an_excuse_is_not_missing() -> None:
+    def not_in_cluster(begin: float, end: float) -> list[Wrong]:
+        both = NODES | {"node-2"}
+        cluster = [Sample("cluster", at / 2, both, {}) for at in range(80)]
+        samples = sorted([*shown((10.5, 17)), *cluster], key=lambda sample: sample.at)
+        paused = Excuse("aggregator-paused", begin, end, both, frozenset({"cluster"}))
+        return wrongs(samples, paused, faults=(ONE_OFF,))
+
+    assert not_in_cluster(10, 18) == []
+    assert not_in_cluster(10, 15.5) == [Wrong.MISSING], "it was visible for some time afterwards"
+    assert not_in_cluster(12, 18) == [Wrong.MISSING], "it was visible for some time before"
+    assert not_in_cluster(17, 25) == [Wrong.MISSING]
+
+
 def test_for_how_long_one_off_faults_were_shown_and_they_are_never_unsettled() -> None:
     samples = shown((10.5, 17))
     assert one_off_seconds([ONE_OFF], samples) == [6.0]
