@@ -27,7 +27,7 @@ from contract.codes.reference import CodeKind
 from contract.documents.cluster_info import entry_texts
 from contract.errors import ConfigurationError, DocumentError, Problem
 from contract.names import STATE_KEY, STATE_PREFIX
-from contract.sentences import message, sentence
+from contract.sentences import message, names_in_short, sentence
 from stores.base import DocumentsListed
 from vigil.daemon_client import UnknownNode
 from vigil.reports.explanation import NodeExplanation, PartExplanation, is_meant, parts_of
@@ -37,7 +37,6 @@ from vigil.reports.status_report import (
     blind_of,
     counts_of,
     levels_of_chips,
-    names_in_short,
     rank,
     reasons_of_blind,
     reasons_of_faults,
