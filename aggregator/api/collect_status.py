@@ -336,6 +336,7 @@ class StatusQueries:
             dpu_problems=tuple(self.dpu_faults.documents.problems(node)),
             jobs=self.job_view.jobs_on(node),
             relations=self.job_view.relations_on(node),
+            heartbeat_problem=heartbeats.problem(node),
             publish_lost=self.publish_lost,
             began=self.notifier.began_ms,
         )

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from vigil.sources.store_contents import StoreContents
 
 SOURCE = message("documents of a store, without any daemon")
-_HEARTBEAT_UNREAD = "one look at its heartbeat shows no change of it"
+_HEARTBEAT_UNREAD = sentence("one look at its heartbeat shows no change of it")
 _EARLIER, _UNREPORTED = "earlier", "unreported"
 _TOUCH_SECONDS = 0.0
 """No document is touched here."""
@@ -236,6 +236,7 @@ class DocumentAnswers:
         context = ExplanationContext(
             node_context=msgspec.structs.replace(node_context, lost=node in pipeline.lost),
             standing=() if self._public is None else self._public.standing(node),
+            heartbeat_problem=None if status.heartbeat_problem is None else _HEARTBEAT_UNREAD,
         )
         return explain(pipeline, status, context, {})
 
