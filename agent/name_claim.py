@@ -26,6 +26,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from collectors.boot import boot_id, machine_id
+from contract.sentences import sentence
 from pacing.waiting import now_seconds
 
 if TYPE_CHECKING:
@@ -182,14 +183,18 @@ class NameClaim:
             return None
         match self._claim.state:
             case ClaimState.CONFLICT:
-                return (
-                    f"conflict: another agent with the node name {self.node} runs on {other.holder}"
+                return sentence(
+                    "conflict: another agent with the node name {node} runs on {holder}",
+                    node=self.node,
+                    holder=other.holder,
                 )
             case ClaimState.WAITING:
-                return (
-                    f"waits to see whether another agent with the node name {self.node} still runs "
-                    f"on {other.holder}. It has gone if its heartbeat does not change for "
-                    f"{duration_seconds(other):g} s"
+                return sentence(
+                    "waits to see whether another agent with the node name {node} still runs on "
+                    "{holder}. It has gone if its heartbeat does not change for {seconds} s",
+                    node=self.node,
+                    holder=other.holder,
+                    seconds=f"{duration_seconds(other):g}",
                 )
         return None
 

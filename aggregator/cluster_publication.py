@@ -25,6 +25,7 @@ from aggregator.publish.publisher import StorePublisher
 from aggregator.publish.rate_limited_queue import WriteQueue
 from contract.documents.cluster_info import VALUE_LIMIT
 from contract.names import CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
+from contract.sentences import sentence
 from pacing.waiting import shared_pause
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ class ClusterPublication:
         # An earlier run may have published nodes as lost before the option was switched off.
         if not self._publishes_lost:
             self._pipeline.set_lost(frozenset())
-        self.readiness.await_start("waiting for the persistent state")
+        self.readiness.await_start(sentence("waiting for the persistent state"))
         await self.takeover.restore_state()
 
     def wake(self, names: Iterable[str]) -> None:

@@ -34,6 +34,7 @@ from aggregator.wiring import (
     notifier_of,
     signal_parts,
 )
+from contract.sentences import sentence
 from pacing.waiting import wait_for_event
 from service.clock import Clock, system_clock
 from service.systemd import notify_manager
@@ -430,14 +431,14 @@ class Aggregator:
         readiness = self.publication.readiness
         await self.publication.restore_cluster()
         self.plugins.start(tasks)
-        readiness.await_start("waiting for the first list of the nodes' documents")
+        readiness.await_start(sentence("waiting for the first list of the nodes' documents"))
         await self._listed()
         # A wrong mount must be known before its missing documents are judged.
         await self.lasting.marks.check()
         await self.notifier.seed(self._clock())
         self._step()
         follows = self.queries.leadership.follows
-        readiness.await_start(None if follows else "waiting for a leader")
+        readiness.await_start(None if follows else sentence("waiting for a leader"))
 
     async def _listed(self) -> None:
         """Wait until every store was listed; after 30 s one is enough."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 class Sentence(str):
@@ -24,8 +24,9 @@ def sentence(text: str, /, **fields: object) -> str:
     """Return ``text`` in English with its ``{fields}`` filled in, to be translated by ``shown``.
 
     Reports keep it, so their JSON is English. A field is a name, a number or a sentence, never a
-    text that a daemon made: that is English in each language. The exception is what an error
-    quotes: the reason of the system, of TLS or of a parser, or the answer of a server.
+    text that a daemon made: that is English in each language. The exceptions are an error behind
+    a colon (decision 92), and what an error quotes: the reason of the system, of TLS or of a
+    parser, or the answer of a server.
     """
     result = Sentence(text.format(**fields) if fields else text)
     result.template, result.fields = text, fields
@@ -49,6 +50,16 @@ def joined(text: str, parts: Iterable[str], /) -> str:
         pairs = zip(texts[::2], texts[1::2], strict=False)
         texts = [sentence(text, before=before, part=part) for before, part in pairs] + odd
     return texts[0]
+
+
+def names_in_short(names: Sequence[str], limit: int = 5) -> str:
+    """Return the first ``limit`` names as a sentence, with how many it lacks.
+
+    Raises ``IndexError`` without names.
+    """
+    first = joined("{before}, {part}", names[:limit])
+    more = len(names) - limit
+    return sentence("{names} and {count} more", names=first, count=more) if more > 0 else first
 
 
 def english(value: object) -> str:

@@ -5,6 +5,8 @@ Times are steady milliseconds.
 
 from __future__ import annotations
 
+from contract.sentences import sentence
+
 LONG_MS = 30_000
 
 
@@ -33,7 +35,7 @@ class FailingRequests:
         return (now_ms - min(self._since_ms.values(), default=now_ms)) / 1000
 
     def problem(self, request: str, now_ms: int, *, of_many: bool = False) -> str | None:
-        """Return a sentence that ``request`` has failed for too long; ``None`` if it has not.
+        """Return a sentence that ``request``, a sentence, has failed for too long; else ``None``.
 
         ``of_many``: others of its kind may work and have nothing to request, so a single name that
         fails is not a problem.
@@ -41,4 +43,9 @@ class FailingRequests:
         seconds = self.seconds(now_ms)
         if seconds * 1000 < LONG_MS or (of_many and len(self._since_ms) == 1):
             return None
-        return f"{request} has failed for {seconds:.0f} s: {self._why}"
+        return sentence(
+            "{request} has failed for {seconds} s: {reason}",
+            request=request,
+            seconds=f"{seconds:.0f}",
+            reason=self._why,
+        )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contract.errors import ConfigurationError, VigilError
-from contract.sentences import Sentence, counted, message
+from contract.sentences import Sentence, counted, message, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -104,6 +104,17 @@ def translate_messages(messages: Mapping[str, PageMessage]) -> None:
     _Chosen.of_daemons = {
         text: translation for text, translation in translations.items() if translation
     }
+
+
+def with_reason(template: str, reason: str, /, **fields: object) -> str:
+    """Return ``template``, of the catalogue, with the ``{reason}`` that a page has.
+
+    It is a sentence where the reason is, or has a translation. Otherwise it is plain text, so it
+    stays English as a whole.
+    """
+    if isinstance(reason, Sentence) or reason in _Chosen.of_daemons:
+        return sentence(template, reason=reason, **fields)
+    return template.format(reason=reason, **fields)
 
 
 def _in_language(of_daemon: PageMessage) -> str | None:

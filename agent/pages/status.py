@@ -31,6 +31,7 @@ from contract.pages.agent_status import (
 )
 from contract.pages.blind import BlindStatus
 from contract.pages.faults import FaultStatus, names_of, subject_name
+from contract.sentences import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping
@@ -214,9 +215,11 @@ def driver_status(
 
 def unsupported(virtual_chips: tuple[int, ...]) -> str:
     """Return why there is no device-info of a node with virtual devices."""
-    chips = ", ".join(map(str, virtual_chips))
-    reason = "virtual devices are not supported (docs/compatibility.md)"
-    return f"{reason}; chips that are cut into some: {chips}"
+    return sentence(
+        "virtual devices are not supported (docs/compatibility.md); chips that are cut into some: "
+        "{chips}",
+        chips=joined("{before}, {part}", map(str, virtual_chips)),
+    )
 
 
 def publication_status(
@@ -237,10 +240,10 @@ def publication_status(
         conflict=(
             None
             if record.conflict_since_ms is None
-            else f"conflict: {record.foreign.writer.changes(document)}"
+            else sentence("conflict: {change}", change=record.foreign.writer.changes(document))
         ),
         conflict_writer=record.foreign.writer.name or None,
-        left_to=None if other is None else str(other),
+        left_to=None if other is None else other.text,
         left_to_writer=None if other is None else other.writer.name,
         watch_trouble=record.watch_trouble,
         watch_trouble_since_ms=record.watch_trouble_since_ms,
@@ -318,7 +321,13 @@ def not_ready(
         ),
     ]
     if shadow is not None and shadow.trouble is not None:
-        reasons.append(f"{shadow.document} cannot be watched: {shadow.trouble}")
+        reasons.append(
+            sentence(
+                "{document} cannot be watched: {reason}",
+                document=shadow.document,
+                reason=shadow.trouble,
+            )
+        )
     return tuple(reasons)
 
 
@@ -326,24 +335,28 @@ def _heartbeat_reasons(heartbeat: HeartbeatStatus) -> Iterator[str]:
     if heartbeat.conflict is not None:
         yield heartbeat.conflict
     if heartbeat.withheld is not None:
+        # Tasks have English names, so that is no sentence.
         yield f"it does not beat: {heartbeat.withheld}"
     if heartbeat.trouble is not None:
-        yield f"the heartbeat fails: {heartbeat.trouble}"
+        yield sentence("the heartbeat fails: {reason}", reason=heartbeat.trouble)
     if heartbeat.old is not None and heartbeat.old.trouble is not None:
-        yield f"the heartbeat on the Node fails: {heartbeat.old.trouble}"
+        yield sentence("the heartbeat on the Node fails: {reason}", reason=heartbeat.old.trouble)
 
 
 def _chips_not_read(
     chips: Iterable[ChipStatus], driver: DriverStatus, blind: Blindness | None
 ) -> str | None:
     if driver.library is None:
-        trouble = "" if driver.trouble is None else f": {driver.trouble}"
-        return f"the driver has not answered yet{trouble}"
+        if driver.trouble is None:
+            return sentence("the driver has not answered yet")
+        return sentence("the driver has not answered yet: {reason}", reason=driver.trouble)
     if driver.virtual_chips:
         return unsupported(driver.virtual_chips)
     if not any(chip.was_read for chip in chips):
-        return "no chip was read yet"
-    return None if blind is None else f"blind: no chip gives an answer: {blind.reason}"
+        return sentence("no chip was read yet")
+    if blind is None:
+        return None
+    return sentence("blind: no chip gives an answer: {reason}", reason=blind.reason)
 
 
 def _publication_reasons(publication: PublicationStatus, at_ms: int) -> Iterator[str]:
@@ -353,13 +366,18 @@ def _publication_reasons(publication: PublicationStatus, at_ms: int) -> Iterator
         yield publication.left_to
         return
     if publication.trouble is not None:
-        yield f"{publication.document} cannot be published: {publication.trouble}"
+        yield sentence(
+            "{document} cannot be published: {reason}",
+            document=publication.document,
+            reason=publication.trouble,
+        )
     elif publication.acknowledged_at_ms is None and publication.kind == "device-info":
-        yield f"{publication.document} was not published yet"
+        yield sentence("{document} was not published yet", document=publication.document)
     since_ms = publication.watch_trouble_since_ms
     if since_ms is not None and at_ms - since_ms >= _WATCH_FAILS_MS:
-        seconds = (at_ms - since_ms) // 1000
-        yield (
-            f"the watch of {publication.document} has failed for {seconds} s: "
-            f"{publication.watch_trouble}"
+        yield sentence(
+            "the watch of {document} has failed for {seconds} s: {reason}",
+            document=publication.document,
+            seconds=(at_ms - since_ms) // 1000,
+            reason=publication.watch_trouble,
         )

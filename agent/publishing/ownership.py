@@ -22,6 +22,7 @@ from contract.names import (
     device_info_name,
     node_info_name,
 )
+from contract.sentences import sentence
 from pacing.backoff import Backoff
 from pacing.waiting import TICK_SECONDS, now_seconds, shared_pause, wait_for_event
 from stores.base import READ_SECONDS
@@ -66,15 +67,22 @@ class OtherProgram:
     writer: LastWriter
     left_seconds: float
 
-    def __str__(self) -> str:
-        owned, name = self.owned, repr(self.writer.name)
-        at = datetime.fromtimestamp(self.writer.at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return (
-            f"{owned.namespace}/{owned.name} is left to {name}, which wrote it at {at}: a document "
-            f"can have only one writer. Stop {name} on this node, or take {owned.kind} out of "
-            f"`documents`. After the stop this agent writes it "
-            f"{_silence_seconds(owned, self.writer):.0f} s after that write, or at once after "
-            f"kubectl delete configmap -n {owned.namespace} {owned.name}"
+    @property
+    def text(self) -> str:
+        """The sentence about the program, and what to do."""
+        owned = self.owned
+        at = datetime.fromtimestamp(self.writer.at_ms / 1000, UTC)
+        return sentence(
+            "{namespace}/{name} is left to {program}, which wrote it at {time}: a document can "
+            "have only one writer. Stop {program} on this node, or take {kind} out of "
+            "`documents`. After the stop this agent writes it {seconds} s after that write, or at "
+            "once after kubectl delete configmap -n {namespace} {name}",
+            namespace=owned.namespace,
+            name=owned.name,
+            program=repr(self.writer.name),
+            time=at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            kind=owned.kind,
+            seconds=f"{_silence_seconds(owned, self.writer):.0f}",
         )
 
 
@@ -240,7 +248,7 @@ class Ownership:
         self._until = now_seconds() + other.left_seconds
         self.decided.set()
         if before is None:
-            log.warning("%s", other)
+            log.warning("%s", other.text)
             self._on_change()
 
     def _take_over(self) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.errors import StoreError
+from contract.sentences import message, sentence
 from service.files.atomic import replace
 
 if TYPE_CHECKING:
@@ -81,17 +82,21 @@ class MarkKnowledge:
         return reason if has_ended else None
 
     def _problem(self, found_mark: FoundMark, nodes: int) -> str:
-        there = (
-            f"has the mark {found_mark.id}"
-            if found_mark.id
-            else found_mark.problem or "has no mark"
+        text = message(
+            "{state}, and the directory known here has {mark}: is another one mounted, or none? "
+            "Nothing of its {count} nodes is forgotten. It counts again when the known one is "
+            "back, or when more than half of these nodes beat in this one. To confirm it, run "
+            "vigil forget --mark {mark} --store {store} --yes"
         )
-        return (
-            f"{self.url} {there}, and the directory known here has {self.id}: is another one "
-            f"mounted, or none? Nothing of its {nodes} nodes is forgotten. It counts again when "
-            "the known one is back, or when more than half of these nodes beat in this one. To "
-            f"confirm it, run vigil forget --mark {self.id} --store {self.url} --yes"
-        )
+        fields = {"mark": self.id, "count": nodes, "store": self.url}
+        if found_mark.id:
+            state = sentence("{store} has the mark {mark}", store=self.url, mark=found_mark.id)
+        elif found_mark.problem is None:
+            state = sentence("{store} has no mark", store=self.url)
+        else:
+            # An error within a sentence, so that is English as a whole.
+            return text.format(state=f"{self.url} {found_mark.problem}", **fields)
+        return sentence(text, state=state, **fields)
 
 
 class DirectoryMarks:

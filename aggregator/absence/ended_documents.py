@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.absence.last_known_documents import LastingDocumentWatch
 from contract.documents.write_numbers import NoWrites, decode_owned, decode_writes
-from contract.plural import plural
+from contract.sentences import counted, names_in_short, sentence
 from service.log.shortened import shortened
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ _log = logging.getLogger(__name__)
 # More than 3 nodes and a fifth within 15 s (decision 21), as for the silence of nodes.
 _MAX_DELETIONS = 3
 _MAX_DELETED_PART = 5
+_MAX_NAMED = 10
 _WINDOW_MS = 15_000
 DOCUMENTS = ("device-info", "node-info")
 _DELETABLE = "node-info"
@@ -301,12 +302,21 @@ class Absence:
         if not nodes:
             return None, False
         held_count = sum(node in self._held for node in nodes)
-        return (
-            f"{self.url} lacks documents of {len(nodes)} of {plural(len(self.nodes), 'node')}, "
-            f"their last state stays: {shortened(sorted(nodes))}"
-            + (f"; of {held_count} a deletion is held back" if held_count else "")
-            + "; vigil forget NODE ends one that is gone"
-        ), _are_many(len(nodes), len(self.nodes))
+        lacking = counted(
+            len(self.nodes),
+            "{store} lacks documents of {lacking} of {count} node, their last state stays: {nodes}",
+            "{store} lacks documents of {lacking} of {count} nodes, their last state stays: "
+            "{nodes}",
+            store=self.url,
+            lacking=len(nodes),
+            nodes=names_in_short(sorted(nodes), _MAX_NAMED),
+        )
+        if held_count:
+            lacking = sentence(
+                "{reason}; of {count} a deletion is held back", reason=lacking, count=held_count
+            )
+        text = sentence("{reason}; vigil forget NODE ends one that is gone", reason=lacking)
+        return text, _are_many(len(nodes), len(self.nodes))
 
     def log_changes(self, now: Instant) -> None:
         """Log which nodes begin to miss a document, and that none does any more."""

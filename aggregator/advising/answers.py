@@ -8,7 +8,6 @@ import msgspec
 
 from advisor.report_filter import has_node, of_job, of_node, scope_of
 from aggregator.advising.status import AdviceAbout, AdviceOfJob, AdviceStatus
-from contract.pages.messages import messages_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +51,7 @@ class NewestReports:
         scope = scope_of(snapshot, f"{namespace}/{name}")
         if scope is None:
             return None
-        advice = AdviceOfJob(
+        return AdviceOfJob(
             status.advised_at_ms,
             status.not_known,
             tuple(narrowed(report, snapshot, scope, node) for report in status.reports),
@@ -61,7 +60,6 @@ class NewestReports:
             name,
             tuple(sorted(scope.groups)),
         )
-        return msgspec.structs.replace(advice, messages=messages_of(advice))
 
 
 def narrowed(

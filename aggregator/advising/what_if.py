@@ -21,7 +21,6 @@ from aggregator.advising.answers import narrowed
 from aggregator.advising.sessions import PERIOD_MS, first_state, options_of
 from aggregator.advising.status import AssumedAdvice
 from contract.errors import ConfigurationError
-from contract.pages.messages import messages_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -143,7 +142,6 @@ def _computed(
         reports.append(_without_calm(report, base))
         bases.append(_without_calm(base, report))
     answer = AssumedAdvice(0, texts, {}, tuple(reports), tuple(bases))
-    answer = msgspec.structs.replace(answer, messages=messages_of(answer))
     return answer, time.thread_time() - began
 
 

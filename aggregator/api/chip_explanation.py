@@ -52,8 +52,18 @@ _LISTS = ("available", "unhealthy", "network_unhealthy", "recovering")
 
 def blind_text(status: BlindStatus) -> str:
     """Return which source is blind since when and why, in words."""
-    since = "" if status.since_ms is None else f" since {shown_time(status.since_ms)}"
-    return f"the source {status.source} gives the node's agent no answer{since}: {status.reason}"
+    if status.since_ms is None:
+        return sentence(
+            "the source {source} gives the node's agent no answer: {reason}",
+            source=status.source,
+            reason=status.reason,
+        )
+    return sentence(
+        "the source {source} gives the node's agent no answer since {time}: {reason}",
+        source=status.source,
+        time=shown_time(status.since_ms),
+        reason=status.reason,
+    )
 
 
 def job_name(key: str, job: JobState | None) -> str:
@@ -129,8 +139,9 @@ class _Reasons:
         ]
         if not active:
             return sentence("a public fault of a program that is not known here"), None
-        who = ", ".join(
-            f"{public_fault.resource} ({public_fault.fault_id})" for public_fault in active
+        who = joined(
+            "{before}, {part}",
+            (f"{public_fault.resource} ({public_fault.fault_id})" for public_fault in active),
         )
         ends = [public_fault.ends_at_ms for public_fault in active]
         times = [at_ms for at_ms in ends if at_ms is not None]
@@ -251,7 +262,12 @@ def explained_chips(
                 is_hidden=bool(mine),
                 is_published=pipeline.device.layout.home(node) is not None,
             ),
-            *(f"{blind_text(source)}; its state is the last that was known" for source in sources),
+            *(
+                sentence(
+                    "{reason}; its state is the last that was known", reason=blind_text(source)
+                )
+                for source in sources
+            ),
         )
         yield ExplainedChip(chip, *lists, used, pods, faults, because, sources)
 

@@ -186,6 +186,8 @@ class StatusQueries:
         if status is None or advising is None:
             return status
         advice = advising.answers.of_job(status.namespace, status.name)
+        if advice is not None:
+            advice = msgspec.structs.replace(advice, messages=messages_of(advice))
         return msgspec.structs.replace(status, advice=advice)
 
     def advice(self, node: str | None = None) -> AdvicePage | None:
@@ -202,7 +204,7 @@ class StatusQueries:
             advice = of_node
         else:
             return None
-        return AdvicePage(self.at_ms, True, advice, messages_of(advice))
+        return AdvicePage(self.at_ms, True, advice)
 
     def advice_outcomes(self) -> AdviceOutcomes:
         """Return whether the advised deletions were made."""
@@ -334,6 +336,7 @@ class StatusQueries:
             dpu_problems=tuple(self.dpu_faults.documents.problems(node)),
             jobs=self.job_view.jobs_on(node),
             relations=self.job_view.relations_on(node),
+            heartbeat_problem=heartbeats.problem(node),
             publish_lost=self.publish_lost,
             began=self.notifier.began_ms,
         )
@@ -341,12 +344,7 @@ class StatusQueries:
             pipeline, self._with_dpus(status), context, self._acknowledged_everywhere()
         )
         advice = None if self.advising is None else self.advising.answers.of_node(node)
-        return msgspec.structs.replace(
-            explanation,
-            stream=self.stream.last_id,
-            advice=advice,
-            messages=messages_of(explanation),
-        )
+        return msgspec.structs.replace(explanation, stream=self.stream.last_id, advice=advice)
 
     def _acknowledged_everywhere(self) -> dict[str, bool]:
         """Return for each document whether every publisher's store has its newest value."""

@@ -48,6 +48,7 @@ class ExplanationContext:
     ``standing`` are its public faults, ``dpu_faults`` those of its RDMA NICs and DPUs with what
     follows from each, ``dpu_problems`` what of their document does not count; ``jobs`` those with
     pods there, by key, with what hits them there; ``relations`` the relation faults of all of them.
+    ``heartbeat_problem`` is the sentence of which ``NodeStatus`` has the text.
     ``publish_lost``: nodes that fall silent are published as lost. ``began`` returns since when a
     fault of a server is published.
     """
@@ -58,6 +59,7 @@ class ExplanationContext:
     dpu_problems: tuple[str, ...] = ()
     jobs: tuple[tuple[str, NodeImpact | None], ...] = ()
     relations: tuple[RelationStatus, ...] = ()
+    heartbeat_problem: str | None = None
     publish_lost: bool = True
     began: Callable[[str, str, str], int | None] = lambda *_: None
 
@@ -91,7 +93,10 @@ def explain(
         documents={name: acknowledged.get(name, False) for name in documents},
         because=(
             *_about_node(pipeline, status, parts, switches, context),
-            *(f"its document of RDMA devices: {problem}" for problem in context.dpu_problems),
+            *(
+                sentence("its document of RDMA devices: {reason}", reason=problem)
+                for problem in context.dpu_problems
+            ),
         ),
         chips=tuple(
             explained_chips(
@@ -127,14 +132,22 @@ def _about_node(
     node_context = context.node_context
     yield _STATES[status.state]
     for rejection in status.rejected:
-        since = shown_time(rejection.since_ms)
-        document = f"its {rejection.kind} document in {rejection.store}"
-        yield f"{document} is refused since {since}: {rejection.reason}"
+        yield sentence(
+            "its {kind} document in {store} is refused since {time}: {reason}",
+            kind=rejection.kind,
+            store=rejection.store,
+            time=shown_time(rejection.since_ms),
+            reason=rejection.reason,
+        )
     if status.faults_problem is not None:
-        yield f"its faults cannot be read: {status.faults_problem}"
+        yield sentence("its faults cannot be read: {reason}", reason=status.faults_problem)
     for source in pipeline.sources:
         if source.interrupted is not None:
-            yield f"{source.url} cannot be read, what it reported last counts: {source.interrupted}"
+            yield sentence(
+                "{store} cannot be read, what it reported last counts: {reason}",
+                store=source.url,
+                reason=source.interrupted,
+            )
     yield from _about_heartbeat(status, context)
     for blind in status.blind or ():
         if blind.chip is None:
@@ -176,8 +189,8 @@ def _about_node(
 
 
 def _about_heartbeat(status: NodeStatus, context: ExplanationContext) -> Iterator[str]:
-    if status.heartbeat_problem is not None:
-        yield f"whether it is alive is unknown: {status.heartbeat_problem}"
+    if context.heartbeat_problem is not None:
+        yield sentence("whether it is alive is unknown: {reason}", reason=context.heartbeat_problem)
     if status.heartbeat not in ("lost", "silent"):
         return
     age, interval = status.heartbeat_age_seconds, status.heartbeat_interval_seconds

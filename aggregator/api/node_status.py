@@ -18,6 +18,7 @@ from contract.pages.aggregator_status import (
     RejectedStatus,
     StaleDocument,
 )
+from contract.sentences import joined
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -63,7 +64,8 @@ class Heartbeats(NamedTuple):
         """Return why no place reads the heartbeats of ``node``; ``None`` where one does."""
         places = [place for place, listing in self.listings.items() if node in listing.heartbeats]
         texts = [self.unread[place].text for place in places if place in self.unread]
-        return "; ".join(texts) if texts and len(texts) == len(places) else None
+        is_unread = texts and len(texts) == len(places)
+        return joined("{before}; {part}", texts) if is_unread else None
 
     def state(self, node: str, *, is_read: bool) -> str:
         """Return one of ``HEARTBEATS``."""
@@ -149,7 +151,8 @@ def _status_of(pipeline: Pipeline, heartbeats: Heartbeats, node: str, now: Insta
         rejected=rejected,
         blind=blind_statuses(pipeline, node, blind),
         blind_left_out=0 if own_key is None else own_key.left_out,
-        heartbeat_problem=problem,
+        # Large lists have no messages.
+        heartbeat_problem=None if problem is None else str(problem),
         stale=stale,
         missing=tuple(_missing(pipeline, node)),
     )

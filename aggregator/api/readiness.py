@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from aggregator.api.status import ProbeStatus
 from contract.plural import plural
+from contract.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -52,7 +53,7 @@ class Readiness:
     absences: Collection[Absence]
     warnings: Callable[[], tuple[str, ...]]
     clock: Clock
-    _waits_for: str | None = field(default="waiting for the stores to answer", init=False)
+    _waits_for: str | None = field(default=sentence("waiting for the stores to answer"), init=False)
     _complete: dict[str, int] | None = field(default=None, init=False)
     _warm_ms: int | None = field(default=None, init=False)
     _is_past_start: bool = field(default=False, init=False)
@@ -65,7 +66,7 @@ class Readiness:
         """Wait until the stores have what is known now: this replica begins to lead."""
         names = self.pipeline.documents
         self._complete = {name: self.pipeline.revision(name) for name in names}
-        self._waits_for = "waiting for the first publication"
+        self._waits_for = sentence("waiting for the first publication")
 
     def look(self) -> None:
         """End the wait once the stores have what was known when this replica began to lead."""
@@ -75,7 +76,11 @@ class Readiness:
             for name, revision in self._complete.items():
                 output = publisher.outputs.get(name)
                 if output is None or output.acknowledged < revision:
-                    self._waits_for = f"waiting for {name} to be in {publisher.store.url}"
+                    self._waits_for = sentence(
+                        "waiting for {document} to be in {store}",
+                        document=name,
+                        store=publisher.store.url,
+                    )
                     return
         self._complete = None
         self._waits_for = None
@@ -103,7 +108,11 @@ class Readiness:
             reasons = (*served, *self.marks(), *self._failing())
         else:
             unread = (
-                f"{source.url} cannot be read: {source.interrupted}"
+                sentence(
+                    "{store} cannot be read: {reason}",
+                    store=source.url,
+                    reason=source.interrupted,
+                )
                 for source in self.pipeline.sources
                 if source.interrupted is not None
             )
@@ -126,14 +135,20 @@ class Readiness:
         """
         for source in self.pipeline.sources:
             for watch in source.watches:
-                operation = f"the watch of {watch.selection.namespace} in {source.url}"
+                operation = sentence(
+                    "the watch of {namespace} in {store}",
+                    namespace=watch.selection.namespace,
+                    store=source.url,
+                )
                 yield operation, watch.reading, False
         for publisher in self.publishers:
             url, many = publisher.store.url, len(publisher.outputs) > 1
-            yield f"the watch of our documents in {url}", publisher.reading, False
-            yield f"the writing of our documents to {url}", publisher.writing, many
-        elected_by = self.leadership.elected_by
-        yield f"the election by {elected_by}", self.leadership.failing, False
+            read = sentence("the watch of our documents in {store}", store=url)
+            yield read, publisher.reading, False
+            written = sentence("the writing of our documents to {store}", store=url)
+            yield written, publisher.writing, many
+        election = sentence("the election by {store}", store=self.leadership.elected_by)
+        yield election, self.leadership.failing, False
 
     def _warnings(self) -> tuple[str, ...]:
         """Heartbeats that are not read, documents that cannot be written or that others write."""

@@ -21,6 +21,7 @@ from contract.codes.levels import ChipLevel
 from contract.documents.dpu_info import dpu_subject
 from contract.documents.public_fault import CODE_BYTES, LAST_DEVICE
 from contract.errors import quoted
+from contract.sentences import joined, sentence
 from service.log.ongoing_failure import OngoingFailure
 from stores.interruption import Interrupted, followed
 
@@ -156,15 +157,21 @@ class DpuFaults(Timed):
 
     def _because(self, node: str, fault: DpuFault) -> str:
         if not self._publishes:
-            return "it is only shown: dpu_faults.publish is off"
+            return sentence("it is only shown: dpu_faults.publish is off")
         if self._chips.get(fault.hca) == ():
-            return f"it is only shown: dpu_faults.chips has no chip for {fault.hca}"
+            return sentence(
+                "it is only shown: dpu_faults.chips has no chip for {device}", device=fault.hca
+            )
         for public_fault in self._public.standing(node):
             if public_fault.resource == SOURCE and public_fault.fault_id == _fault_id(fault):
-                devices = ", ".join(map(str, public_fault.devices))
-                fault_text = f"public fault {public_fault.code} at {public_fault.level}"
-                return f"published as {fault_text} of chips {devices}"
-        return "; ".join(self._not_published.get(node, ())) or "it is not published yet"
+                return sentence(
+                    "published as public fault {code} at {level} of chips {chips}",
+                    code=public_fault.code,
+                    level=public_fault.level,
+                    chips=joined("{before}, {part}", map(str, public_fault.devices)),
+                )
+        problems = self._not_published.get(node, ())
+        return joined("{before}; {part}", problems or [sentence("it is not published yet")])
 
     def status(self) -> DpuStatus:
         """Return the state of all documents, with why faults are not published."""
@@ -199,21 +206,34 @@ class DpuFaults(Timed):
         """Yield the public faults that follow; ``problems`` gets why some do not."""
         existing = _numbers(self._chips_of(node) or frozenset())
         for fault in faults:
-            about, code = f"{fault.code} of {dpu_subject(fault.hca)}", public_code(fault.code)
+            code = public_code(fault.code)
+            about = sentence("{code} of {device}", code=fault.code, device=dpu_subject(fault.hca))
             level = LEVELS.get(fault.level)
             if level is None or len(code.encode()) != CODE_BYTES:
                 shown = quoted(repr(fault.level if level is None else fault.code))
-                problems.append(f"{about} is not published: {shown} is not known")
+                problems.append(
+                    sentence(
+                        "{fault} is not published: {value} is not known", fault=about, value=shown
+                    )
+                )
                 continue
             mapped = self._chips.get(fault.hca)
             devices = tuple(device for device in mapped or () if device in existing)
             if mapped == ():
                 continue
             if not existing:
-                problems.append(f"{about} is not published: no chip of the node is known yet")
+                problems.append(
+                    sentence(
+                        "{fault} is not published: no chip of the node is known yet", fault=about
+                    )
+                )
                 continue
             if mapped is not None and not devices:
-                problems.append(f"dpu_faults.chips names no chip of the node for {fault.hca}")
+                problems.append(
+                    sentence(
+                        "dpu_faults.chips names no chip of the node for {device}", device=fault.hca
+                    )
+                )
             if not devices:
                 devices = existing
                 if level is ChipLevel.SEPARATE_NPU:

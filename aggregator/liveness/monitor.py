@@ -23,6 +23,7 @@ from aggregator.liveness.lost_nodes import Brake, HeartbeatListing, LostNodes, P
 from aggregator.liveness.persisted_row import remembered
 from aggregator.liveness.unread_heartbeats import Unread, ages_ms, unread
 from contract.errors import StoreError, StoreForbidden, StoreUnavailable
+from contract.sentences import sentence
 from service.log.shortened import shortened
 
 if TYPE_CHECKING:
@@ -149,7 +150,11 @@ class HeartbeatMonitor:
     @property
     def listings(self) -> dict[str, HeartbeatListing]:
         """The last listing of the beats in each place: a store, or the Nodes in it."""
-        return self._beats | {f"nodes in {url}": watch.listing for url, watch in self._old.items()}
+        on_nodes = {
+            sentence("nodes in {store}", store=url): watch.listing
+            for url, watch in self._old.items()
+        }
+        return self._beats | on_nodes
 
     @property
     def problems(self) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.liveness import lost_nodes as liveness
+from contract.sentences import sentence
 from service.clock import shown_time
 
 if TYPE_CHECKING:
@@ -55,10 +56,13 @@ def unread(
         period_ms = liveness.listing_period_ms([listing])
         patience_ms = max(MIN_UNREAD_MS, _PERIODS * period_ms)
         if age_ms > patience_ms:
-            reason = listing.problem or "there is no answer yet"
-            text = (
-                f"the heartbeats in {place} have not been read since "
-                f"{shown_time(now.wall_ms - age_ms)} ({age_ms / 1000:.0f} s ago): {reason}"
+            text = sentence(
+                "the heartbeats in {place} have not been read since {time} ({seconds} s ago): "
+                "{reason}",
+                place=place,
+                time=shown_time(now.wall_ms - age_ms),
+                seconds=f"{age_ms / 1000:.0f}",
+                reason=listing.problem or sentence("there is no answer yet"),
             )
             # The trouble may be younger than the last listing, by a period at most.
             is_long = age_ms > max(_LONG_MS + period_ms, patience_ms)

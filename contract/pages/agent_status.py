@@ -12,6 +12,7 @@ import msgspec
 from contract.codes.levels import ChipLevel, Severity
 from contract.documents.isolation_request import IsolationRequest
 from contract.pages.blind import BlindStatus
+from contract.pages.messages import PageMessage
 
 
 class Upgrade(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -386,7 +387,7 @@ class AgentStatus(msgspec.Struct, frozen=True):
     of ``store`` were found by a listing and shown by no event, ``None`` where nothing lists.
     ``stream`` is the id of the newest event that this status contains. ``gauges`` are the readings
     that collectors declare, by name and chip. ``certificates`` shows when the certificate in each
-    file ends.
+    file ends. ``messages`` are the sentences that a verb can translate, by their English text.
     """
 
     node: str
@@ -422,3 +423,4 @@ class AgentStatus(msgspec.Struct, frozen=True):
     stream: str = ""
     gauges: dict[str, dict[str, float]] = {}
     certificates: dict[str, int] = {}
+    messages: dict[str, PageMessage] = {}

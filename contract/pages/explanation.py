@@ -132,8 +132,8 @@ class ExplainedNode(msgspec.Struct, Generic[Advice], frozen=True):
     node, with whether every store has their newest value. ``because`` is about the node as a whole.
     ``chips``: all that are known. ``stream`` is that of ``FaultsPage``. ``advice``: what the
     scheduler will do about it, ``null`` where that is not computed; its type is the
-    advisor's, which contract does not import. ``messages`` are the sentences of all ``because``
-    that a verb can translate, by their English text.
+    advisor's, which contract does not import. ``messages`` are the sentences of the page that a
+    verb can translate, by their English text.
     """
 
     node: NodeStatus

@@ -6,11 +6,14 @@ parameters. A reader that does not know the id shows the English text.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from contract.sentences import Sentence, english
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class PageMessage(msgspec.Struct, frozen=True):
@@ -30,16 +33,24 @@ Parameter: TypeAlias = "str | int | float | PageMessage"
 def messages_of(page: msgspec.Struct) -> dict[str, PageMessage]:
     """Return the sentences in ``page`` by their English text."""
     messages: dict[str, PageMessage] = {}
+    msgspec.json.encode(page, enc_hook=collecting(messages))
+    return messages
+
+
+def collecting(messages: dict[str, PageMessage]) -> Callable[[object], str]:
+    """Return the ``enc_hook`` that encodes a page and adds its sentences to ``messages``.
+
+    The encoder calls it for each sentence, wherever that is. So ``messages`` may be those of the
+    page itself, where they are its last member: they are complete when they are encoded.
+    """
 
     def collect(value: object) -> str:
         text = english(value)
-        if isinstance(value, Sentence):
+        if isinstance(value, Sentence) and text not in messages:
             messages[text] = _message(value)
         return text
 
-    # The encoder calls its hook for each sentence, wherever it is in the page.
-    msgspec.json.encode(page, enc_hook=collect)
-    return messages
+    return collect
 
 
 def _message(sentence: Sentence) -> PageMessage:

@@ -13,6 +13,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from contract.sentences import joined, sentence
 from pacing.backoff import Backoff
 
 if TYPE_CHECKING:
@@ -51,12 +52,16 @@ class ForeignWriter:
     def changes(self, document: str) -> str:
         """Return a sentence for people: it changes ``document``."""
         if self.differing:
-            return (
-                f"the answer to our own write of {document} differs from what was written: "
-                f"{', '.join(self.differing)}; an admission webhook or policy changes it"
+            return sentence(
+                "the answer to our own write of {document} differs from what was written: "
+                "{fields}; an admission webhook or policy changes it",
+                document=document,
+                fields=joined("{before}, {part}", self.differing),
             )
-        return (
-            f"{'another program' if self.manager is None else repr(self.manager)} writes {document}"
+        if self.manager is None:
+            return sentence("another program writes {document}", document=document)
+        return sentence(
+            "{program} writes {document}", program=repr(self.manager), document=document
         )
 
 

@@ -1,6 +1,7 @@
 """The page for browsers at ``/``: HTML, scripts, styles and texts of ``browser/``.
 
-The files are packed once at the start. Their address has the digest of all of them, so a browser
+A file is packed once, when a client first asks for it: to pack all of them takes 6 ms, and most
+daemons never show their page. Their address has the digest of all of them, so a browser
 may keep them for good, and files of two releases never mix. All addresses in the page are relative:
 it works below any prefix of a proxy. Nothing is loaded from elsewhere.
 
@@ -15,10 +16,11 @@ from __future__ import annotations
 import hashlib
 import html
 import re
+from dataclasses import dataclass
+from functools import cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-import msgspec
 from aiohttp import hdrs, web
 
 from service.http.address import is_own_name
@@ -49,11 +51,15 @@ _TYPES = {
 }
 
 
-class _BrowserFile(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class _BrowserFile:
     plain: bytes
-    packed: bytes
     content_type: str
     tag: str
+
+    @cached_property
+    def packed(self) -> bytes:
+        return packed(self.plain, _BEST_LEVEL)
 
 
 def asks_for_html(request: web.Request) -> bool:
@@ -124,7 +130,7 @@ def _with_texts(index: str, language: str, texts: bytes) -> bytes:
 def _file(name: str, content: bytes) -> _BrowserFile:
     kind = _TYPES[name.rpartition(".")[2]]
     tag = hashlib.blake2b(content, digest_size=12).hexdigest()
-    return _BrowserFile(content, packed(content, _BEST_LEVEL), f"{kind}; charset=utf-8", tag)
+    return _BrowserFile(content, f"{kind}; charset=utf-8", tag)
 
 
 def _answer(request: web.Request, file: _BrowserFile, keep: str, *vary: str) -> web.Response:

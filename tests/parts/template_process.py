@@ -63,6 +63,7 @@ def main() -> None:
     before = dict(os.environ)
     for package in sys.argv[2:-1]:
         _import_all(package)
+    _fill_caches()
     set_by_imports = {name: value for name, value in os.environ.items() if name not in before}
     # What is alive now stays so. The collector would write into each page, and so copy it.
     gc.collect()
@@ -79,6 +80,17 @@ def _import_all(package: str) -> None:
     for module in pkgutil.walk_packages(folders, f"{package}."):
         if module.name.rpartition(".")[2] not in _STRAYS:
             importlib.import_module(module.name)
+
+
+def _fill_caches() -> None:
+    """Compute what each daemon computes first and keeps, and what no input changes."""
+    from agent.config import check_agent
+    from aggregator.config import check_aggregator
+    from contract.codes.catalogue import shipped
+
+    shipped()
+    check_agent({}, "")
+    check_aggregator({}, "")
 
 
 def _serve(connection: socket.socket) -> dict[str, Any]:

@@ -37,7 +37,7 @@ _HEADER = (
     "Content-Type: text/plain; charset=UTF-8",
     "Content-Transfer-Encoding: 8bit",
 )
-_FOLDERS = ("vigil", "agent", "advisor", "aggregator", "service")
+_FOLDERS = ("vigil", "agent", "advisor", "aggregator", "service", "contract")
 """Packages that make texts of verbs, or of pages that verbs show."""
 _MARKS = {
     **dict.fromkeys(

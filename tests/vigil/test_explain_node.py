@@ -8,10 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from aggregator.api.explanation import ExplanationContext
 from contract.pages.messages import messages_of
-from contract.sentences import english
+from contract.sentences import Sentence, english, sentence
+from service.pages.daemon_pages import json_response
+from stores.interruption import Interrupted
 from tests.aggregator.api.explained import explained as explained_by_aggregator
-from tests.aggregator.nodes import faulty, report
+from tests.aggregator.dpu_faults.scene import LANE_DOWN, PORT_DOWN, Scene, dpu_document
+from tests.aggregator.nodes import faulty, instant, report
 from tests.aggregator.pipelines import WrittenPipeline
 from tests.vigil.stand import AGENT, AT_MS, LEADER, Stand, vigil
 
@@ -240,6 +244,33 @@ def test_sentences_of_an_aggregator_are_shown_in_chinese(aggregator: Stand) -> N
         assert text in texts
     english_texts = [line.strip() for line in explained(aggregator, "node-1")[1]]
     assert "because:     its newest device-info counts" in english_texts
+
+
+def test_dpu_faults_and_interrupted_stores_are_shown_in_chinese(aggregator: Stand) -> None:
+    written = WrittenPipeline(report("node-1", faulty(3)))
+    written.pipeline.observe_event(written.devices, Interrupted("train"), instant(0))
+    scene = Scene(publishes=True, chips={"mlx5_0": (2, 3), "mlx5_1": ()})
+    scene.lists(dpu_document("n1", PORT_DOWN, LANE_DOWN))
+    unread = sentence("there is no answer yet")
+    context = ExplanationContext(
+        dpu_faults=scene.dpu_faults.explained("n1"),
+        dpu_problems=("train",),
+        heartbeat_problem=unread,
+    )
+    page = explained_by_aggregator(written, "node-1", context=context)
+    assert {text for text in page.because if not isinstance(text, Sentence)} == set()
+    body = json_response(page).body
+    assert isinstance(body, bytes)
+    aggregator.answers["/api/v1/nodes/node-1"] = json.loads(body)
+    texts = [line.strip() for line in explained(aggregator, "node-1", "--lang", "zh")[1]]
+    for text in (
+        "原因:        无法读取 store:，以其最后上报的内容为准：train",
+        "原因:        无法确定其是否在运行：尚无应答",
+        "原因:        其 RDMA 设备的文档：train",
+        "原因:      已发布为芯片 2、3 的公共故障 021000024，级别为 SeparateNPU",
+        "原因:      仅显示：dpu_faults.chips 中没有 mlx5_1 对应的芯片",
+    ):
+        assert text in texts
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,22 @@ import typer
 import typer.core
 import typer.main
 
+from agent.publishing.ownership import other_program, owned_by
+from aggregator.liveness.lost_nodes import HeartbeatListing
+from aggregator.liveness.unread_heartbeats import unread
 from contract.codes.reference import CodeKind
+from contract.pages.agent_status import AgentStatus, HeartbeatStatus, PublicationStatus
 from contract.pages.messages import PageMessage, messages_of
+from contract.pages.readiness import ReadinessPage
 from contract.sentences import english, joined, sentence
+from service.clock import Instant
+from service.failing_requests import FailingRequests
+from service.owned_documents.foreign_writes import ForeignWriter
+from service.pages.daemon_pages import json_response
+from stores.base import LastWriter
 from tests.parts.verbs import columns_of, run_verb
 from tests.vigil import catalogue
+from tests.vigil.answers import whole
 from tests.vigil.stand import AGENT, AT_MS, Stand, vigil
 from tests.vigil.verbs import VERBS, aggregator
 from vigil.language import CATALOGUE, Language, choose, shown, translate_messages, translated
@@ -345,10 +357,7 @@ _TWO_WORDS = re.compile(r"\b[a-z]{2,} [a-z]{2,}\b")
 _ENGLISH_AS_A_WHOLE = {
     "faults": [],
     "jobs": ["pods of train (train)"],
-    "status": [
-        "the cluster is not well: the aggregator is not ready: train",
-        "heartbeats of train are not read: train",
-    ],
+    "status": ["the cluster is not well: the aggregator is not ready: train"],
     "timeline": [],
 }
 
@@ -373,6 +382,79 @@ def test_sources_without_an_answer_are_named_in_chinese(stand: Stand) -> None:
     assert "node-1 的数据源 bmc，自 1 分钟前（21:33:29 UTC）: train" in [
         _HEADING.sub("", line) for line in lines
     ]
+
+
+def _readiness(*reasons: str) -> dict[str, Any]:
+    """Return the page of a daemon that is not ready for these ``reasons``."""
+    body = json_response(ReadinessPage(not reasons, reasons)).body
+    assert isinstance(body, bytes)
+    return dict(json.loads(body))
+
+
+def _reasons(stand: Stand, language: str) -> list[str]:
+    """Return why all is not well, each in a line of its own."""
+    _, output, errors = vigil(stand, "status", "--lang", language, COLUMNS="1000")
+    assert errors == ""
+    return [line.strip() for line in output.decode().split("\n\n")[0].splitlines()]
+
+
+def test_why_an_aggregator_is_not_ready_is_shown_in_chinese(stand: Stand) -> None:
+    stand.answers = aggregator()
+    failing = FailingRequests()
+    failing.failed("n1", "train", 0)
+    watch = failing.problem(
+        sentence("the watch of {namespace} in {store}", namespace="x", store="s"), 40_000
+    )
+    assert watch is not None
+    beats = {
+        sentence("nodes in {store}", store="s"): HeartbeatListing(problem="train"),
+        "s": HeartbeatListing(),
+    }
+    unread_texts = [place.text for place in unread(beats, 0, Instant(40_000, 40_000)).values()]
+    stand.answers["/readyz"] = page = _readiness(watch, *unread_texts)
+    stand.answers["/api/v1/liveness"]["liveness"]["problems"] = {"nodes in s": "train"}
+    assert _reasons(stand, "zh")[:4] == [
+        "集群 不正常：聚合器未就绪：对 s 中 x 的监视已失败 40 秒：train",
+        "聚合器未就绪：自 1970-01-01 00:00:00 UTC（40 秒前）起未读取 s 中的各 Node 的心跳：train",
+        "聚合器未就绪：自 1970-01-01 00:00:00 UTC（40 秒前）起未读取 s 的心跳：尚无应答",
+        "未读取 s 中各 Node 上的心跳：train",
+    ]
+    english_texts = _reasons(stand, "en")
+    # An earlier aggregator has no messages.
+    del page["messages"]
+    assert _reasons(stand, "zh")[:3] == english_texts[:3]
+    assert _reasons(stand, "en") == english_texts
+
+
+def test_why_an_agent_is_not_ready_is_shown_in_chinese(stand: Stand) -> None:
+    owned = owned_by("node-1", ("device-info",))[0]
+    other = other_program(owned, LastWriter("noded", 0), 0)
+    assert other is not None
+    differs = ForeignWriter(differing=("data.x", "data.y")).changes("doc")
+    status = msgspec.convert(
+        AGENT
+        | {
+            "not_ready": [other.text, sentence("conflict: {change}", change=differs)],
+            "publications": [whole(PublicationStatus, {"kind": "node-info", "conflict": differs})],
+            "heartbeat": whole(HeartbeatStatus, {"trouble": "train", "withheld": "no progress: x"}),
+        },
+        AgentStatus,
+    )
+    body = json_response(status).body
+    assert isinstance(body, bytes)
+    page = json.loads(body)
+    stand.answers = {"/api/v1/status": page}
+    chinese = _reasons(stand, "zh")
+    assert chinese[0].startswith(
+        "node-1 不正常：代理未就绪：kube-system/mindx-dl-deviceinfo-node-1 由 'noded' 写入，"
+    )
+    changed = "对 doc 自身写入的应答与写入的内容不同：data.x、data.y；准入 webhook 或策略更改了它"
+    assert chinese[1] == f"代理未就绪：冲突：{changed}"
+    assert chinese[3:6] == [f"node-info：{changed}", "心跳：train", "the heartbeat: no progress: x"]
+    del page["messages"]
+    english_texts = _reasons(stand, "en")
+    chinese = _reasons(stand, "zh")
+    assert [chinese[n] for n in (0, 1, 3)] == [english_texts[n] for n in (0, 1, 3)]
 
 
 def test_names_of_faults_follow_the_language_of_the_program(stand: Stand) -> None:

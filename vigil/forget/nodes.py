@@ -36,11 +36,10 @@ from contract.names import (
     node_name_problem,
     public_fault_name,
 )
-from contract.sentences import counted, joined, message, sentence
+from contract.sentences import counted, joined, message, names_in_short, sentence
 from stores.base import Document, Selection
 from vigil.aggregator_stores import beating
 from vigil.exit_status import ExitStatus, print_done, print_refusal
-from vigil.reports.status_report import names_in_short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

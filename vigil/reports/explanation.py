@@ -150,7 +150,7 @@ def report_of(client: DaemonClient, node: str | None) -> StatusReport:
         for fault in part.faults
     )
     facts = {"because": result.because}
-    return of_nodes(client, node, None, (result.node,), tuple(rows), facts)
+    return of_nodes(client, node, None, (result.node,), tuple(rows), facts, result.messages)
 
 
 def _node_of(client: DaemonClient, node: str, *, may_be_code: bool = False) -> ExplainedNode[Any]:

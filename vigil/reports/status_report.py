@@ -24,14 +24,16 @@ from contract.pages.aggregator_status import (
 )
 from contract.pages.faults import FaultsPage, subject_name
 from contract.pages.readiness import ReadinessPage
-from contract.sentences import joined, message, sentence
+from contract.sentences import joined, message, names_in_short, sentence
 from vigil.daemon_client import OtherNode
+from vigil.language import translate_messages, with_reason
 from vigil.reports.times import ago
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from contract.pages.blind import BlindStatus
+    from contract.pages.messages import PageMessage
     from vigil.daemon_client import DaemonClient
 
 STATUS = "/api/v1/status"
@@ -52,10 +54,15 @@ _KINDS = {
 }
 _SWITCHES = message("the switches are {status}")
 _SERVER = message("the server is {status}")
-_NAMED = 5
 _ALARM = message(
     "silence alarm: too many nodes fell silent at once, so none of them is published lost"
 )
+_AGENT_NOT_READY = message("the agent is not ready: {reason}")
+_AGGREGATOR_NOT_READY = message("the aggregator is not ready: {reason}")
+_DOCUMENT = message("{document}: {reason}")
+_HEARTBEAT = message("the heartbeat: {reason}")
+_ON_NODES = "nodes in "
+"""How an aggregator begins the name of a place with heartbeats on Nodes, as old agents write."""
 _PARTS = message("{count} parts at {level}: {parts}")
 _PART = message("{count} part at {level}: {parts}")
 
@@ -157,6 +164,7 @@ def of_agent(server: str, answer: AgentStatus, node: str | None) -> StatusReport
     """Return what an agent knows. Raises ``OtherNode`` for another node than its own."""
     if node not in (None, answer.node):
         raise other_node(server, answer, node)
+    translate_messages(answer.messages)
     faults = tuple(
         fault_row(
             answer.node,
@@ -176,26 +184,32 @@ def of_agent(server: str, answer: AgentStatus, node: str | None) -> StatusReport
     down = [chip.device for chip in answer.chips if chip.link_up is False]
     beat = answer.heartbeat
     reasons = [
-        *(f"the agent is not ready: {item}" for item in answer.not_ready),
+        *(with_reason(_AGENT_NOT_READY, reason) for reason in answer.not_ready),
+        # Tasks have English names, so that is no sentence.
         *(f"a task of the agent stands still: {task}" for task in sorted(answer.stalled)),
         *reasons_of_faults(faults, answer.node),
         *reasons_of_links(down),
-        *([f"the driver: {answer.driver.trouble}"] if answer.driver.trouble else []),
         *(
-            f"{publication.kind} is not published: {publication.trouble}"
+            [sentence("the driver: {reason}", reason=answer.driver.trouble)]
+            if answer.driver.trouble
+            else []
+        ),
+        *(
+            sentence(
+                "{document} is not published: {reason}",
+                document=publication.kind,
+                reason=publication.trouble,
+            )
             for publication in answer.publications
             if publication.trouble
         ),
         *(
-            f"{publication.kind}: {publication.conflict}"
+            with_reason(_DOCUMENT, publication.conflict, document=publication.kind)
             for publication in answer.publications
             if publication.conflict
         ),
-        *(
-            f"the heartbeat: {reason}"
-            for reason in (beat.trouble, beat.withheld, beat.conflict)
-            if reason
-        ),
+        *([sentence(_HEARTBEAT, reason=beat.trouble)] if beat.trouble else []),
+        *(with_reason(_HEARTBEAT, reason) for reason in (beat.withheld, beat.conflict) if reason),
         *reasons_of_blind(blind, answer.node),
     ]
     driver = answer.driver
@@ -252,23 +266,23 @@ def of_nodes(
     chosen: Sequence[NodeStatus],
     faults: tuple[FaultRow, ...],
     facts: Mapping[str, tuple[str, ...]] | None = None,
+    messages: Mapping[str, PageMessage] | None = None,
 ) -> StatusReport:
     """Return a report of the ``chosen`` nodes: of the one with this ``name``, else of all.
 
-    ``at_ms`` is the time of the answers, ``None`` where they have none.
+    ``at_ms`` is the time of the answers, ``None`` where they have none. ``messages`` are those of
+    the pages that ``facts`` are from.
     """
     liveness = client.get("/api/v1/liveness", LivenessPage).liveness
     about = client.get("/api/v1/leader", LeaderPage)
     # Not ``get``: an aggregator that is not ready answers 503, with its reasons.
     ready = client.decoded(client.fetch("/readyz")[1], ReadinessPage)
+    translate_messages({**(messages or {}), **ready.messages})
     blind = tuple(row for item in chosen for row in blind_of(item))
     reasons = [
         *([sentence(_ALARM)] if liveness.alarm else []),
-        *(f"the aggregator is not ready: {reason}" for reason in ready.reasons),
-        *(
-            f"heartbeats of {place} are not read: {cause}"
-            for place, cause in liveness.problems.items()
-        ),
+        *(with_reason(_AGGREGATOR_NOT_READY, reason) for reason in ready.reasons),
+        *(_not_read(place, reason) for place, reason in liveness.problems.items()),
         *reasons_of_nodes(chosen, name),
         *reasons_of_faults(faults, name),
         *reasons_of_blind(blind, name),
@@ -290,6 +304,17 @@ def of_nodes(
         faults=faults,
         blind=blind,
     )
+
+
+def _not_read(place: str, reason: str) -> str:
+    """Return that the heartbeats of ``place`` are not read; ``reason`` is an error."""
+    if place.startswith(_ON_NODES):
+        return sentence(
+            "heartbeats of nodes in {store} are not read: {reason}",
+            store=place.removeprefix(_ON_NODES),
+            reason=reason,
+        )
+    return sentence("heartbeats of {store} are not read: {reason}", store=place, reason=reason)
 
 
 def agent_source(answer: AgentStatus) -> str:
@@ -362,13 +387,6 @@ def reasons_of_names(by_word: Mapping[str, list[str]], about: str | None) -> Ite
             yield word
         else:
             yield sentence("{reason}: {nodes}", reason=word, nodes=names_in_short(names))
-
-
-def names_in_short(names: Sequence[str], limit: int = _NAMED) -> str:
-    """Return the first ``limit`` names as one text, with how many it lacks."""
-    first = joined("{before}, {part}", names[:limit])
-    more = len(names) - limit
-    return sentence("{names} and {count} more", names=first, count=more) if more > 0 else first
 
 
 def reasons_of_faults(faults: Iterable[FaultRow], about: str | None = None) -> Iterator[str]:
@@ -539,11 +557,8 @@ def rank(level: str) -> tuple[int, str]:
 
 def _publication(publication: PublicationStatus, now_ms: int) -> str:
     if publication.left_to is not None:
-        return sentence(
-            "{document} is left to {program}",
-            document=publication.kind,
-            program=publication.left_to,
-        )
+        text = message("{document} is left to {reason}")
+        return with_reason(text, publication.left_to, document=publication.kind)
     if publication.acknowledged_at_ms is None:
         return sentence("{document} has nothing to report", document=publication.kind)
     written = ago(publication.acknowledged_at_ms, now_ms)

@@ -399,10 +399,10 @@ async def check_writers(configuration: AgentConfiguration, store: Store) -> Chec
         return problem(
             WRITERS, str(error), sentence("scan again when the store answers"), ExitStatus.OUTSIDE
         )
-    others = [str(other) for other in programs if other is not None]
+    others = [other.text for other in programs if other is not None]
     if others:
         advice = sentence("one of the two must stop, see above: until then this agent is not ready")
-        return problem(WRITERS, "; ".join(others), advice)
+        return problem(WRITERS, joined("{before}; {part}", others), advice)
     return ok(
         WRITERS,
         sentence(

@@ -27,7 +27,7 @@ from contract.codes.reference import CodeKind
 from contract.documents.cluster_info import entry_texts
 from contract.errors import ConfigurationError, DocumentError, Problem
 from contract.names import STATE_KEY, STATE_PREFIX
-from contract.sentences import message, sentence
+from contract.sentences import message, names_in_short, sentence
 from stores.base import DocumentsListed
 from vigil.daemon_client import UnknownNode
 from vigil.reports.explanation import NodeExplanation, PartExplanation, is_meant, parts_of
@@ -37,7 +37,6 @@ from vigil.reports.status_report import (
     blind_of,
     counts_of,
     levels_of_chips,
-    names_in_short,
     rank,
     reasons_of_blind,
     reasons_of_faults,
@@ -58,7 +57,7 @@ if TYPE_CHECKING:
     from vigil.sources.store_contents import StoreContents
 
 SOURCE = message("documents of a store, without any daemon")
-_HEARTBEAT_UNREAD = "one look at its heartbeat shows no change of it"
+_HEARTBEAT_UNREAD = sentence("one look at its heartbeat shows no change of it")
 _EARLIER, _UNREPORTED = "earlier", "unreported"
 _TOUCH_SECONDS = 0.0
 """No document is touched here."""
@@ -237,6 +236,7 @@ class DocumentAnswers:
         context = ExplanationContext(
             node_context=msgspec.structs.replace(node_context, lost=node in pipeline.lost),
             standing=() if self._public is None else self._public.standing(node),
+            heartbeat_problem=None if status.heartbeat_problem is None else _HEARTBEAT_UNREAD,
         )
         return explain(pipeline, status, context, {})
 

@@ -240,11 +240,16 @@ async def test_readiness_names_the_reason(tmp_path: Path) -> None:
         pages.heartbeat = msgspec.structs.replace(WELL, standing="conflict", conflict=CONFLICT)
         code, text = await fetch(tmp_path, "/readyz")
         assert code == 503
-        assert msgspec.json.decode(text)["reasons"] == [
+        page = msgspec.json.decode(text)
+        assert page["reasons"] == [
             CONFLICT,
             "conflict: another program writes doc",
             "doc cannot be published: no route to host",
         ]
+        assert page["messages"]["doc cannot be published: no route to host"] == {
+            "id": "{document} cannot be published: {reason}",
+            "parameters": {"document": "doc", "reason": "no route to host"},
+        }
         assert "npu_vigil_heartbeat_conflict 1.0" in (await fetch(tmp_path, "/metrics"))[1]
 
 

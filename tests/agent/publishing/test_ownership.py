@@ -105,7 +105,8 @@ async def test_document_is_left_until_the_program_is_gone(
     writers.wrote(name, age_seconds)
     async with owning(writers, owned) as ownership:
         assert not ownership.is_ours
-        text = str(ownership.other)
+        assert ownership.other is not None
+        text = ownership.other.text
         assert f"{owned.namespace}/{owned.name} is left to '{name}'" in text
         assert f"kubectl delete configmap -n {owned.namespace} {owned.name}" in text
         assert f"take {owned.kind} out of `documents`" in text

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
 
+import msgspec
 import pytest
 
 from aggregator.api.operations import OPERATIONS
@@ -29,6 +30,16 @@ def test_every_page_is_described_and_can_only_be_read() -> None:
     routes = list(pages().router.routes())
     assert {route.resource.canonical for route in routes if route.resource} == described
     assert {route.method for route in routes} == {"GET", "HEAD"}
+
+
+def test_messages_are_the_last_member_of_a_page() -> None:
+    fields = [
+        [field.name for field in msgspec.structs.fields(operation.answer)]
+        for operation in OPERATIONS
+    ]
+    with_messages = [names for names in fields if "messages" in names]
+    assert len(with_messages) >= 4
+    assert {names[-1] for names in with_messages} == {"messages"}
 
 
 @pytest.mark.slow

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from contract.pages.messages import messages_of
+from contract.pages.readiness import ReadinessPage
 from service.failing_requests import FailingRequests
 from tests.cluster.beating import agents
 from tests.cluster.playing import broken
@@ -41,8 +43,10 @@ async def leader(place: Path) -> AsyncIterator[tuple[Replicas, Replica]]:
 
 
 def reasons(one: Replica) -> tuple[str, ...]:
-    """Return why it is not ready."""
-    return one.made.publication.readiness.health().not_ready
+    """Return why it is not ready, in sentences that a verb can translate."""
+    why = one.made.publication.readiness.health().not_ready
+    assert messages_of(ReadinessPage(not why, why)).keys() == {*why}
+    return why
 
 
 async def becomes_not_ready(site: Replicas, one: Replica, within: int) -> tuple[str, ...]:

@@ -7,9 +7,12 @@ import sys
 from typing import TYPE_CHECKING
 
 import aiohttp
+import msgspec
 import pytest
 
-from service.pages.daemon_pages import application, serving
+from contract.pages.messages import PageMessage, messages_of
+from contract.sentences import sentence
+from service.pages.daemon_pages import application, json_response, serving
 from service.pages.settings import pages_tls
 from tests.parts.exposition import OPEN_METRICS, OneGauge, series_of
 from tests.service.tls.tls_site import private_copy, tls_section
@@ -133,3 +136,26 @@ async def test_open_metrics_has_the_samples_of_the_text_and_one_end(tmp_path: Pa
     assert open_text.endswith("\n# EOF\n")
     assert "_created" not in open_text
     assert series_of(open_text) == series_of(text)
+
+
+class _Page(msgspec.Struct, omit_defaults=True):
+    because: tuple[str, ...]
+    messages: dict[str, PageMessage] = {}
+
+
+def test_a_page_gets_the_messages_of_its_sentences_while_it_is_encoded() -> None:
+    held = sentence("held back: {reason}", reason=sentence("{count} jobs", count=2))
+    pages = [_Page((held, "as it is", held)), _Page(("as it is",))]
+    bodies = []
+    for page in pages:
+        body = json_response(page).body
+        assert isinstance(body, bytes)
+        bodies.append(msgspec.json.decode(body, type=_Page))
+    assert bodies[0].because == (str(held), "as it is", str(held))
+    assert bodies[0].messages == messages_of(pages[0])
+    assert bodies[0].messages == {
+        "held back: 2 jobs": PageMessage(
+            "held back: {reason}", {"reason": PageMessage("{count} jobs", {"count": 2})}
+        )
+    }
+    assert bodies[1].messages == {}, "those of another page do not count"
