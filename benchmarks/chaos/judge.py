@@ -78,7 +78,8 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """What a document showed ``at`` a time: levels by node, chip and code, and lost nodes.
+    """What a document showed between ``at`` and ``until``, by default at that time: levels by node,
+    chip and code, and lost nodes.
 
     ``nodes`` are those that the document is about. ``times`` are when faults began, as shown.
     ``lost`` is ``None`` where nothing is stated about lost nodes. ``is_gone``: there is no such
@@ -92,6 +93,10 @@ class Sample(msgspec.Struct, frozen=True):
     lost: frozenset[str] | None = None
     times: Mapping[tuple[str, int, str], int] = {}
     is_gone: bool = False
+    until: float = 0.0
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "until", max(self.at, self.until))
 
 
 class Excuse(msgspec.Struct, frozen=True):
@@ -290,7 +295,11 @@ class _Judging:
 
     def _look_at(self, sample: Sample, key: tuple[str, int, str], faults: Sequence[Fault]) -> None:
         level = sample.levels.get(key)
-        holding = next((fault for fault in faults if _holds(fault, sample.at)), None)
+        # A fault that begins or ends while a document is read may be shown, and may be missing.
+        holding = next(
+            (fault for fault in faults if _holds_in(fault, sample, is_shown=level is not None)),
+            None,
+        )
         over = [fault for fault in faults if fault.end is not None and fault.end <= sample.at]
         if level is None:
             # What a store forgot may come back with what its writers have.
@@ -319,7 +328,7 @@ class _Judging:
         level = sample.levels.get(key)
         if level is None:
             self._one_off_absent(sample, key, fault, shown)
-        elif sample.at < fault.begin:
+        elif sample.until < fault.begin:
             self._wrong(Wrong.INVENTED, sample, *key, "it has not begun")
         elif shown.is_over:
             if not self._may_forget(sample, key[0]):
@@ -479,6 +488,12 @@ def _is_about(excuse: Excuse, sample: Sample, node: str) -> bool:
 
 def _holds(fault: Fault, at: float) -> bool:
     return fault.begin <= at and (fault.end is None or at < fault.end)
+
+
+def _holds_in(fault: Fault, sample: Sample, *, is_shown: bool) -> bool:
+    """Return whether ``fault`` held at a time of ``sample``, or where it is not shown at all."""
+    times = sample.at, sample.until
+    return (any if is_shown else all)(_holds(fault, at) for at in times)
 
 
 def _joined(excuses: Iterable[Excuse]) -> list[tuple[float, float]]:

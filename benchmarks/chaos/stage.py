@@ -93,12 +93,13 @@ class Stage:
             if planned.once:
                 faults[number] = Fault(*place, self.now, once=True)
                 emulator.once(planned.chip, planned.code)
+            # Before the call, behind which a document may show it earlier than this thread goes on.
             elif kind == "occur":
-                emulator.occur(planned.chip, planned.code)
                 faults[number] = Fault(*place, self.now)
+                emulator.occur(planned.chip, planned.code)
             else:
-                emulator.recover(planned.chip, planned.code)
                 faults[number] = Fault(*place, faults[number].begin, self.now)
+                emulator.recover(planned.chip, planned.code)
         elif kind in ("apply", "undo"):
             planned_trouble = plan.troubles[number]
             trouble, subject = TROUBLES[planned_trouble.name], planned_trouble.subject
@@ -142,15 +143,17 @@ class Stage:
                     *(DEVICE_INFO, at, frozenset({node.name}), levels),
                     times=times,
                     is_gone=shown is None,
+                    until=self.now,
                 )
         at = self.now
         data, servers = self._read("cluster-info-device-0"), self._read(CLUSTER_NODE_NAME)
         if data:
             nodes, (levels, times) = _shown_by_cluster(data["cluster-info-device-0"])
             lost = _lost(servers[CLUSTER_NODE_NAME]) if servers else None
-            yield Sample(CLUSTER_INFO, at, nodes, levels, lost, times)
+            yield Sample(CLUSTER_INFO, at, nodes, levels, lost, times, until=self.now)
         elif data is not None:
-            yield Sample(CLUSTER_INFO, at, frozenset(self.nodes), {}, is_gone=True)
+            nodes = frozenset(self.nodes)
+            yield Sample(CLUSTER_INFO, at, nodes, {}, is_gone=True, until=self.now)
 
     def _read(self, name: str) -> dict[str, str] | None:
         """Return what a document has: nothing where it is gone, ``None`` where that is open."""

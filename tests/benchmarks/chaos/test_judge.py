@@ -202,6 +202,23 @@ def test_in_a_document_about_more_nodes_a_one_off_fault_is_shown_for_five_second
     assert cluster(10.5, 12.5, excuse(12, 13)) == [Wrong.BRIEF], "its begin was not late"
 
 
+def test_a_fault_that_begins_or_ends_during_a_read_may_be_shown_or_not() -> None:
+    fault = Fault(*KEY, 10.0, 20.0)
+
+    def read(at: float, until: float, *, is_shown: bool) -> Sample:
+        return Sample("device", at, NODES, {KEY: LEVEL} if is_shown else {}, until=until)
+
+    for is_shown in (False, True):
+        began = [read(9.9, 10.1, is_shown=is_shown), *shown((10, 20))]
+        ended = [*shown((10.5, 20))[:40], read(19.9, 20.1, is_shown=is_shown)]
+        assert wrongs(began, faults=(fault,)) == []
+        assert wrongs(ended, faults=(fault,)) == []
+    invented = read(9.7, 9.9, is_shown=True)
+    assert wrongs([invented], faults=(fault,)) == [Wrong.INVENTED]
+    missing = [*shown((10.5, 20))[:38], read(19.6, 19.9, is_shown=False)]
+    assert wrongs(missing, faults=(fault,)) == [Wrong.MISSING]
+
+
 def test_a_one_off_fault_that_came_and_went_under_an_excuse_is_not_missing() -> None:
     def not_in_cluster(begin: float, end: float) -> list[Wrong]:
         both = NODES | {"node-2"}
