@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from benchmarks.chaos.outcome import Kept, NotPlayed, Outcome
@@ -35,17 +36,29 @@ PLAN = Plan(
 )
 
 
-def test_a_plan_of_real_parts_is_right_and_proved(tmp_path: Path) -> None:
+AGENTS = msgspec.structs.replace(
+    PLAN,
+    seconds=20.0,
+    troubles=(
+        PlannedTrouble("journal-truncated", "node-1", 4.0, 6.0),
+        PlannedTrouble("second-agent", "node-2", 2.0, 12.0),
+        PlannedTrouble("agent-memory-limited", "node-1", 13.0, 15.0),
+    ),
+)
+
+
+@pytest.mark.parametrize("plan", [PLAN, AGENTS], ids=["hosts", "agents"])
+def test_a_plan_of_real_parts_is_right_and_proved(tmp_path: Path, plan: Plan) -> None:
     outcomes: list[Outcome | NotPlayed] = []
-    play_real([PLAN], outcomes.append, Kept(tmp_path / "kept", None), workers=1)
+    play_real([plan], outcomes.append, Kept(tmp_path / "kept", None), workers=1)
     (outcome,) = outcomes
     assert isinstance(outcome, Outcome)
     assert outcome.texts == []
-    assert outcome.plan == PLAN
-    assert outcome.faults == len(PLAN.faults)
+    assert outcome.plan == plan
+    assert outcome.faults == len(plan.faults)
     assert outcome.one_off_seconds[0] >= 5.0
     # The journal may have lost that a fault began a moment before the power was lost.
-    assert outcome.proved >= len(PLAN.faults) - 1
+    assert outcome.proved >= len(plan.faults) - 1
     assert (outcome.is_proved, outcome.gaps) == (True, {})
     assert outcome.processor_seconds > 1.0
     assert not (tmp_path / "kept").exists(), "nothing is wrong"
