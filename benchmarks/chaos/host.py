@@ -269,7 +269,7 @@ class _SecondAgent(Daemon):
 
     @override
     def connection(self) -> HTTPConnection:
-        raise NotImplementedError("nobody asks it")
+        raise NotImplementedError("its pages are not read")
 
 
 class HostDaemon(AggregatorDaemon):

@@ -376,7 +376,7 @@ class _Judging:
         """Return whether a one-off fault came and went in its node's own document while this
         document about several nodes was excused.
 
-        Nobody who makes it of such documents has more than the last of them.
+        A program that makes it of such documents has the last of them, and no earlier one.
         """
         if len(sample.nodes) == 1:
             return False
