@@ -8,7 +8,7 @@ import typer
 
 from contract.sentences import message
 from vigil.exit_status import ExitStatus, print_refusal
-from vigil.language import translated
+from vigil.language import listed, translated
 from vigil.options import takes_login
 from vigil.sources import options
 
@@ -141,7 +141,7 @@ def _lines(reference: CodeReference, language: str) -> Iterator[str]:
     yield from wrapped(f"{reference.code}  {name}", _columns())
     if name != reference.summary:
         yield from _field(translated("english"), reference.summary)
-    about = ", ".join(part for part in (reference.component, reference.module) if part)
+    about = listed(filter(None, (reference.component, reference.module)))
     yield from _field(translated("part"), about)
     if reference.severity:
         yield from _field(translated("severity"), reference.severity)
@@ -153,9 +153,9 @@ def _lines(reference: CodeReference, language: str) -> Iterator[str]:
     follows = sorted({_FIELDS.get(name, name) for name in reference.follows})
     yield ""
     sources = sorted({*reference.known.values(), *reference.follows.values()})
-    yield from _field(translated("sources"), "; ".join(sources))
+    yield from _field(translated("sources"), listed(sources, message("{before}; {part}")))
     if follows:
-        names = ", ".join(translated(name) for name in follows)
+        names = listed(map(translated, follows))
         text = translated("{fields} (from the code and its level)", fields=names)
         yield from _field(translated("derived"), text)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contract.errors import ConfigurationError, VigilError
-from contract.sentences import Sentence, counted, message, sentence
+from contract.sentences import Sentence, counted, joined, message, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -74,6 +74,11 @@ def shown(text: str) -> str:
         for name, value in text.fields.items()
     }
     return translated(text.template, **fields)
+
+
+def listed(names: Iterable[str], text: str = "{before}, {part}", /) -> str:
+    """Return ``names`` joined by ``text``, in the chosen language; empty without names."""
+    return shown(joined(text, [*names] or [""]))
 
 
 def shown_error(error: VigilError) -> str:

@@ -21,7 +21,7 @@ from advisor.scheduler_view.nodes import (
 from advisor.workloads.pod_recreation import workload_of
 from contract import scheduling
 from contract.documents.device_info import LEAD_SECONDS
-from contract.sentences import sentence
+from contract.sentences import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -351,7 +351,7 @@ def _participant(job: SchedulerJob, options: AdvisorOptions) -> Iterator[Finding
     if blind:
         text = sentence(
             "{pods} run without huawei.com/AscendReal: no card fault matches",
-            pods=", ".join(blind[:3]),
+            pods=joined("{before}, {part}", blind[:3]),
         )
         yield Finding.warning("NO_ASCENDREAL", called, text)
     if job.is_pod_limited and not job.is_pod_rescheduling:

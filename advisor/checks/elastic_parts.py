@@ -13,7 +13,7 @@ from advisor.report import Finding
 from advisor.scheduler_view.nodes import UNHEALTHY_WORD
 from advisor.workloads.elastic_conditions import elastic_start
 from contract.documents.elastic_job import ENDED
-from contract.sentences import sentence
+from contract.sentences import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -62,7 +62,7 @@ def _commands(
         size = None if ended_job.advice is None else ended_job.advice.replicas
         if (ended_job.namespace, ended_job.name) not in jobs or not stood or size is None:
             continue
-        nodes = ", ".join(sorted({fault.node for fault in ended_job.faults}))
+        nodes = joined("{before}, {part}", sorted({fault.node for fault in ended_job.faults}))
         # One at a time: a bad switch would end all jobs for the same capacity (decision 36).
         text = sentence(
             "a link on {nodes} is down, {since}: vigil elastic ends the job by a Command; there "

@@ -81,7 +81,7 @@ def judge_places(
             yield finding("PLACE_WITHOUT_EFFECT", place, **words, instead=_instead(unread_key))
     if depending:
         first = depending[0]
-        keys = ", ".join(unread_key.key for unread_key in depending)
+        keys = joined("{before}, {part}", (unread_key.key for unread_key in depending))
         where = first.source.write
         yield finding("PLACE_DEPENDS", first.place.at_text(first.text), keys=keys, where=where)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from contract import scheduling
 from contract.codes.families import resource_of
-from contract.sentences import sentence
+from contract.sentences import joined, sentence
 
 if TYPE_CHECKING:
     from advisor.jobs import SchedulerJob
@@ -73,7 +73,7 @@ def bad_count(resource: str, cards: int, rules: str, *, is_distributed: bool) ->
         return sentence(
             "CardCount: {cards} cards; not {counts} on {rules}",
             cards=cards,
-            counts=", ".join(map(str, _ILLEGAL[rules])),
+            counts=joined("{before}, {part}", map(str, _ILLEGAL[rules])),
             rules=rules,
         )
     if not rules.startswith(_A3_PREFIX):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from advisor.placement.gangs import need_of, not_predicted_of, short_of
 from advisor.placement.placement import is_waiting
 from advisor.report import Gang, Placement, PodRef
-from contract.sentences import sentence
+from contract.sentences import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -212,7 +212,8 @@ def _lacking(
     lacking = []
     for name in unhealthy:
         if name in result.refuses:
-            lacking.append(_lacks(name, ", ".join(views[name].unhealthy)))
+            cards = joined("{before}, {part}", views[name].unhealthy or [""])
+            lacking.append(_lacks(name, cards))
             # Three nodes explain a refusal; the report has all of them elsewhere.
             if len(lacking) == _NAMED_NODES:
                 break

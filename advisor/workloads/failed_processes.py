@@ -16,7 +16,7 @@ from advisor.scheduler_view.state import FaultType
 from advisor.snapshot_index import SnapshotIndex
 from advisor.workloads.pod_recreation import FollowUp, after_lws, all_of
 from contract import scheduling
-from contract.sentences import counted, sentence
+from contract.sentences import counted, joined, names_in_short, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -70,7 +70,7 @@ def after_failure(
         text = sentence(
             "the kubelet restarts the container of {pods} in place (restartPolicy {policies})",
             pods=_names(restarted),
-            policies=", ".join(policies),
+            policies=joined("{before}, {part}", policies),
         )
         follow_ups.append(FollowUp(text))
         of_lws = [pod for pod in restarted if scheduling.LWS_NAME in pod.labels]
@@ -258,11 +258,7 @@ def _ended_of_vcjob(job: VcJob, stays: str, members: Sequence[SchedulerPod]) -> 
 
 
 def _names(pods: Sequence[SchedulerPod]) -> str:
-    names = [pod.name for pod in pods]
-    listed = ", ".join(names[:_MAX_NAMES])
-    if len(names) <= _MAX_NAMES:
-        return listed
-    return sentence("{names} and {count} more", names=listed, count=len(names) - _MAX_NAMES)
+    return names_in_short([pod.name for pod in pods], _MAX_NAMES)
 
 
 def _refs(pods: Iterable[SchedulerPod]) -> tuple[PodRef, ...]:

@@ -140,7 +140,7 @@ def _after_lws(
     if remaining:
         whole = sentence(
             "the LWS controller makes the whole group anew and deletes {pods}",
-            pods=", ".join(pod.name for pod in remaining),
+            pods=joined("{before}, {part}", (pod.name for pod in remaining)),
         )
     deleted = tuple(PodRef(pod.namespace, pod.name, pod.uid) for pod in remaining)
     # The workers are garbage once their leader is gone, whatever the policy is.

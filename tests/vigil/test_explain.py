@@ -60,7 +60,7 @@ def test_a_missing_chinese_name_is_not_made_up() -> None:
     lines = explain("814F8008", "--lang", "zh")[1].decode().splitlines()
     assert lines[0] == "814F8008  ISP: multi-bit ECC error, raised by the chip"
     # Sorted by the English names of the fields.
-    assert lines[-1] == "  推导得出  任务, 名称, 部件, 严重程度, 处理（根据故障码及其级别）"
+    assert lines[-1] == "  推导得出  任务、名称、部件、严重程度、处理（根据故障码及其级别）"
 
 
 def test_effect_and_action_of_each_code_are_chinese() -> None:

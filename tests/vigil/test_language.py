@@ -426,6 +426,18 @@ def test_why_an_aggregator_is_not_ready_is_shown_in_chinese(stand: Stand) -> Non
     assert _reasons(stand, "en") == english_texts
 
 
+def test_a_report_of_a_node_has_the_sentences_of_two_pages(stand: Stand) -> None:
+    stand.answers = aggregator()
+    stand.answers["/readyz"] = _readiness(sentence("waiting for a leader"))
+    counts = sentence("its newest device-info counts")
+    about = stand.answers["/api/v1/nodes/node-1"]
+    about |= {"because": [counts], "messages": msgspec.to_builtins(messages_of(_Page(counts)))}
+    _, output, _ = vigil(stand, "status", "node-1", "--lang", "zh", COLUMNS="1000")
+    lines = output.decode().splitlines()
+    assert lines[0] == "node-1 不正常：聚合器未就绪：正在等待主节点"
+    assert "以其最新的 device-info 为准" in [_HEADING.sub("", line) for line in lines]
+
+
 def test_why_an_agent_is_not_ready_is_shown_in_chinese(stand: Stand) -> None:
     owned = owned_by("node-1", ("device-info",))[0]
     other = other_program(owned, LastWriter("noded", 0), 0)

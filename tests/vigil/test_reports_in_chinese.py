@@ -99,6 +99,8 @@ def test_isolate_and_release(tmp_path: Path) -> None:
     assert _chinese(*isolate, status=1).startswith("vigil: 已拒绝：n1 的代理不写入 device-info：")
     unknown = _chinese("release", "n9", "3", *store, status=2)
     assert unknown == f"vigil: 没有节点 'n9'：directory:{tmp_path} 中没有其 device-info\n"
+    no_chip = _chinese("release", "n1", "Ascend910-99", *store, status=2)
+    assert "；该节点有 Ascend910-0、Ascend910-1、" in no_chip
     assert _chinese("release", "n1", "Ascend910-3", *store) == (
         "n1 的 Ascend910-3 没有隔离：无需解除\n"
     )

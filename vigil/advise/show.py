@@ -13,9 +13,8 @@ import msgspec
 from advisor.options import COMPUTED_FOR
 from advisor.report import Action, flat
 from advisor.report_filter import changes
-from contract.sentences import counted, english, joined, message, sentence
-from service.log.shortened import shortened
-from vigil.language import shown, translated
+from contract.sentences import counted, english, joined, message, names_in_short, sentence
+from vigil.language import listed, shown, translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -170,11 +169,11 @@ def _decision(decision: JobDecision) -> Iterator[str]:
         yield f"  {translated('at fault {count} more', count=more)}"
     if decision.also_deleted:
         names = [pod.name for pod in decision.also_deleted]
-        pods = shortened(names, _MAX_NAMES)
+        pods = shown(names_in_short(names, _MAX_NAMES))
         yield f"  {translated('others delete: {pods}', pods=pods)}"
     for grace in sorted({pod.grace_seconds for pod in decision.pods}):
         names = [pod.name for pod in decision.pods if pod.grace_seconds == grace]
-        pods = shortened(names, _MAX_NAMES)
+        pods = shown(names_in_short(names, _MAX_NAMES))
         yield f"  {translated('deletes with {seconds} s: {pods}', seconds=grace, pods=pods)}"
     if decision.retry is not None:
         text = translated(
@@ -203,18 +202,21 @@ def _place(placement: Placement) -> Iterator[str]:
         "{pods}: {count} nodes can take it",
         pods=pods,
     )
-    names = shortened(placement.accepts, _MAX_NAMES)
-    yield f"{shown(takes)}: {names}" if placement.accepts else shown(takes)
+    if placement.accepts:
+        names = shown(names_in_short(placement.accepts, _MAX_NAMES))
+        yield f"{shown(takes)}: {names}"
+    else:
+        yield shown(takes)
     reasons: dict[str, list[tuple[str, str]]] = {}
     for node, cause in placement.refuses.items():
         reason, _, text = shown(cause).partition(": ")
         reasons.setdefault(reason, []).append((node, text))
     for reason, nodes in reasons.items():
         if len({text for _, text in nodes}) == 1:
-            names = shortened([node for node, _ in nodes], _MAX_NAMES)
+            names = shown(names_in_short([node for node, _ in nodes], _MAX_NAMES))
             yield f"  {reason}: {nodes[0][1]}: {names}"
         else:
-            names = shortened([f"{node} ({text})" for node, text in nodes], _MAX_NAMES)
+            names = shown(names_in_short([f"{node} ({text})" for node, text in nodes], _MAX_NAMES))
             yield f"  {reason}: {names}"
 
 
@@ -233,7 +235,7 @@ def _creation(advice: CreateAdvice) -> str:
     if advice.dest_index is not None:
         index = translated(" entry {index}", index=advice.dest_index)
     reason = f" {advice.reason}" if advice.reason else ""
-    counts = ", ".join(f"{group} {count}" for group, count in sorted(advice.current.items()))
+    counts = listed(f"{group} {count}" for group, count in sorted(advice.current.items()))
     answer = f"{advice.namespace}/{advice.name} {advice.verdict}{reason}{index} ({counts})"
     return f"{answer}: {shown(advice.why)}"
 

@@ -129,7 +129,8 @@ def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> ExitStatus:
             if asyncio.run(_does_answer(node, state, chip)):
                 return _answers(name)
         except (DriverError, TimeoutError) as error:
-            return print_refusal(f"the driver does not list its chips: {error}", ExitStatus.OUTSIDE)
+            text = sentence("the driver does not list its chips: {reason}", reason=str(error))
+            return print_refusal(text, ExitStatus.OUTSIDE)
         if not is_meant:
             return _would(name, list(state.chips[chip].faults))
         now_ms = time.time_ns() // 1_000_000

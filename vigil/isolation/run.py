@@ -41,8 +41,8 @@ from vigil.aggregator_stores import Silence, open_stores
 from vigil.exit_status import ExitStatus
 from vigil.isolation.change import MANUAL, Consent, edited_report, is_named, without_separation
 from vigil.isolation.found_chip import FoundChip, beats_of, find, refusal
+from vigil.language import listed, translated
 from vigil.language import shown as shown_text
-from vigil.language import translated
 from vigil.reports.show import answering, print_json, print_lines
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class _IsolationRun:
     def _unknown(self, found_chip: FoundChip) -> str | None:
         node, chip = self._change.node, found_chip.chip
         if not found_chip.reports and not found_chip.separating:
-            where = ", ".join(store.url for store in self._stores.read)
+            where = joined("{before}, {part}", (store.url for store in self._stores.read))
             return sentence(
                 "there is no node {node}: {stores} has no device-info of it",
                 node=repr(quoted(node)),
@@ -301,7 +301,7 @@ class _IsolationRun:
                         "{chip} stays at {level} because of other faults: {codes}",
                         chip=chip.chip,
                         level=worst,
-                        codes=", ".join(because),
+                        codes=listed(because),
                     )
                 )
             lines += chip.problems
@@ -358,7 +358,7 @@ def _level(level: str) -> ChipLevel:
 
 def _listed(chip: FoundChip) -> str:
     names = sorted(chip.chips, key=lambda name: chip_of(name) or 0)
-    return ", ".join(names) or sentence("no known chip")
+    return joined("{before}, {part}", names or [sentence("no known chip")])
 
 
 def _refused(reason: str) -> str:

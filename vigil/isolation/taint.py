@@ -12,7 +12,7 @@ import msgspec
 
 from contract.errors import StoreConflict, StoreForbidden, StoreNotFound, StoreRefused
 from contract.node_signals import TAINT_KEY
-from contract.sentences import sentence
+from contract.sentences import joined, sentence
 from vigil.aggregator_stores import open_stores
 from vigil.exit_status import ExitStatus
 from vigil.isolation.change import Consent
@@ -77,7 +77,7 @@ async def _release(cluster: Cluster, node: str, consent: Consent) -> tuple[ExitS
     if not seen.fault_taints:
         text = sentence("node {node} has no taint {taint}", node=node, taint=TAINT_KEY)
         return ExitStatus.NOT_WELL, text, False
-    taint = ", ".join(f"{t.key}={t.value}:{t.effect}" for t in seen.fault_taints)
+    taint = joined("{before}, {part}", (f"{t.key}={t.value}:{t.effect}" for t in seen.fault_taints))
     plan = sentence("remove the taint {taint} from node {node}", taint=taint, node=node)
     if consent is Consent.DRY_RUN:
         return ExitStatus.OK, sentence("would {plan}; nothing was changed", plan=plan), False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from advisor.findings import BY_CODE, FindingSeverity
 from contract.errors import printable
-from contract.sentences import counted, sentence
+from contract.sentences import counted, joined, sentence
 from vigil.language import shown
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ def summary(report: LintReport) -> str:
     if report.silenced:
         line = sentence("{line}, {count} silenced", line=line, count=report.silenced)
     if report.not_judged:
-        kinds = ", ".join(f"{kind} {count}" for kind, count in report.not_judged.items())
+        kinds = joined(
+            "{before}, {part}", (f"{kind} {count}" for kind, count in report.not_judged.items())
+        )
         line = sentence("{line}; not judged: {kinds}", line=line, kinds=kinds)
     if report.passed_over:
         line = sentence(

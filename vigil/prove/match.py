@@ -23,7 +23,7 @@ import msgspec
 from contract.codes.levels import ChipLevel
 from contract.codes.policies import AUTOFILL_CODE
 from contract.pages.changes import STATUS
-from contract.sentences import message, sentence
+from contract.sentences import joined, message, sentence
 from vigil.prove.presences import PROVED_KINDS, Write, first_write
 
 if TYPE_CHECKING:
@@ -370,7 +370,7 @@ class _Matching:
                 text = sentence(
                     "it is {level}, and the aggregator has {levels}",
                     level=presence.levels[-1],
-                    levels=", ".join(levels),
+                    levels=joined("{before}, {part}", levels),
                 )
                 return self._gap(GapName.LEVEL_DIFFERS, presence, text)
         if times.over_ms is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.sentences import counted, message, sentence
+from contract.sentences import counted, message, names_in_short, sentence
 from vigil.exit_status import ExitStatus
 from vigil.language import shown, translated
 from vigil.prove.match import DeliveryGap, GapName, StepTime
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from vigil.prove.match import Proof
 
 _MAX_GAPS_SHOWN = 20
-_MAX_NODES_NAMED = 5
 _MISSING_PERCENT = 1
 _NOT_PROVED = {
     "nothing": (
@@ -191,7 +190,7 @@ def _journals(report: ProofReport) -> str:
         "{nodes}; not known: {missing} ({names})",
         nodes=text,
         missing=_nodes(len(report.not_known)),
-        names=", ".join(sorted(report.not_known)[:_MAX_NODES_NAMED]),
+        names=names_in_short(sorted(report.not_known)),
     )
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from contract.sentences import counted, message, sentence
-from vigil.language import shown, translated
+from contract.sentences import counted, joined, message, sentence
+from vigil.language import listed, shown, translated
 
 if TYPE_CHECKING:
     from agent.policy.state import Change
@@ -126,7 +126,7 @@ def _shown(sums: DaySums) -> list[str]:
                 sums.isolated_seconds,
             )
         ),
-        ", ".join(levels) or "NormalNPU",
+        listed(levels) or "NormalNPU",
     ]
 
 
@@ -162,7 +162,7 @@ def _print_deviations(findings: Findings, console: Console) -> None:
         "version {versions}):",
         count=findings.deviation_count,
         checked=findings.checked,
-        versions=", ".join(findings.versions) or sentence("unknown"),
+        versions=joined("{before}, {part}", findings.versions or [sentence("unknown")]),
     )
     console.print(shown(text))
     for deviation in findings.deviations[:_SHOWN_DEVIATIONS]:

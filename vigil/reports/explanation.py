@@ -14,7 +14,7 @@ from contract.pages.agent_status import AgentStatus
 from contract.pages.aggregator_status import LeaderPage
 from contract.pages.explanation import ExplainedNode
 from contract.pages.faults import FaultRule, FaultsPage
-from contract.sentences import message, sentence
+from contract.sentences import joined, message, sentence
 from vigil.daemon_client import OtherNode, UnknownNode
 from vigil.language import translate_messages
 from vigil.reports.status_report import (
@@ -212,7 +212,7 @@ def _of_agent(client: DaemonClient, answer: AgentStatus, part: str) -> NodeExpla
         source=report.source,
         server=server,
         node=answer.node,
-        part=", ".join(names) if part else "",
+        part=joined("{before}, {part}", names) if part else "",
         at_ms=answer.at_ms,
         well=not reasons,
         reasons=reasons,
@@ -273,7 +273,7 @@ def _of_aggregator(client: DaemonClient, answer: ExplainedNode[Any], part: str) 
         source=source_of(about.leader),
         server=client.server,
         node=node.node,
-        part=", ".join(part.part for part in parts) or part if part else "",
+        part=joined("{before}, {part}", [item.part for item in parts] or [part]) if part else "",
         at_ms=about.at_ms,
         well=not reasons and is_all_known([node]),
         reasons=reasons,

@@ -13,7 +13,7 @@ import msgspec
 from contract.errors import printable
 from contract.sentences import Sentence, english, message, sentence
 from vigil.exit_status import ExitStatus
-from vigil.language import shown, translated
+from vigil.language import listed, shown, translated
 from vigil.reports.times import since
 from vigil.reports.wrapping import columns_of, padded, wrapped
 
@@ -79,7 +79,8 @@ def status_lines(report: StatusReport, *, language: str, utc: bool, columns: int
     yield from head_lines(report.about, report.reasons, columns, well=report.well)
     yield from source_lines(report.source, report.server, report.not_known, columns)
     for heading, counts in report.counts.items():
-        counted = "; ".join(f"{number} {_states(words)}" for words, number in counts.items())
+        numbers = (f"{number} {_states(words)}" for words, number in counts.items())
+        counted = listed(numbers, message("{before}; {part}"))
         yield from field(translated(heading), counted or translated("none"), columns)
     for heading, texts in report.facts.items():
         for text in texts:
@@ -96,7 +97,7 @@ def status_lines(report: StatusReport, *, language: str, utc: bool, columns: int
 
 def _states(words: str) -> str:
     """Return the states of a node, or the level of a chip, in the chosen language."""
-    return ", ".join(translated(word) for word in words.split(", "))
+    return listed(map(translated, words.split(", ")))
 
 
 def head_lines(about: str, reasons: Sequence[str], columns: int, *, well: bool) -> Iterator[str]:
@@ -176,7 +177,7 @@ def fault_lines(
         yield firsts[0].rstrip()
     else:
         firsts = [
-            f"{node} {part}: {', '.join(filter(None, (level, at)))}"
+            f"{node} {part}: {listed(filter(None, (level, at)))}"
             for node, part, _, _, level, at, _, _ in table
         ]
     for first, (_, _, code, severity, _, _, jobs, name) in zip(firsts[1:], cells, strict=True):
@@ -230,7 +231,7 @@ def explanation_lines(
 ) -> Iterator[str]:
     """Return the whole explanation: well or not and why, then part by part, then jobs."""
     yield from head_lines(
-        f"{explanation.node} {explanation.part}".strip(),
+        f"{explanation.node} {shown(explanation.part)}".strip(),
         explanation.reasons,
         columns,
         well=explanation.well,
@@ -250,7 +251,7 @@ def explanation_lines(
         for text in part.because:
             yield from _field(translated("state"), text, columns)
         if part.pods:
-            yield from _field(translated("used by"), ", ".join(part.pods), columns)
+            yield from _field(translated("used by"), listed(part.pods), columns)
         for fault in part.faults:
             yield from _fault_lines(
                 fault, explanation.at_ms, language=language, utc=utc, columns=columns
@@ -269,8 +270,8 @@ def _fault_lines(
         None if at_ms is None else since(at_ms, now_ms, utc=utc)
         for at_ms in (fault.since_ms, explanation.until_ms)
     ]
-    names = ", ".join(explanation.observed_by)
-    observed = sentence("by {sources}", sources=names) if names else None
+    names = explanation.observed_by
+    observed = sentence("by {sources}", sources=listed(names)) if names else None
     for heading, text in (
         (translated("since"), times[0]),
         (translated("severity"), fault.severity or None),
@@ -294,7 +295,7 @@ def _job_lines(job: JobExplanation, now_ms: int, *, utc: bool, columns: int) -> 
     yield from wrapped(translated("job {job}: {health}", job=job.job, health=job.health), columns)
     if job.since_ms is not None:
         yield from _field(translated("since"), since(job.since_ms, now_ms, utc=utc), columns)
-    yield from _field(translated("pods"), ", ".join(job.pods), columns)
+    yield from _field(translated("pods"), listed(job.pods), columns)
     for text in job.because:
         yield from _field(translated("because"), text, columns)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from collectors.bmc import BmcSection
 from contract.errors import BmcError, ForeignBmc, ToolError, ToolMissing
-from contract.sentences import sentence
+from contract.sentences import joined, sentence
 from dcmi_shim.ipmi.bmc import Ipmi
 from dcmi_shim.ipmi.tool import NAME as IPMITOOL
 from dcmi_shim.library.discovery import VendorPaths
@@ -50,14 +50,18 @@ async def check_bmc(configuration: AgentConfiguration) -> tuple[Check, ...]:
             with suppress(BmcError, ToolError):  # the agent reads alarms without it, too
                 serial = await ipmi.serial_number()
     except ForeignBmc as error:
-        foreign = await _foreign(ipmi, f"by {way}: {error.answer}", way)
+        foreign = await _foreign(
+            ipmi, sentence("by {way}: {reason}", way=way, reason=error.answer), way
+        )
         return (
             foreign,
             tool,
             not_applicable(MODULES, sentence("the BMC answers without more of them")),
         )
     except (BmcError, ToolError, TimeoutError) as error:
-        finding = str(error) or f"the list of alarms is not complete within {_BMC_SECONDS:g} s"
+        finding = str(error) or sentence(
+            "the list of alarms is not complete within {seconds} s", seconds=f"{_BMC_SECONDS:g}"
+        )
         advice = sentence(
             "modprobe ipmi_si ipmi_devintf, or install ipmitool; where the server has no "
             "BMC: bmc.enabled = false"
@@ -68,7 +72,7 @@ async def check_bmc(configuration: AgentConfiguration) -> tuple[Check, ...]:
             )
         silent = problem(
             BMC,
-            f"by {way}: {finding}",
+            sentence("by {way}: {reason}", way=way, reason=finding),
             advice,
             facts={"way": way},
         )
@@ -99,11 +103,18 @@ async def _foreign(ipmi: Ipmi, result: str, way: str) -> Check:
         maker = None
     facts: dict[str, object] = {"way": way, "manufacturer": maker}
     if maker == _HUAWEI:
-        result = f"Huawei's BMC without the list of alarms, {result}"
+        result = sentence("Huawei's BMC without the list of alarms, {result}", result=result)
         advice = sentence("update the firmware of the BMC; until then: bmc.enabled = false")
         return problem(BMC, result, advice, facts=facts)
-    named = "" if maker is None else f" but of manufacturer {maker} (Huawei is {_HUAWEI})"
-    result = f"the BMC is not Huawei's{named}, {result}"
+    if maker is None:
+        result = sentence("the BMC is not Huawei's, {result}", result=result)
+    else:
+        result = sentence(
+            "the BMC is not Huawei's but of manufacturer {maker} (Huawei is {huawei}), {result}",
+            maker=maker,
+            huawei=_HUAWEI,
+            result=result,
+        )
     advice = sentence(
         "set bmc.enabled = false: only the alarms of Huawei's BMCs can be read; "
         "watch this one by its maker's tools"
@@ -115,7 +126,9 @@ def _modules(settings: BmcSection) -> Check:
     """Return a hint for an unreachable BMC; a driver built into the kernel is not a module."""
     loaded = [name for name in _MODULES if (_LOADED / name).is_dir()]
     missing = [name for name in _MODULES if name not in loaded]
-    finding = sentence("loaded: {loaded}", loaded=", ".join(loaded) or sentence("none"))
+    finding = sentence(
+        "loaded: {loaded}", loaded=joined("{before}, {part}", loaded or [sentence("none")])
+    )
     if not missing:
         return ok(MODULES, finding, facts={"loaded": loaded})
     advice = sentence(
@@ -125,7 +138,9 @@ def _modules(settings: BmcSection) -> Check:
         device=settings.device,
     )
     finding = sentence(
-        "{finding}; not loaded: {missing}", finding=finding, missing=", ".join(missing)
+        "{finding}; not loaded: {missing}",
+        finding=finding,
+        missing=joined("{before}, {part}", missing),
     )
     return ok(MODULES, finding, advice, facts={"loaded": loaded, "missing": missing})
 

@@ -127,13 +127,16 @@ async def _tls(address: BrokerAddress, configuration: AgentConfiguration) -> Che
             "mqtt.ca_file must hold the authority that issued the broker's certificate, "
             "and the certificate must name the host of --store"
         )
-        finding = f"the broker's certificate is not accepted: {error.verify_message}"
+        finding = sentence(
+            "the broker's certificate is not accepted: {reason}", reason=error.verify_message
+        )
         return problem(TLS, finding, advice, ExitStatus.OUTSIDE)
     except (OSError, ValueError, TimeoutError) as error:
         advice = sentence(
             "is this the port for TLS? see openssl s_client -connect, and mqtt.* files"
         )
-        finding = f"TLS failed: {getattr(error, 'reason', None) or error or 'no answer'}"
+        reason = getattr(error, "reason", None) or str(error) or sentence("no answer")
+        finding = sentence("TLS failed: {reason}", reason=reason)
         return problem(TLS, finding, advice, ExitStatus.OUTSIDE)
     return check_end(
         TLS, sentence("the broker's certificate is good for {host}", host=address.host), end
@@ -186,7 +189,8 @@ async def _login(address: BrokerAddress, configuration: AgentConfiguration) -> C
         return problem(LOGIN, finding, advice, ExitStatus.OUTSIDE)
     except (OSError, ValueError) as error:
         advice = sentence("make the files of mqtt.* readable for the agent")
-        return problem(LOGIN, f"its files cannot be used: {error}", advice, ExitStatus.OUTSIDE)
+        finding = sentence("its files cannot be used: {reason}", reason=str(error))
+        return problem(LOGIN, finding, advice, ExitStatus.OUTSIDE)
     return ok(LOGIN, sentence("the broker lets us in"))
 
 

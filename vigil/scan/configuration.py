@@ -120,7 +120,7 @@ def _shown(name: str, namespaces: tuple[str, ...], advice: str) -> Check:
     facts: dict[str, object] = {"namespaces": list(namespaces)}
     if ALL in namespaces:
         return ok(name, sentence("all namespaces"), advice, facts)
-    return ok(name, ", ".join(namespaces), facts=facts)
+    return ok(name, joined("{before}, {part}", namespaces or [""]), facts=facts)
 
 
 async def check_fault_configuration(configuration: AgentConfiguration, read: Read | None) -> Check:
@@ -162,7 +162,10 @@ async def check_fault_configuration(configuration: AgentConfiguration, read: Rea
     if unread:
         return not_applicable(
             FAULT_CONFIGURATION,
-            # The error of a store is English, and then the sentence is.
-            f"{finding}; what the store has is not known: {unread}",
+            sentence(
+                "{finding}; what the store has is not known: {reason}",
+                finding=finding,
+                reason=unread,
+            ),
         )
     return ok(FAULT_CONFIGURATION, finding, facts={**sources})

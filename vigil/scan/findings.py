@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from contract.sentences import counted, message, sentence
+from contract.sentences import counted, joined, message, sentence
 from vigil.exit_status import ExitStatus
 from vigil.language import shown, translated
 from vigil.reports.wrapping import padded, wrapped
@@ -110,10 +110,10 @@ def lines(report: ScanReport) -> Iterator[str]:
     """Yield a list with a paragraph for each check, problems and warnings counted at its end."""
     for check in report.checks:
         yield from _paragraph(check)
-    totals = "; ".join(shown(total) for total in _totals(report.checks))
+    totals = joined("{before}; {part}", [*_totals(report.checks)] or [sentence("all well")])
     yield ""
     node = report.node or translated("(no node name)")
-    yield f"{node}: {totals or translated('all well')}"
+    yield f"{node}: {shown(totals)}"
 
 
 def _totals(checks: tuple[Check, ...]) -> Iterator[str]:
@@ -124,10 +124,10 @@ def _totals(checks: tuple[Check, ...]) -> Iterator[str]:
     }
     if names := named[CheckState.PROBLEM]:
         texts = message("{count} problem: {names}"), message("{count} problems: {names}")
-        yield counted(len(names), *texts, names=", ".join(names))
+        yield counted(len(names), *texts, names=joined("{before}, {part}", names))
     if names := named[CheckState.WARNING]:
         texts = message("{count} warning: {names}"), message("{count} warnings: {names}")
-        yield counted(len(names), *texts, names=", ".join(names))
+        yield counted(len(names), *texts, names=joined("{before}, {part}", names))
 
 
 def _paragraph(check: Check) -> Iterator[str]:

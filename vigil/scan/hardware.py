@@ -24,7 +24,7 @@ from contract.errors import (
     ToolSilent,
     VigilError,
 )
-from contract.sentences import counted, sentence
+from contract.sentences import counted, joined, message, sentence
 from dcmi_shim.driver import Driver
 from dcmi_shim.hccn.tool import HccnTool
 from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, VendorPaths, find_library
@@ -74,7 +74,9 @@ async def check_driver(configuration: AgentConfiguration) -> Hardware:
         search = AbandonableThread(lambda: find_library(paths), "scan")
         library = await search.result(_FIND_SECONDS)
     except (DriverNotFound, TimeoutError) as error:
-        text = str(error) or f"looking for it takes longer than {_FIND_SECONDS:g} s"
+        text = str(error) or sentence(
+            "looking for it takes longer than {seconds} s", seconds=f"{_FIND_SECONDS:g}"
+        )
         root = configuration.driver_root or DEFAULT_DRIVER_ROOT
         advice = sentence(
             "install the driver below {root}, name its place with --driver-root, or let "
@@ -130,9 +132,13 @@ def _silent(driver: Driver, ended: asyncio.Task[None]) -> Check:
         "it does not list its chips within {seconds} s", seconds=f"{_ANSWER_SECONDS:g}"
     )
     if hangs:
-        finding = f"it hangs in {', '.join(sorted(set(hangs)))}: {finding}"
+        finding = sentence(
+            "it hangs in {functions}: {reason}",
+            functions=joined("{before}, {part}", sorted(set(hangs))),
+            reason=finding,
+        )
     elif "takes longer" in finding:
-        finding = f"it hangs: {finding}"
+        finding = sentence("it hangs: {reason}", reason=finding)
     advice = sentence(
         "see dmesg and npu-smi info; a driver that hangs may need a restart of the host"
     )
@@ -160,7 +166,7 @@ def _identity(driver: Driver, inventory: Inventory) -> Check:
         chip_name=inventory.chip_name or inventory.family,
         family=inventory.family,
         version=version or sentence("of unknown version"),
-        names=", ".join(names),
+        names=joined("{before}, {part}", names or [""]),
     )
     facts: dict[str, object] = {
         "chips": names,
@@ -179,12 +185,12 @@ def _identity(driver: Driver, inventory: Inventory) -> Check:
         )
         return problem(
             DRIVER,
-            f"{finding}; but {driver.trouble}",
+            sentence("{finding}; but {reason}", finding=finding, reason=driver.trouble),
             advice,
             facts=facts,
         )
     if inventory.virtual:
-        chips = ", ".join(map(str, inventory.virtual))
+        chips = joined("{before}, {part}", map(str, inventory.virtual))
         advice = sentence("leave device-info to the vendor's Device Plugin: --documents node-info")
         return problem(
             DRIVER,
@@ -210,7 +216,7 @@ async def _calls(driver: Driver, inventory: Inventory) -> tuple[Check, float]:
         try:
             return await call
         except DriverCallStuck as error:
-            stuck.append(f"{error.function} on {chip}")
+            stuck.append(sentence("{function} on {chip}", function=error.function, chip=chip))
         except DriverError as error:
             failed[f"{label} of chip {chip.physical_id}"] = str(error)
         return None
@@ -227,15 +233,18 @@ async def _calls(driver: Driver, inventory: Inventory) -> tuple[Check, float]:
                     assert isinstance(listed, tuple)
                     codes[str(chip.physical_id)] = [f"{code:08X}" for code in listed]
     except TimeoutError:
-        stuck.append(f"not all chips answered within {_CALLS_SECONDS:g} s")
+        text = message("not all chips answered within {seconds} s")
+        stuck.append(sentence(text, seconds=f"{_CALLS_SECONDS:g}"))
     facts: dict[str, object] = {"hangs": stuck, "failed": dict(failed), "codes": codes}
     if stuck or failed:
-        hanging = f"the driver hangs: {'; '.join(stuck)}" if stuck else ""
-        texts = "; ".join(failed.values())
+        texts = [*failed.values()]
+        if stuck:
+            calls = joined("{before}; {part}", stuck)
+            texts = [sentence("the driver hangs: {calls}", calls=calls), *texts]
         advice = sentence(
             "other chips go on; see dmesg, and npu-smi info of that chip; a reset may help"
         )
-        finding = "; ".join(filter(None, (hanging, texts)))
+        finding = joined("{before}; {part}", texts)
         return problem(CALLS, finding, advice, facts=facts), list_seconds
     text = counted(
         len(inventory.chips),
@@ -245,7 +254,10 @@ async def _calls(driver: Driver, inventory: Inventory) -> tuple[Check, float]:
     if codes:
         for number, some in codes.items():
             text = sentence(
-                "{text}; chip {chip} has {codes}", text=text, chip=number, codes=", ".join(some)
+                "{text}; chip {chip} has {codes}",
+                text=text,
+                chip=number,
+                codes=joined("{before}, {part}", some),
             )
         advice = sentence(
             "faults of the hardware: the agent publishes them; see its /api/v1/faults"
@@ -273,12 +285,16 @@ def _events(driver: Driver, inventory: Inventory, period_seconds: float) -> Chec
     reason = driver.polling_reason
     if reason is None:
         return ok(EVENTS, sentence("subscribed: faults are reported at once"))
-    late = f"up to {round(period_seconds, 1):g} s late"
-    finding = f"no events, faults are found by polls only, {late}: {reason}"
+    finding = sentence(
+        "no events, faults are found by polls only, up to {seconds} s late: {reason}",
+        seconds=f"{round(period_seconds, 1):g}",
+        reason=reason,
+    )
     facts: dict[str, object] = {"period_seconds": round(period_seconds, 3)}
     # A family without events lacks nothing.
     if not FAMILIES[inventory.family].events:
-        return ok(EVENTS, f"{finding}; these chips have none", facts=facts)
+        finding = sentence("{finding}; these chips have none", finding=finding)
+        return ok(EVENTS, finding, facts=facts)
     advice = sentence("update the driver; run as root, on the host")
     return problem(EVENTS, finding, advice, facts=facts)
 
@@ -295,7 +311,7 @@ async def check_duo_cards(
     if plugins:
         text = sentence(
             "a Device Plugin resets both dies of a card as one (-hotReset=0): {plugins}",
-            plugins=", ".join(plugins),
+            plugins=joined("{before}, {part}", plugins),
         )
         return (problem(DUO, text, sentence(ADVICE), facts={"plugins": plugins}),)
     return (
@@ -334,7 +350,9 @@ async def check_switches(configuration: AgentConfiguration, inventory: Inventory
         async with driver_session(driver), asyncio.timeout(_SWITCH_SECONDS):
             faults = await driver.faults()
     except (DriverError, TimeoutError) as error:
-        finding = str(error) or f"it hangs: no answer within {_SWITCH_SECONDS:g} s"
+        finding = str(error) or sentence(
+            "it hangs: no answer within {seconds} s", seconds=f"{_SWITCH_SECONDS:g}"
+        )
         advice = sentence(
             "install the switch library that belongs to the driver; one that is starting "
             "may take 90 s, so scan again"
@@ -372,7 +390,7 @@ async def check_links(configuration: AgentConfiguration, inventory: Inventory | 
         # One limit for all cards, because each of them may use up its own deadline.
         remaining_seconds = end - asyncio.get_running_loop().time()
         if remaining_seconds <= 0:
-            failed.append(f"no time was left to ask about {chip}")
+            failed.append(sentence("no time was left to ask about {chip}", chip=chip))
             break
         try:
             faults = await check_once(
@@ -391,7 +409,7 @@ async def check_links(configuration: AgentConfiguration, inventory: Inventory | 
             )
             return problem(LINKS, str(error), advice)
         except ToolSilent as error:
-            failed.append(f"it hangs: {error}")
+            failed.append(sentence("it hangs: {reason}", reason=str(error)))
         except ToolError as error:
             failed.append(str(error))
     facts: dict[str, object] = {"cards": len(cards), "down": down, "failed": failed}
@@ -399,7 +417,7 @@ async def check_links(configuration: AgentConfiguration, inventory: Inventory | 
         advice = sentence(
             "run {path} by hand as root; no other user may run it at the same time", path=tool.path
         )
-        return problem(LINKS, "; ".join(failed), advice, facts=facts)
+        return problem(LINKS, joined("{before}; {part}", failed), advice, facts=facts)
     finding = counted(
         len(cards),
         "{tool} answers about {count} card",
@@ -412,7 +430,11 @@ async def check_links(configuration: AgentConfiguration, inventory: Inventory | 
         )
         return warning(
             LINKS,
-            sentence("{finding}; links down: {chips}", finding=finding, chips=", ".join(down)),
+            sentence(
+                "{finding}; links down: {chips}",
+                finding=finding,
+                chips=joined("{before}, {part}", down),
+            ),
             advice,
             facts=facts,
         )

@@ -19,7 +19,7 @@ from collectors.kernel_log.device import DEFAULT_DEVICE, opened
 from collectors.kernel_log.evidence import KernelEvidence
 from collectors.storage.collector import StorageSection, check_once
 from collectors.storage.status_parser import DPC, DTFS
-from contract.sentences import sentence
+from contract.sentences import joined, sentence
 from pacing.abandonable_thread import AbandonableThread
 from service.pages.daemon_pages import LISTEN_NAME
 from vigil.scan.findings import no_answer, not_applicable, ok, problem, warning
@@ -336,7 +336,7 @@ async def _file(client: StorageClient, path: Path, *, any_owner: bool) -> Check:
         "{path} can be read; instances: {instances}, raised: {raised}",
         path=path,
         instances=len(instances),
-        raised=", ".join(raised) or sentence("none"),
+        raised=joined("{before}, {part}", raised or [sentence("none")]),
     )
     return ok(name, finding, facts={"instances": len(instances), "raised": raised})
 

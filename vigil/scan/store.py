@@ -116,7 +116,8 @@ def _directory(place: Path, node: str, others_may_write: bool) -> Check:
     apart = [str(file) for file in written if file.exists() and _lies_apart(file)]
     if apart:
         finding = sentence(
-            "on another file system than its directory: {apart}", apart=", ".join(apart)
+            "on another file system than its directory: {apart}",
+            apart=joined("{before}, {part}", apart),
         )
         advice = sentence("mount directories, not files: a file that is a mount cannot be replaced")
         return problem(DIRECTORY, finding, advice, ExitStatus.OUTSIDE)
@@ -229,7 +230,7 @@ async def _namespaces(access: Access) -> Check:
         advice = "; ".join(f"kubectl create namespace {item}" for item in missing)
         return problem(
             NAMESPACES,
-            sentence("missing: {missing}", missing=", ".join(missing)),
+            sentence("missing: {missing}", missing=joined("{before}, {part}", missing)),
             advice,
             facts={"missing": missing},
         )
@@ -237,7 +238,10 @@ async def _namespaces(access: Access) -> Check:
         # An account without the right to create a document there cannot see it, nor needs it.
         return not_applicable(
             NAMESPACES,
-            sentence("not known, for want of rights: {unknown}", unknown=", ".join(unknown)),
+            sentence(
+                "not known, for want of rights: {unknown}",
+                unknown=joined("{before}, {part}", unknown),
+            ),
         )
     return ok(
         NAMESPACES,
@@ -276,7 +280,7 @@ async def _tolerations(access: Access, node: str) -> Check:
         finding = sentence(
             "{key} is not tolerated by DaemonSet {lacking}",
             key=TAINT_KEY,
-            lacking=", ".join(sorted(lacking)),
+            lacking=joined("{before}, {part}", sorted(lacking)),
         )
         # Only an aggregator with node_taints writes it, and does not while this is so.
         patches = "; ".join(pod.patch for _, pod in sorted(lacking.items()))
@@ -394,7 +398,8 @@ async def check_writers(configuration: AgentConfiguration, store: Store) -> Chec
                 for own in owned
             ]
     except StoreRefused as error:
-        return not_applicable(WRITERS, f"who writes is not known: {error}")
+        text = sentence("who writes is not known: {reason}", reason=str(error))
+        return not_applicable(WRITERS, text)
     except StoreError as error:
         return problem(
             WRITERS, str(error), sentence("scan again when the store answers"), ExitStatus.OUTSIDE

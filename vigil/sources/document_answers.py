@@ -27,7 +27,7 @@ from contract.codes.reference import CodeKind
 from contract.documents.cluster_info import entry_texts
 from contract.errors import ConfigurationError, DocumentError, Problem
 from contract.names import STATE_KEY, STATE_PREFIX
-from contract.sentences import message, names_in_short, sentence
+from contract.sentences import joined, message, names_in_short, sentence
 from stores.base import DocumentsListed
 from vigil.daemon_client import UnknownNode
 from vigil.reports.explanation import NodeExplanation, PartExplanation, is_meant, parts_of
@@ -173,7 +173,7 @@ class DocumentAnswers:
             source=sentence(SOURCE),
             server=self._address,
             node=node,
-            part=", ".join(item.part for item in parts) if part else "",
+            part=joined("{before}, {part}", (item.part for item in parts)) if part else "",
             at_ms=self._contents.at.wall_ms,
             well=False,
             reasons=(

@@ -13,8 +13,8 @@ from contract.errors import ConfigurationError
 from tests.vigil.prove.forged import Site
 from vigil.exit_status import ExitStatus
 from vigil.prove.gather import Journals
-from vigil.prove.match import prove
-from vigil.prove.report import report_of
+from vigil.prove.match import Proof, prove
+from vigil.prove.report import report_of, show
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,3 +57,12 @@ def test_more_than_one_missing_journal_in_a_hundred_is_no_proof(
     report = report_of(proof, nodes, not_known, "nothing")
     assert report.status == status
     assert report.gaps_by_name == ({"not known": missing} if missing else {})
+
+
+def test_the_first_of_many_missing_journals_are_named_and_the_others_counted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    not_known = {f"missing-{number}": "no answer" for number in range(7)}
+    show(report_of(Proof(), ["node-1"], not_known, "nothing"), as_json=False, utc=True)
+    names = "missing-0, missing-1, missing-2, missing-3, missing-4 and 2 more"
+    assert f"1 node; not known: 7 nodes ({names})" in capsys.readouterr().out
