@@ -68,6 +68,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.daemon")
 
+_FIRST_WRITE_SECONDS = 1.0
+"""After so long the rest of an agent starts, whether there is a first device-info or not."""
+_LATER_WORK = frozenset({"node labels", "own-node-only", "serial number"})
+"""Root tasks that no document needs."""
 _LAST_WRITE_SECONDS = 0.5
 _LAST_BEAT_SECONDS = 1.0
 # Timers may fire early by the resolution of their clock.
@@ -270,7 +274,8 @@ class Agent:
                 yield "label of old readers", parts.old_readers.label.run()
         else:
             yield "shadow", parts.documents.shadow.run()
-        yield from parts.cluster.root_work()
+        for name, run in parts.cluster.root_work():
+            yield name, self._run_later(run) if name in _LATER_WORK else run()
         yield "certificates", parts.certificates.run()
         yield (
             "service manager",
@@ -315,6 +320,8 @@ class Agent:
         parts = self._parts
         # A collector tracks what the state has at its start, so documents and rules come before it.
         await asyncio.gather(parts.documents.wait_until_read(), parts.fault_configuration.known())
+        if not kind.is_awaited:
+            await self._first_document()
         collecting = parts.collecting
         while kind.about_chips:
             # Taken before the collector is made, so that no change in between is missed.
@@ -326,6 +333,15 @@ class Agent:
                 await other_chips.wait()
                 running.cancel()
         await collecting.new_collector(kind).run()
+
+    async def _first_document(self) -> None:
+        """Wait until the node can be judged: whatever else starts would delay that."""
+        documents = self._parts.documents
+        await documents.wait_until_written("device-info", _FIRST_WRITE_SECONDS)
+
+    async def _run_later(self, run: Callable[[], Awaitable[object]]) -> None:
+        await self._first_document()
+        await run()
 
     async def _leave_out(self, source: str) -> None:
         parts, context = self._parts, self._parts.context

@@ -30,6 +30,7 @@ from contract.codes.storage_faults import RESOURCES
 from contract.documents.write_numbers import encode_writes
 from contract.errors import StoreError
 from pacing.backoff import Backoff
+from pacing.waiting import wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -196,6 +197,15 @@ class NodeDocuments:
                 # No store will ever acknowledge it: it is over as if it had been published now.
                 # Not within the change that is being reported.
                 asyncio.get_running_loop().call_soon(document.acknowledge_now)
+
+    async def wait_until_written(self, kind: str, within_seconds: float) -> None:
+        """Wait until the store has the document of ``kind``, at most ``within_seconds``.
+
+        At once where this agent does not own it.
+        """
+        publisher = self.publishers.get(kind)
+        if publisher is not None:
+            await wait_for_event(publisher.agreed, within_seconds)
 
     async def wait_until_settled(self, within_seconds: float) -> None:
         """Wait until the current state is published, at most ``within_seconds``."""

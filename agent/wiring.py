@@ -99,8 +99,8 @@ class ClusterParts:
     forwarder: HistoryForwarder | None
     allocation: StoreAllocation | None
 
-    def root_work(self) -> Iterator[tuple[str, Awaitable[object]]]:
-        """Yield the root task of each part that is used, with its name."""
+    def root_work(self) -> Iterator[tuple[str, Callable[[], Awaitable[object]]]]:
+        """Yield what starts the root task of each part that is used, with its name."""
         parts = {
             "ClusterD's fault service": self.fault_service,
             "events": self.events,
@@ -114,7 +114,7 @@ class ClusterParts:
         }
         for name, part in parts.items():
             if part is not None:
-                yield name, part.run()
+                yield name, part.run
 
 
 @dataclass(frozen=True)

@@ -200,6 +200,8 @@ class DocumentPublisher:
         self._foreign = self._document.foreign
         self.record = Publication(self._foreign)
         self._stamps = Stamps()
+        self.agreed = asyncio.Event()
+        """Set once the store has what was desired, for the first time."""
         self._woken = asyncio.Event()
         self._reconnected = asyncio.Event()
         self._was_read = False
@@ -564,6 +566,7 @@ class DocumentPublisher:
         self._acknowledged_at = now_seconds()
         stamp = None if write.document is None else write.stamp
         self.record.record_agreement(self._wall_clock(), stamp, write.revision)
+        self.agreed.set()
         self._published.on_acknowledged(write.document, write.revision, write.through)
 
     async def _handle_foreign_write(self, before: Document | None, shown: Document | None) -> None:

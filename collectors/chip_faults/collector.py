@@ -134,6 +134,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
     name = "chip-faults"
     settings = ChipFaultsSection
     about_chips = True
+    is_awaited = True
     period_option = "health_period_seconds"
     deadline_seconds = 2.0
 
@@ -322,12 +323,16 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
                 return
 
     def _pause_after(self, began: float) -> None:
-        """Without events: pause the queries for as long as the round took that ``began``."""
+        """Report what the round found that ``began``.
+
+        Without events: pause the queries for as long as it took.
+        """
+        if not self._schedule.is_woken:
+            self._batch.send()  # it is whole: nothing follows until the next round
         if self._driver.polling_reason is None:
             self.context.show(NODE, LIST_PERIOD, self.section.audit_period_seconds)
             return
         # Without events the round is all that there is to report.
-        self._batch.send()  # it is whole: nothing follows until the next round
         took = self._loop.time() - began
         period = real_list_period(self.section.list_period_seconds, took)
         self.context.show(NODE, LIST_PERIOD, period)

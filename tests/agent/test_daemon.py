@@ -36,6 +36,7 @@ class Parts:
         self.other_chips = asyncio.Event()
         self.collecting = self
         self.documents = SimpleNamespace(wait_until_read=self._ready)
+        self.first_document = asyncio.Event()
         self.fault_configuration = SimpleNamespace(known=self._ready)
         self.begun: list[str] = []
 
@@ -55,8 +56,12 @@ async def test_collector_about_chips_starts_again_with_other_ids(
     make: type[Collector[Any]],
 ) -> None:
     parts = Parts()
-    agent = cast("Agent", SimpleNamespace(_parts=parts))
+    agent = cast("Agent", SimpleNamespace(_parts=parts, _first_document=parts.first_document.wait))
     collecting = asyncio.create_task(Agent._collect(agent, make))
+    if not make.is_awaited:
+        await stays(0.02, because="it starts behind the first document")
+        assert parts.begun == []
+        parts.first_document.set()
     await until(lambda: parts.begun == [make.name])
     parts.change_chips()
     await stays(0.02, because="a collector that is informed starts again at once")
