@@ -18,6 +18,8 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.parts.tree import parsed
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -39,7 +41,7 @@ class Finding(NamedTuple):
 
 def find(source: str) -> list[Finding]:
     """Return the refused names of one Python file in the order of their lines."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     # Read once: to walk through a tree takes longer than to make it.
     nodes = list(ast.walk(tree))
     classes = [node for node in nodes if isinstance(node, ast.ClassDef)]

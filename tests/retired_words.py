@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.parts.tree import parsed
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -63,7 +65,7 @@ def find(
     found = [_finding(1, word, "name", words) for word in _retired_in_name(path.stem, words)]
     if not _may_have(source, words):
         return found
-    for line, place, text in _texts(ast.parse(source)):
+    for line, place, text in _texts(parsed(source)):
         if place == "name":
             found += [_finding(line, word, place, words) for word in _retired_in_name(text, words)]
         elif place == "docstring" or texts:
