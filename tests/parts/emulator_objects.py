@@ -62,9 +62,25 @@ def compile_once(patch: pytest.MonkeyPatch, base: Path) -> None:
                             with compiled(*parts) as made:
                                 _copy_objects(made._directory, kept)
                     _copy_objects(kept, folder)
-            yield install.CompiledSources(folder)
+            yield _LinkedOnce(folder)
 
     patch.setattr(install, "compiled", shared)
+
+
+class _LinkedOnce(install.CompiledSources):
+    """Links each library and program once for a run; a further driver gets a copy."""
+
+    def _link(self, target: Path, sources: Sequence[str], mode: int, flags: Sequence[str]) -> None:
+        if target.exists():  # the product replaces what programs may have loaded
+            super()._link(target, sources, mode, flags)
+            return
+        script = self._directory / f"{target.name}.map"
+        exported = script.read_text("ascii") if script.exists() else ""
+        key = hashlib.sha256(repr((target.name, sources, flags, exported)).encode()).hexdigest()
+        linked = self._directory / key
+        if not linked.exists():
+            super()._link(linked, sources, mode, flags)
+        shutil.copy(linked, target)
 
 
 @contextlib.contextmanager
