@@ -18,6 +18,7 @@ import pytest_asyncio.plugin
 import typer.main
 import typer.utils
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 from looptime import LoopTimeEventLoop
 from looptime._internal import plugin as looptime_plugin
 
@@ -77,11 +78,17 @@ def pytest_collection() -> Iterator[None]:
 
     They are 770,000 objects that stay until the end. To look at them again and again takes more
     than a quarter of the time in which they are read.
+
+    Hypothesis would also read the constants of all modules: 1.4 s, and 7 s for the first time. It
+    reads them for the first property instead, which few processes have.
     """
     gc.disable()
+    read_constants = providers._get_local_constants
+    providers._get_local_constants = lambda: providers._local_constants
     try:
         return (yield)
     finally:
+        providers._get_local_constants = read_constants
         gc.freeze()
         gc.enable()
 

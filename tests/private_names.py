@@ -18,6 +18,8 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.parts.tree import parsed
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -39,8 +41,11 @@ class Finding(NamedTuple):
 
 def find(source: str) -> list[Finding]:
     """Return the refused names of one Python file in the order of their lines."""
-    tree = ast.parse(source)
-    return sorted({*_local_names(tree), *_constants(tree), *_methods(tree)})
+    tree = parsed(source)
+    # Read once: to walk through a tree takes longer than to make it.
+    nodes = list(ast.walk(tree))
+    classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
+    return sorted({*_local_names(nodes, classes), *_constants(tree, classes), *_methods(classes)})
 
 
 def find_all(root: Path) -> Iterator[str]:
@@ -67,15 +72,14 @@ def main(root: Path = ROOT) -> int:
     return bool(problems)
 
 
-def _local_names(tree: ast.Module) -> Iterator[Finding]:
+def _local_names(nodes: Iterable[ast.AST], classes: Iterable[ast.ClassDef]) -> Iterator[Finding]:
     fields = {
         id(statement.target)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
+        for node in classes
         for statement in node.body
         if isinstance(statement, ast.AnnAssign)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.Name(name, ast.Store()) if id(node) not in fields:
                 pass
@@ -89,9 +93,8 @@ def _local_names(tree: ast.Module) -> Iterator[Finding]:
             yield Finding(node.lineno, name, "is a private local name")
 
 
-def _constants(tree: ast.Module) -> Iterator[Finding]:
-    classes = [node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-    for body in (tree.body, *classes):
+def _constants(tree: ast.Module, classes: Iterable[ast.ClassDef]) -> Iterator[Finding]:
+    for body in (tree.body, *(node.body for node in classes)):
         for statement in body:
             if isinstance(statement, ast.Assign | ast.AnnAssign):
                 for node in ast.walk(statement):
@@ -104,9 +107,9 @@ def _constants(tree: ast.Module) -> Iterator[Finding]:
                         yield Finding(node.lineno, node.id, "is a private constant")
 
 
-def _methods(tree: ast.Module) -> Iterator[Finding]:
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.ClassDef) or "Protocol" in _names(node.bases):
+def _methods(classes: Iterable[ast.ClassDef]) -> Iterator[Finding]:
+    for node in classes:
+        if "Protocol" in _names(node.bases):
             continue
         for method in node.body:
             if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):

@@ -8,8 +8,11 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from tests.parts.tree import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 WORDS = Path("docs/retired-words.txt")
 
 _WORD = re.compile(r"[A-Za-z]+")
+_WORD_OR_ESCAPE = re.compile(r"\\?[A-Za-z]+")
 _PART_OF_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -59,7 +63,9 @@ def find(
     docstrings are searched.
     """
     found = [_finding(1, word, "name", words) for word in _retired_in_name(path.stem, words)]
-    for line, place, text in _texts(ast.parse(source)):
+    if not _may_have(source, words):
+        return found
+    for line, place, text in _texts(parsed(source)):
         if place == "name":
             found += [_finding(line, word, place, words) for word in _retired_in_name(text, words)]
         elif place == "docstring" or texts:
@@ -69,6 +75,30 @@ def find(
                 if (word := match[0].lower()) in words and not words[word].only_in_names
             ]
     return sorted(found)
+
+
+def _may_have(source: str, words: Mapping[str, RetiredWord]) -> bool:
+    """Return whether a retired word is anywhere in ``source``, such as in a comment.
+
+    Most files have none, and then need no syntax tree, which takes ten times as long. A word that
+    one literal begins and the next one ends is not looked for.
+    """
+    return any(
+        part in words
+        for text in set(_WORD_OR_ESCAPE.findall(source))
+        for part in _words_and_parts(text)
+    )
+
+
+@cache
+def _words_and_parts(text: str) -> frozenset[str]:
+    # The letter behind a backslash belongs to the word only where it is no escape.
+    spellings = (text[1:], text[2:]) if text.startswith("\\") else (text,)
+    return frozenset(
+        part.lower()
+        for spelling in spellings
+        for part in (spelling, *_PART_OF_NAME.findall(spelling))
+    )
 
 
 def find_all(root: Path) -> Iterator[str]:

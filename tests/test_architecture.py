@@ -8,12 +8,12 @@ import tomllib
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from tests.imports import distances, importers
-from tests.parts.tree import ROOT, files, syntax
+from tests.parts.tree import ROOT, files, statements, syntax
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Set
@@ -213,16 +213,40 @@ def test_a_file_that_is_not_there_is_found() -> None:
     assert not _is_there(name, ROOT / "agent")
 
 
+class _Module(NamedTuple):
+    """What tests ask of each module of the product; its syntax tree is not kept."""
+
+    imports: list[ast.Import | ast.ImportFrom]
+    """Also those for types only and inside of functions."""
+    classes: set[str]
+    boolean_terms: dict[str, int]
+    """The operands of ``and`` and ``or``, by function."""
+
+
 @cache
-def _trees() -> dict[str, ast.Module]:
+def _modules() -> dict[str, _Module]:
     """Return each module of the product by its dotted name, generated code aside."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     packages = project["tool"]["importlinter"]["root_packages"]
     return {
-        name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): syntax(name)
+        name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): _module(syntax(name))
         for name in files("*.py")
         if name.partition("/")[0] in packages and "_pb2" not in name
     }
+
+
+def _module(tree: ast.Module) -> _Module:
+    module = _Module([], set(), {})
+    for node in statements(tree):
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                module.imports.append(node)
+            case ast.ClassDef(name):
+                module.classes.add(name)
+            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
+                terms = _boolean_terms(node)
+                module.boolean_terms[name] = max(terms, module.boolean_terms.get(name, 0))
+    return module
 
 
 def _boolean_terms(function: ast.AST) -> int:
@@ -240,11 +264,10 @@ def _boolean_terms(function: ast.AST) -> int:
 @pytest.mark.slow
 def test_no_function_has_more_than_20_boolean_terms() -> None:
     found = {
-        f"{name}: {node.name}": terms
-        for name, tree in _trees().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (terms := _boolean_terms(node)) > _MOST_TERMS
+        f"{name}: {function}": terms
+        for name, module in _modules().items()
+        for function, terms in module.boolean_terms.items()
+        if terms > _MOST_TERMS
     }
     assert found == {}
 
@@ -254,12 +277,12 @@ def test_boolean_terms_are_the_operands_of_and_and_or() -> None:
     assert _boolean_terms(function) == 4
 
 
-def _imported(tree: ast.Module, modules: Set[str]) -> Iterator[str]:
-    """Yield what a module imports, also for types only and inside functions."""
-    for node in ast.walk(tree):
+def _imported(module: _Module, modules: Set[str]) -> Iterator[str]:
+    """Yield what a module imports."""
+    for node in module.imports:
         if isinstance(node, ast.Import):
             yield from (one.name for one in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             assert not node.level, "imports are absolute"
             for one in node.names:
                 whole = f"{node.module}.{one.name}"
@@ -273,9 +296,10 @@ def _arrows(depth: int) -> dict[str, set[str]]:
         return ".".join(name.split(".")[:depth])
 
     found: dict[str, set[str]] = defaultdict(set)
-    trees = _trees()
-    for module, tree in trees.items():
-        found[cut(module)] |= {cut(one) for one in _imported(tree, trees.keys()) if one in trees}
+    modules = _modules()
+    for name, module in modules.items():
+        imported = _imported(module, modules.keys())
+        found[cut(name)] |= {cut(one) for one in imported if one in modules}
     return {name: behind - {name} for name, behind in found.items()}
 
 
@@ -310,10 +334,10 @@ def test_a_circle_is_found() -> None:
 @pytest.mark.slow
 def test_a_public_class_name_stands_for_one_thing() -> None:
     found: dict[str, set[str]] = defaultdict(set)
-    for name, tree in _trees().items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found[node.name].add(name)
+    for name, module in _modules().items():
+        for class_name in module.classes:
+            if not class_name.startswith("_"):
+                found[class_name].add(name)
     assert len(found) > 1000
     assert {name: where for name, where in found.items() if len(where) > 1} == {}
 
@@ -347,7 +371,7 @@ def _public_attributes(hub: ast.ClassDef) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("package", ["agent", "aggregator"])
 def test_no_function_wires_more_than_15_parts(package: str) -> None:
-    wiring, daemon = (_trees()[f"{package}.{name}"] for name in ("wiring", "daemon"))
+    wiring, daemon = (syntax(f"{package}/{name}.py") for name in ("wiring", "daemon"))
     makers = {function.name for function in _functions(wiring)}
     made = {
         # With its line: each class has an ``__init__``.
@@ -362,12 +386,12 @@ def test_no_function_wires_more_than_15_parts(package: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("module", "name"), [("agent.wiring", "AgentParts"), ("aggregator.daemon", "Aggregator")]
+    ("module", "name"), [("agent/wiring.py", "AgentParts"), ("aggregator/daemon.py", "Aggregator")]
 )
 def test_a_hub_has_at_most_15_public_attributes(module: str, name: str) -> None:
     (hub,) = (
         node
-        for node in ast.walk(_trees()[module])
+        for node in statements(syntax(module))
         if isinstance(node, ast.ClassDef) and node.name == name
     )
     attributes = _public_attributes(hub)

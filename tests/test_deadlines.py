@@ -11,7 +11,7 @@ import pytest
 
 from tests.parts import deadlines
 from tests.parts.deadlines import patience, patience_factor, until, wait_until
-from tests.parts.tree import ROOT
+from tests.parts.tree import ROOT, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,7 +134,7 @@ def _calls(path: Path) -> tuple[tuple[ast.Call, bool], ...]:
     text = path.read_text(encoding="utf-8")
     if not _MAY_WAIT.search(text):
         return ()
-    module = ast.parse(text)
+    module = parsed(text)
     marks = [ast.unparse(one) for one in module.body if isinstance(one, ast.Assign)]
     is_virtual = path in _VIRTUAL or any("looptime" in mark for mark in marks)
     return tuple(_calls_below(module, is_virtual))

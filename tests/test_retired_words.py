@@ -38,6 +38,8 @@ def tree(tmp_path: Path) -> Path:
         ('A = 1\n"""What is told."""', [(2, "told", "docstring")]),
         ('log("%s was told", a)', [(1, "told", "text")]),
         ('log(f"{a} was told")', [(1, "told", "text")]),
+        (r'log("a\ntold b")', [(2, "told", "text")]),
+        (r'log(r"a \told b")', [(1, "told", "text")]),
     ],
 )
 def test_retired_word_is_found(source: str, expected: list[tuple[int, str, str]]) -> None:

@@ -7,11 +7,11 @@ import re
 import sys
 import tomllib
 from importlib.metadata import packages_distributions
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.parts.tree import ROOT, files, statements, syntax
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 _OF_TYPE_CHECKERS = "_typeshed"
 PACKAGES = PROJECT["tool"]["importlinter"]["root_packages"]
@@ -22,10 +22,10 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def imported(file: Path) -> set[str]:
-    """Return the packages that ``file`` imports, at its top or later."""
+def imported(name: str) -> set[str]:
+    """Return the packages that the file ``name`` imports, at its top or later."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in statements(syntax(name)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
@@ -36,7 +36,7 @@ def imported(file: Path) -> set[str]:
 @pytest.mark.slow
 def test_every_import_is_declared_and_locked() -> None:
     packages = set().union(
-        *(imported(f) for package in PACKAGES for f in (ROOT / package).rglob("*.py"))
+        *(imported(name) for name in files("*.py") if name.partition("/")[0] in PACKAGES)
     )
     foreign = packages - sys.stdlib_module_names - set(PACKAGES) - {_OF_TYPE_CHECKERS}
     of = packages_distributions()

@@ -84,7 +84,7 @@ def _import_all(package: str) -> None:
 
 def _fill_caches() -> None:
     """Compute what each daemon computes first and keeps, and what no input changes."""
-    # An import statement would make each change of these modules one of all tests.
+    # By name, as above: the import of a file of tests counts as a need of all tests below it.
     importlib.import_module("contract.codes.catalogue").shipped()
     importlib.import_module("agent.config").check_agent({}, "")
     importlib.import_module("aggregator.config").check_aggregator({}, "")
