@@ -249,30 +249,6 @@ def _replace_library(site: Stage, subject: str) -> None:
     site.nodes[subject].replace_library()
 
 
-def _fill_disk(site: Stage, subject: str) -> None:
-    site.nodes[subject].disk.is_full = True
-
-
-def _empty_disk(site: Stage, subject: str) -> None:
-    site.nodes[subject].disk.is_full = False
-
-
-def _slow_disk(site: Stage, subject: str) -> None:
-    site.nodes[subject].disk.is_slow = True
-
-
-def _quicken_disk(site: Stage, subject: str) -> None:
-    site.nodes[subject].disk.is_slow = False
-
-
-def _protect_disk(site: Stage, subject: str) -> None:
-    site.nodes[subject].disk.is_read_only = True
-
-
-def _release_disk(site: Stage, subject: str) -> None:
-    site.nodes[subject].disk.is_read_only = False
-
-
 def _truncate_journal(site: Stage, subject: str) -> None:
     site.nodes[subject].kill_and_truncate_journal()
 
@@ -327,6 +303,15 @@ def _keep_synced(site: Stage, subject: str) -> None:
 
 def _lose_power(site: Stage, subject: str) -> None:
     site.nodes[subject].lose_power()
+
+
+def _disk(attribute: str) -> tuple[Callable[[Stage, str], None], Callable[[Stage, str], None]]:
+    """Return what gives the disk of a node this attribute, and what takes it again."""
+
+    def set_to(value: bool) -> Callable[[Stage, str], None]:
+        return lambda site, subject: setattr(site.nodes[subject].disk, attribute, value)
+
+    return set_to(True), set_to(False)
 
 
 def _set_clock(milliseconds: int) -> Callable[[Stage, str], None]:
@@ -464,15 +449,15 @@ _TABLE = (
     ),
     # A store that is a directory would be full, too.
     Trouble(
-        *("disk-full", _ON_NODES, _fill_disk, _empty_disk, _NONE),
+        *("disk-full", _ON_NODES, *_disk("is_full"), _NONE),
         dict.fromkeys(("kubernetes", "mqtt", "simulated"), 0.0),
     ),
     Trouble(
-        *("disk-read-only", _ON_NODES, _protect_disk, _release_disk, _NONE),
+        *("disk-read-only", _ON_NODES, *_disk("is_read_only"), _NONE),
         dict.fromkeys(("kubernetes", "mqtt", "simulated"), 0.0),
     ),
     Trouble(
-        *("disk-slow", _ON_NODES, _slow_disk, _quicken_disk, _NONE),
+        *("disk-slow", _ON_NODES, *_disk("is_slow"), _NONE),
         dict.fromkeys(("kubernetes", "mqtt", "simulated"), 0.0),
     ),
     Trouble(
