@@ -80,7 +80,7 @@ def pytest_collection() -> Iterator[None]:
     than a quarter of the time in which they are read.
 
     Hypothesis would also read the constants of all modules: 1.4 s, and 7 s for the first time. It
-    reads them for the first property instead, which few processes have.
+    reads them before the first property instead, which few processes have.
     """
     gc.disable()
     read_constants = providers._get_local_constants
@@ -121,8 +121,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Let the API server of the session rest behind the last file whose fixtures use it.
 
     Fixtures of a module end with its last test, which may be one without them.
+
+    Hypothesis reads constants of modules that it has not seen now, not while the property draws.
     """
     assert isinstance(item, pytest.Function)
+    if item.get_closest_marker("hypothesis") is not None:
+        providers._get_local_constants()
     stash = item.session.stash
     plane = stash.get(_CONTROL_PLANE, None)
     if "running_control_plane" in item.fixturenames:

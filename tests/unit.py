@@ -136,11 +136,14 @@ def _prepare_properties() -> None:
     These are the constants of all modules and the characters of UTF-8. In a fresh clone they take
     it 11 s.
     """
+    from hypothesis.configuration import notice_initialization_restarted
     from hypothesis.internal.charmap import intervals_from_codec
     from hypothesis.internal.conjecture import providers
 
     providers._get_local_constants()
     intervals_from_codec("utf-8")
+    # Otherwise its plug-in would warn that this has been read before the plug-in was loaded.
+    notice_initialization_restarted(warn=False)
 
 
 def _run(share: list[str], mark: str, cache_folder: str, output: Path | None) -> int:
