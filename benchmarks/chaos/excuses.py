@@ -13,6 +13,9 @@ is then permitted for the nodes and documents of both, for the longer of the two
 a fault changes once, so a changed time is permitted for the bound of the stop alone. A store that
 is set back shows again what it had when its copy was made. So it counts when the effect was
 permitted at that time, or at the time of the set-back, from which the effect is permitted again.
+
+A journal that lost its last second has a fault that ended in it. Documents have it again only where
+the driver's lists, which would end it, are hidden at the next start of the agent.
 """
 
 from __future__ import annotations
@@ -98,6 +101,7 @@ def excuses_of(troubles: Sequence[PastTrouble]) -> list[Excuse]:
         if documents:
             excuses.append(Excuse(past.trouble.name, past.visible_from, end, past.nodes, documents))
         waiting += ((effect, past.bound) for effect in _effects(past))
+        waiting += ((effect, past.bound) for effect in _rolled_back(past, troubles))
     while waiting:
         effect, bound = waiting.popleft()
         excuses.append(effect)
@@ -114,6 +118,17 @@ def excuses_of(troubles: Sequence[PastTrouble]) -> list[Excuse]:
                 )
                 waiting.append((later, repair))
     return excuses
+
+
+def _rolled_back(past: PastTrouble, troubles: Iterable[PastTrouble]) -> Iterator[Excuse]:
+    """Yield what may be shown again behind ``past``, because other troubles hide lists."""
+    if Effect.ROLLS_BACK not in past.trouble.effects:
+        return
+    for other in troubles:
+        is_hidden = other.begin < past.end + past.bound and past.end < other.end + other.bound
+        if Effect.HIDES_LISTS in other.trouble.effects and is_hidden and past.nodes & other.nodes:
+            end = other.end + other.bound
+            yield Excuse(past.trouble.name, past.end, end, past.nodes, BOTH, forgets=True)
 
 
 def nodes_of(subject: str) -> frozenset[str]:

@@ -59,6 +59,10 @@ class Effect(Flag):
     """No event reports what happens meanwhile, so a plan has a fault that begins then."""
     NEEDS_AUDIT = auto()
     """Only a periodic audit finds what happened meanwhile."""
+    ROLLS_BACK = auto()
+    """The journal loses its last second, and a list of the driver shows what is over since then."""
+    HIDES_LISTS = auto()
+    """The driver shows no lists of codes, or late."""
     LOSES_NEXT_EVENT = auto()
     """The next event is lost, whenever it comes, so a plan has no one-off fault then."""
 
@@ -370,7 +374,7 @@ _TABLE = (
     Trouble(
         *("power-lost", _ON_NODES, _keep_synced, _lose_power, BOTH),
         _bounds(real=6.0, virtual=3.0),
-        Effect.STOPS | Effect.LOSES | Effect.RETIMES | Effect.ENDS_VISIBLY,
+        Effect.STOPS | Effect.LOSES | Effect.RETIMES | Effect.ENDS_VISIBLY | Effect.ROLLS_BACK,
     ),
     Trouble(
         *("agent-apart", _ON_NODES, _separate, _join, BOTH),
@@ -409,15 +413,15 @@ _TABLE = (
     # Without the list events still count, but their order is confirmed late.
     Trouble(
         *("codes-hang", _ON_NODES, _hang_codes, _release_codes, BOTH),
-        _bounds(real=10.0, virtual=3.0),
+        *(_bounds(real=10.0, virtual=3.0), Effect.HIDES_LISTS),
     ),
     Trouble(
         *("codes-fail", _ON_NODES, _fail_codes, _release_codes, BOTH),
-        _bounds(real=8.0, virtual=3.0),
+        *(_bounds(real=8.0, virtual=3.0), Effect.HIDES_LISTS),
     ),
     Trouble(
         *("codes-slow", _ON_NODES, _slow_codes, _release_codes, BOTH),
-        _bounds(real=8.0, virtual=3.0),
+        *(_bounds(real=8.0, virtual=3.0), Effect.HIDES_LISTS),
     ),
     Trouble(
         *("health-fails", _ON_NODES, _fail_health, _release_health, _NONE),

@@ -162,6 +162,20 @@ def test_the_time_of_a_fault_changes_until_the_bound_of_the_set_clock_or_of_a_st
     assert wrongs(stop, samples=changed(until - 0.1), fault=fault) == [Wrong.TIME]
 
 
+@pytest.mark.parametrize("lists", ["codes-fail", "codes-hang", "codes-slow"])
+def test_what_a_lost_journal_had_ended_is_shown_again_only_while_lists_are_hidden(
+    lists: str,
+) -> None:
+    power, fault = past("power-lost", 7.0, 13.0, NODE), Fault(*KEY, 3.0, 12.4)
+    back = [
+        Sample(DEVICE_INFO, at, frozenset({NODE}), {KEY: LEVEL} if at in (4.0, 20.0) else {})
+        for at in (4.0, 12.9, 20.0, 26.0)
+    ]
+    assert wrongs(power, past(lists, 15.5, 20.0, NODE), samples=back, fault=fault) == []
+    for other in ((), (past(lists, 15.5, 20.0, OTHER),), (past(lists, 16.1, 20.0, NODE),)):
+        assert wrongs(power, *other, samples=back, fault=fault) == [Wrong.RETURNED]
+
+
 def test_a_trouble_alone_has_its_own_excuses() -> None:
     nodes, cluster = frozenset({NODE}), frozenset({CLUSTER_INFO})
     assert excuses_of([KILLED]) == [
