@@ -48,7 +48,6 @@ _MAY_BE_SMALL = {
     """,
     "a layer of its own": """
         agent/all_chips_blind
-        agent/change_log
         agent/exit_deadline
         dcmi_shim/library/second_generation
         stores/kubernetes_api/client/official_client

@@ -323,16 +323,12 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
                 return
 
     def _pause_after(self, began: float) -> None:
-        """Report what the round found that ``began``.
-
-        Without events: pause the queries for as long as it took.
-        """
-        if not self._schedule.is_woken:
-            self._batch.send()  # it is whole: nothing follows until the next round
+        """Without events: pause the queries for as long as the round took that ``began``."""
         if self._driver.polling_reason is None:
             self.context.show(NODE, LIST_PERIOD, self.section.audit_period_seconds)
             return
         # Without events the round is all that there is to report.
+        self._batch.send()  # it is whole: nothing follows until the next round
         took = self._loop.time() - began
         period = real_list_period(self.section.list_period_seconds, took)
         self.context.show(NODE, LIST_PERIOD, period)
