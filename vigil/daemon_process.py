@@ -7,7 +7,6 @@ import ctypes
 import gc
 import os
 import signal
-import sys
 from typing import TYPE_CHECKING
 
 from service.log.setup import protect_standard_streams
@@ -24,11 +23,6 @@ _WITHOUT_MEANING = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 _CERTIFICATES = "SSL_CERT_FILE"
 """The variable that names the file with the host's authorities to OpenSSL."""
 
-_SWITCH_SECONDS = 0.0005
-"""So long the loop keeps the interpreter where a thread waits for it; Python's default is 5 ms. The
-journal's thread would else begin a commit when the loop waits, which is when it waits for that.
-"""
-
 # ctypes has no constants of C headers; this value is part of glibc's ABI.
 _M_ARENA_MAX = -8
 """Of glibc's ``malloc.h``."""
@@ -44,7 +38,6 @@ def daemon_process() -> Iterator[None]:
     """
     protect_standard_streams()
     _use_one_arena()
-    sys.setswitchinterval(_SWITCH_SECONDS)
     for number in STOP_SIGNALS:
         signal.signal(number, _end)
     for number in _WITHOUT_MEANING:
