@@ -261,6 +261,7 @@ class Agent:
         """Yield the root tasks besides collectors, each with its name."""
         parts, context = self._parts, self._parts.context
         yield "driver", context.driver.run()
+        yield "clock of the host", parts.fault_state.follow_clock()
         yield "saved states of collectors", parts.collecting.saved_states.run()
         yield "requests to forget", parts.chips.removal.run()
         yield "fault configuration", parts.fault_configuration.run()

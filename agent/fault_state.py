@@ -32,10 +32,11 @@ from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
 from contract.errors import ConfigurationError, JournalError
 from contract.observation import Observation
 from contract.operator_rules.fault_configuration import FaultTexts, catalogue_of
+from pacing.waiting import shared_pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import TypeAlias
+    from typing import NoReturn, TypeAlias
 
     from agent.journal.file import RestoredJournal
     from agent.journal.journal import Journal
@@ -53,6 +54,8 @@ SHIPPED = FaultTexts()
 _INPUTS_PER_SNAPSHOT = 256
 _SET_BACK_MS = 1_000
 """A clock that goes back by less is only being corrected (milliseconds)."""
+_CLOCK_SECONDS = 10.0
+"""How often the clock is looked at: a node whose faults stay may have no input for hours."""
 
 _sequence = operator.attrgetter("sequence")
 
@@ -199,7 +202,7 @@ class FaultState:
         which an observation of ``inputs`` was made.
         """
         now_ms = self._wall_clock()
-        if now_ms < self._taken_at_ms - _SET_BACK_MS:
+        if self._is_set_back(now_ms):
             log.warning("the host's clock was set back by %d ms", self._taken_at_ms - now_ms)
             # First, because it caps the stored times with which the other inputs are compared.
             inputs = (ClockSetBack(now_ms), *inputs)
@@ -221,6 +224,19 @@ class FaultState:
         if changes:
             # Behind the publishers, which ``_on_change`` has woken: readers wait for documents.
             self._log.log_soon(changes)
+
+    async def follow_clock(self) -> NoReturn:
+        """Correct the times of faults soon after the host's clock was set back, until cancelled.
+
+        They were taken from a clock that was ahead, and readers show them.
+        """
+        while True:
+            await asyncio.sleep(shared_pause(_CLOCK_SECONDS))
+            if self._is_set_back(self._wall_clock()):
+                self.apply_inputs(())
+
+    def _is_set_back(self, now_ms: int) -> bool:
+        return now_ms < self._taken_at_ms - _SET_BACK_MS
 
     def configure(self, texts: FaultTexts, tables: Catalogue) -> None:
         """Judge by ``tables``, which are those of ``texts``, from now on.

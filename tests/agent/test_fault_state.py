@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -314,3 +315,23 @@ async def test_undecodable_row_is_left_out_and_the_separation_stays(
     assert state.chips[3].isolated
     assert "80E01801" in state.chips[3].faults
     assert "the row is left out" in caplog.text
+
+
+@pytest.mark.looptime
+async def test_times_are_corrected_soon_after_the_clock_was_set_back(tmp_path: Path) -> None:
+    clock = Clock()
+    life = FaultStateLife(tmp_path, clock)
+    clock.now_ms += 3_600_000
+    life.fault_state.apply_inputs([seen_now(clock, Assertion.OCCUR)])
+    following = asyncio.create_task(life.fault_state.follow_clock())
+    await asyncio.sleep(15)
+    (fault,) = life.fault_state.state.chips[3].faults.values()
+    assert fault.first_seen_ms == clock()
+    clock.now_ms -= 3_600_000
+    life.woken.clear()
+    await asyncio.sleep(15)
+    (fault,) = life.fault_state.state.chips[3].faults.values()
+    assert fault.first_seen_ms == clock()
+    assert life.woken == [clock()], "the document is written again, once"
+    following.cancel()
+    assert await life.journal.close()
