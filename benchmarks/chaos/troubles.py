@@ -487,9 +487,10 @@ _TABLE = (
         *("directory-renamed", _ON_STORE, _take_store, _give_store, BOTH),
         *({"directory": 12.0}, Effect.STOPS | Effect.LOSES | Effect.FORGETS),
     ),
+    # A request that was made before the end takes another second.
     Trouble(
         *("store-late", _ON_STORE, _be_late, _be_on_time, BOTH),
-        *(_bounds(virtual=2.0), Effect.STOPS),
+        *(_bounds(virtual=3.0), Effect.STOPS),
     ),
     Trouble(
         *("store-refuses", _ON_STORE, _refuse_writes, _accept_writes, BOTH),

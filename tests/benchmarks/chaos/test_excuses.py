@@ -52,7 +52,7 @@ PAUSED = past("agent-paused", 37.2, 42.3, NODE)
     [
         (past("store-refuses", 10.9, 14.0), 17.0),
         (past("store-refuses", 12.9, 14.0), 17.0),
-        (past("store-late", 10.9, 14.0), 16.0),
+        (past("store-late", 10.9, 14.0), 17.0),
         (past("agent-apart", 12.5, 14.0, NODE), 17.0),
         (past("aggregator-killed", 10.9, 14.0), 16.0),
     ],
