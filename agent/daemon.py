@@ -321,7 +321,7 @@ class Agent:
         parts = self._parts
         # A collector tracks what the state has at its start, so documents and rules come before it.
         await asyncio.gather(parts.documents.wait_until_read(), parts.fault_configuration.known())
-        if not kind.is_awaited:
+        if not kind.starts_first:
             await self._first_document()
         collecting = parts.collecting
         while kind.about_chips:
@@ -338,7 +338,7 @@ class Agent:
     async def _first_document(self) -> None:
         """Wait until the node can be judged: whatever else starts would delay that."""
         documents = self._parts.documents
-        await documents.wait_until_written("device-info", _FIRST_WRITE_SECONDS)
+        await documents.wait_until_device_info(_FIRST_WRITE_SECONDS)
 
     async def _run_later(self, run: Callable[[], Awaitable[object]]) -> None:
         await self._first_document()

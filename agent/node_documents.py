@@ -198,12 +198,12 @@ class NodeDocuments:
                 # Not within the change that is being reported.
                 asyncio.get_running_loop().call_soon(document.acknowledge_now)
 
-    async def wait_until_written(self, kind: str, within_seconds: float) -> None:
-        """Wait until the store has the document of ``kind``, at most ``within_seconds``.
+    async def wait_until_device_info(self, within_seconds: float) -> None:
+        """Wait until the store has device-info of this agent, at most ``within_seconds``.
 
-        At once where this agent does not own it.
+        Return at once where this agent does not own it.
         """
-        publisher = self.publishers.get(kind)
+        publisher = self.publishers.get("device-info")
         if publisher is not None:
             await wait_for_event(publisher.agreed, within_seconds)
 

@@ -100,8 +100,11 @@ class Collector(ABC, Generic[S]):
     """Readings that ``/metrics`` shows as ``npu_vigil_<name>{chip}``, each with its HELP text."""
     about_chips: ClassVar[bool] = False
     """Whether it is cancelled and starts again when chips have other physical ids."""
-    is_awaited: ClassVar[bool] = False
-    """Whether the first device-info waits for its answers; the others start behind that."""
+    starts_first: ClassVar[bool] = False
+    """Whether it starts before the first device-info is written; the others start behind that.
+
+    That document waits for its answers, or it listens to what another one reports first.
+    """
     period_option: ClassVar[str] = "period_seconds"
     """The option in ``settings`` with the period, where it is configurable."""
     period_seconds: float = 60.0

@@ -58,7 +58,7 @@ class SwitchCollector(Collector[SwitchSection]):
 
     name = "switch"
     settings = SwitchSection
-    is_awaited = True
+    starts_first = True
     period_option = "audit_period_seconds"
     deadline_seconds = 15.0
 

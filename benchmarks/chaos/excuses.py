@@ -125,10 +125,11 @@ def _rolled_back(past: PastTrouble, troubles: Iterable[PastTrouble]) -> Iterator
     if Effect.ROLLS_BACK not in past.trouble.effects:
         return
     for other in troubles:
-        is_hidden = other.begin < past.end + past.bound and past.end < other.end + other.bound
+        is_hidden = other.begin < past.end + past.bound and past.end < other.end
         if Effect.HIDES_LISTS in other.trouble.effects and is_hidden and past.nodes & other.nodes:
             end = other.end + other.bound
-            yield Excuse(past.trouble.name, past.end, end, past.nodes, BOTH, forgets=True)
+            name, nodes = past.trouble.name, past.nodes
+            yield Excuse(name, past.end, end, nodes, BOTH, is_late=False, returns=True)
 
 
 def nodes_of(subject: str) -> frozenset[str]:

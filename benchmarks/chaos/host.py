@@ -25,6 +25,7 @@ from dcmi_shim.emulator.install import LIBRARY
 from tests.aggregator.daemon import Daemon as AggregatorDaemon
 from tests.end_to_end.node import Node
 from tests.parts.daemons import Daemon
+from tests.parts.processes import PartFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -233,7 +234,9 @@ class HostNode(Node):
         self._second.start()
 
     def end_second(self) -> None:
-        """Kill that agent."""
+        """Kill that agent. Raises ``PartFailed`` where it has ended by itself."""
+        if not self._second.runs:
+            raise PartFailed(f"the second agent has ended:\n{self._second.logged()[-2000:]}")
         self._second.kill()
 
     def crash_driver(self) -> None:

@@ -2,7 +2,7 @@
 
 It imports neither agent nor aggregator. It knows when each fault began and ended, the level of each
 code in the fault configuration in force, and when which subject is excused. Each sample is what one
-document showed at one time. For each fault in each document, outside of excuses::
+document showed while it was read. For each fault in each document, outside of excuses::
 
     a fault that holds since BOUND is in every sample
     a document with a fault that holds is gone for less than BOUND: readers keep what they have
@@ -10,7 +10,8 @@ document showed at one time. For each fault in each document, outside of excuses
     a fault that was shown and seen gone after its end is in no later sample, at once
     a level in a sample is that of the code, BOUND after the fault began
     the time of a fault that holds stays as it was shown first
-    a one-off fault is in a sample after BOUND, then for ONE_OFF, and is gone BOUND later for good
+    a one-off fault is in a sample after BOUND, then for ONE_OFF, and is gone BOUND later for good;
+        a document about several nodes lacks one that came and went while it was excused
     a node whose agent does not beat is lost, SILENCE after its last progress
 
 An excuse permits that documents are late. What was shown already may go only under one that
@@ -104,7 +105,7 @@ class Excuse(msgspec.Struct, frozen=True):
 
     ``is_late``: they may show the past. ``forgets``: they may also lack what they have shown.
     ``loses``: the nodes may be lost. ``retimes``: the times of faults may change, as after the
-    clock of a node was set.
+    clock of a node was set. ``returns``: they may have again what was over before ``begin``.
     """
 
     reason: str
@@ -116,6 +117,7 @@ class Excuse(msgspec.Struct, frozen=True):
     forgets: bool = False
     loses: bool = False
     retimes: bool = False
+    returns: bool = False
 
 
 class Silence(msgspec.Struct, frozen=True):
@@ -184,7 +186,7 @@ def settled_seconds(
         wrong = {
             key[0]
             for key, level in expected.items()
-            if sample.at < changes[key] and sample.levels.get(key) != level
+            if sample.until < changes[key] and sample.levels.get(key) != level
         }
         for node in sample.nodes:
             place = sample.document, node
@@ -362,7 +364,7 @@ class _Judging:
         shown.is_over, shown.absent_again = True, sample.at
         is_own = len(sample.nodes) == 1 and sample.lost is None
         # Between two samples it may have been shown already, or still.
-        seconds = sample.at - max(shown.absent, fault.begin)
+        seconds = sample.until - max(shown.absent, fault.begin)
         is_brief = seconds < (ONE_OFF_SECONDS if is_own else _CLUSTER_ONE_OFF_SECONDS)
         # Where its begin was late, only the node's own document has it for the whole time.
         is_late = not is_own and any(
@@ -380,7 +382,8 @@ class _Judging:
         """
         if len(sample.nodes) == 1:
             return False
-        excused = _joined(self._of(sample, node))
+        # What troubles of the node excuse stops no program that merges documents.
+        excused = _joined(item for item in self._of(sample, node) if item.nodes >= sample.nodes)
         for (document, other), own in self._one_offs_shown.items():
             if other is not fault or document == sample.document or not own.is_over:
                 continue
@@ -415,6 +418,8 @@ class _Judging:
             return
         last = over[-1]
         assert last.end is not None
+        if self._may_return(sample, key[0], last):
+            return
         is_back = (sample.document, last) in self._gone and not self._may_forget(sample, key[0])
         if is_back and not self._was_hidden(sample, last):
             self._wrong(Wrong.RETURNED, sample, *key, "it was gone after its end")
@@ -456,14 +461,18 @@ class _Judging:
         self, sample: Sample, node: str, excuses: Sequence[Excuse] | None = None
     ) -> bool:
         covering = self._of(sample, node, excuses)
-        return any(excuse.begin <= sample.at < excuse.end for excuse in covering)
+        return any(_is_during(excuse, sample) for excuse in covering)
 
     def _may_forget(self, sample: Sample, node: str) -> bool:
         return any(excuse.forgets for excuse in self._at(sample, node))
 
+    def _may_return(self, sample: Sample, node: str, fault: Fault) -> bool:
+        assert fault.end is not None
+        return any(excuse.returns and fault.end < excuse.begin for excuse in self._at(sample, node))
+
     def _at(self, sample: Sample, node: str) -> Iterator[Excuse]:
         for excuse in self._excuses:
-            if excuse.begin <= sample.at < excuse.end and _is_about(excuse, sample, node):
+            if _is_during(excuse, sample) and _is_about(excuse, sample, node):
                 yield excuse
 
     def _of(
@@ -480,6 +489,10 @@ class _Judging:
         self.verdicts.setdefault(
             key, Verdict(wrong, sample.document, node, chip, code, sample.at, reason)
         )
+
+
+def _is_during(excuse: Excuse, sample: Sample) -> bool:
+    return excuse.begin <= sample.until and sample.at < excuse.end
 
 
 def _is_about(excuse: Excuse, sample: Sample, node: str) -> bool:

@@ -90,10 +90,10 @@ class Stage:
             planned = plan.faults[number]
             emulator = self.nodes[planned.node].emulator
             place = planned.node, planned.chip, planned.code
+            # The time is taken before the call: a document may show a fault before this goes on.
             if planned.once:
                 faults[number] = Fault(*place, self.now, once=True)
                 emulator.once(planned.chip, planned.code)
-            # Before the call, behind which a document may show it earlier than this thread goes on.
             elif kind == "occur":
                 faults[number] = Fault(*place, self.now)
                 emulator.occur(planned.chip, planned.code)

@@ -313,7 +313,12 @@ def _disk(attribute: str) -> tuple[Callable[[Stage, str], None], Callable[[Stage
     """Return what gives the disk of a node this attribute, and what takes it again."""
 
     def set_to(value: bool) -> Callable[[Stage, str], None]:
-        return lambda site, subject: setattr(site.nodes[subject].disk, attribute, value)
+        def apply(site: Stage, subject: str) -> None:
+            disk = site.nodes[subject].disk
+            assert hasattr(disk, attribute), attribute
+            setattr(disk, attribute, value)
+
+        return apply
 
     return set_to(True), set_to(False)
 

@@ -134,7 +134,7 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
     name = "chip-faults"
     settings = ChipFaultsSection
     about_chips = True
-    is_awaited = True
+    starts_first = True
     period_option = "health_period_seconds"
     deadline_seconds = 2.0
 

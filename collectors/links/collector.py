@@ -148,6 +148,7 @@ class LinksCollector(Collector[LinksSection]):
     name = "links"
     settings = LinksSection
     about_chips = True
+    starts_first = True
     gauges: ClassVar[Mapping[str, str]] = {
         LINK_UP: "Whether hccn_tool finds the link of a chip up."
     }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import pytest
 
 from agent.daemon import Agent
+from agent.node_documents import NodeDocuments
 from collectors.registry import COLLECTORS
 from tests.parts.deadlines import stays, until
 
@@ -58,7 +60,7 @@ async def test_collector_about_chips_starts_again_with_other_ids(
     parts = Parts()
     agent = cast("Agent", SimpleNamespace(_parts=parts, _first_document=parts.first_document.wait))
     collecting = asyncio.create_task(Agent._collect(agent, make))
-    if not make.is_awaited:
+    if not make.starts_first:
         await stays(0.02, because="it starts behind the first document")
         assert parts.begun == []
         parts.first_document.set()
@@ -70,3 +72,29 @@ async def test_collector_about_chips_starts_again_with_other_ids(
     collecting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await collecting
+
+
+def test_what_listens_to_reports_about_chips_starts_with_them() -> None:
+    first = {kind.name for kind in COLLECTORS if kind.starts_first}
+    assert first == {"chip-faults", "switch", "links"}
+
+
+@pytest.mark.looptime
+async def test_the_rest_starts_behind_the_first_device_info_or_after_a_second() -> None:
+    loop, agreed, begun = asyncio.get_running_loop(), asyncio.Event(), list[float]()
+    publishers = {"device-info": SimpleNamespace(agreed=agreed)}
+    documents: Any = SimpleNamespace(publishers=publishers)
+    documents.wait_until_device_info = partial(NodeDocuments.wait_until_device_info, documents)
+    agent = cast("Agent", SimpleNamespace(_parts=SimpleNamespace(documents=documents)))
+    agent._first_document = partial(Agent._first_document, agent)  # type: ignore[method-assign]
+
+    async def run() -> None:
+        begun.append(loop.time())
+
+    await Agent._run_later(agent, run)
+    assert begun == [1.0], "no store has answered"
+    loop.call_later(0.25, agreed.set)
+    await Agent._run_later(agent, run)
+    publishers.clear()
+    await Agent._run_later(agent, run)
+    assert begun[1:] == [1.25, 1.25], "another program owns device-info"

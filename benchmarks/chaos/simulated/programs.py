@@ -50,8 +50,8 @@ BEGAN_MS = 1_760_000_000_000
 """The wall time at the begin of an episode."""
 _COMMIT_SECONDS = 2**-9
 _LATE_COMMIT_SECONDS = 2**-6
-_SLOW_COMMIT_SECONDS = 1.5
 """Less than the 20 ms for which a publication waits (decision 2)."""
+_SLOW_COMMIT_SECONDS = 1.5
 _SYNC_SECONDS = 1.0
 _MAX_LOG_BYTES = 1 << 20
 _AWAY_SECONDS = 0.5
@@ -335,7 +335,7 @@ class SimulatedNode(Program):
 
     def start_after_write(self, api: SimulatedApiServer) -> None:
         """Start it again where it was killed."""
-        self.disk.is_slow = False
+        self.disk.commit_seconds = _COMMIT_SECONDS
         if self._at_write is not None:
             api.on_write.remove(self._at_write)
             self._at_write = None

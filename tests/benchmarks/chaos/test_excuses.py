@@ -6,6 +6,7 @@ alarms on the right product.
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from benchmarks.chaos.excuses import PastTrouble, excuses_of
@@ -172,8 +173,16 @@ def test_what_a_lost_journal_had_ended_is_shown_again_only_while_lists_are_hidde
         for at in (4.0, 12.9, 20.0, 26.0)
     ]
     assert wrongs(power, past(lists, 15.5, 20.0, NODE), samples=back, fault=fault) == []
-    for other in ((), (past(lists, 15.5, 20.0, OTHER),), (past(lists, 16.1, 20.0, NODE),)):
+    for other in (
+        (),
+        (past(lists, 15.5, 20.0, OTHER),),
+        (past(lists, 16.1, 20.0, NODE),),
+        (past(lists, 8.0, 12.9, NODE),),
+    ):
         assert wrongs(power, *other, samples=back, fault=fault) == [Wrong.RETURNED]
+    hidden, holds = past(lists, 15.5, 20.0, NODE), Fault(*KEY, 3.0)
+    gone = [*back[:1], *(msgspec.structs.replace(sample, levels={}) for sample in back[1:])]
+    assert wrongs(power, hidden, samples=gone, fault=holds) == [Wrong.MISSING]
 
 
 def test_a_trouble_alone_has_its_own_excuses() -> None:

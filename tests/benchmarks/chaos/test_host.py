@@ -297,6 +297,7 @@ changes = (
     lambda: os.pwrite(file.fileno(), b'content', 0),
     lambda: file.truncate(3),
     lambda: open(f'{state}/new', 'w'),
+    lambda: open(f'{state}/memory/new', 'w'),
     lambda: os.rename(f'{state}/file', f'{state}/other'),
     lambda: os.unlink(f'{state}/file'),
     insert,
@@ -309,17 +310,19 @@ for change in changes:
         print(errno.errorcode[error.errno])
     except sqlite3.OperationalError as error:
         print(error)
-print(open(f'{state}/file').read(), open(f'{state}/../outside', 'w').write('content'))
+outside = f'{os.path.dirname(state)}/outside'
+print(open(f'{state}/file').read(), open(outside, 'w').write('content'))
 """
 
 
 def test_nothing_in_the_state_directory_changes_while_the_disk_is_read_only(host: Host) -> None:
     (host.state_dir / "file").write_text("before")
+    (host.state_dir / "memory").mkdir()
     with closing(sqlite3.connect(host.state_dir / "database")) as database:
         database.execute("create table rows (number)")
     *refused, left = run(host, CHANGES).splitlines()
     assert host.is_read_only
-    assert refused == [*6 * ["EROFS"], "unable to open database file"]
+    assert refused == [*7 * ["EROFS"], "unable to open database file"]
     assert left == "before 7", "what is elsewhere can be written"
     host.is_read_only = False
     assert run(host, WRITE.replace("SYNCED", "True")) == ""

@@ -220,14 +220,16 @@ def test_a_fault_that_begins_or_ends_during_a_read_may_be_shown_or_not() -> None
 
 
 def test_a_one_off_fault_that_came_and_went_under_an_excuse_is_not_missing() -> None:
-    def not_in_cluster(begin: float, end: float) -> list[Wrong]:
-        both = NODES | {"node-2"}
+    both = NODES | {"node-2"}
+
+    def not_in_cluster(begin: float, end: float, nodes: frozenset[str] = both) -> list[Wrong]:
         cluster = [Sample("cluster", at / 2, both, {}) for at in range(80)]
         samples = sorted([*shown((10.5, 17)), *cluster], key=lambda sample: sample.at)
-        paused = Excuse("aggregator-paused", begin, end, both, frozenset({"cluster"}))
+        paused = Excuse("aggregator-paused", begin, end, nodes, frozenset({"cluster"}))
         return wrongs(samples, paused, faults=(ONE_OFF,))
 
     assert not_in_cluster(10, 18) == []
+    assert not_in_cluster(10, 18, NODES) == [Wrong.MISSING], "the aggregator was not stopped"
     assert not_in_cluster(10, 15.5) == [Wrong.MISSING], "it was visible for some time afterwards"
     assert not_in_cluster(12, 18) == [Wrong.MISSING], "it was visible for some time before"
     assert not_in_cluster(17, 25) == [Wrong.MISSING]
