@@ -27,6 +27,10 @@ def test_more_files_tasks_and_objects_are_growth_and_rows_are_not() -> None:
     assert grown(FIRST, replace(FIRST, files=19)) == ["files all: more than 18, 19"]
     assert grown(FIRST, replace(FIRST, tasks={"look": 3})) == ["tasks look: more than 2, 3"]
     assert grown(FIRST, replace(FIRST, objects={"Leak": 99})) == ["objects Leak: more than 50, 99"]
+    rows = {"node-1 journal.sqlite rows": 1, "node-1 journal.sqlite journal": 1}
+    cursors = replace(FIRST, rows=rows, objects={"ReferenceType": 250})
+    assert grown(FIRST, cursors) == [], "a database may have 200 cursors that are gone"
+    assert grown(FIRST, replace(cursors, rows={})) == ["objects ReferenceType: more than 50, 250"]
 
 
 def test_options_of_real_time_are_refused_in_virtual_time(
