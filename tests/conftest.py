@@ -122,7 +122,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
     Fixtures of a module end with its last test, which may be one without them.
 
-    Hypothesis reads constants of modules that it has not seen now, not while the property draws.
+    Before a property, Hypothesis reads the constants of modules that are new to it: it would
+    otherwise do so while the property draws.
     """
     assert isinstance(item, pytest.Function)
     if item.get_closest_marker("hypothesis") is not None:

@@ -22,6 +22,7 @@ WORDS = Path("docs/retired-words.txt")
 
 _WORD = re.compile(r"[A-Za-z]+")
 _WORD_OR_ESCAPE = re.compile(r"\\?[A-Za-z]+")
+_ESCAPE_BY_NUMBER = re.compile(r"\\[xuU]")
 _PART_OF_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -80,10 +81,11 @@ def find(
 def _may_have(source: str, words: Mapping[str, RetiredWord]) -> bool:
     """Return whether a retired word is anywhere in ``source``, such as in a comment.
 
-    Most files have none, and then need no syntax tree, which takes ten times as long. A word that
-    one literal begins and the next one ends is not looked for.
+    Most files have none, and then need no syntax tree, which takes ten times as long. A word may
+    follow an escape by number without a space. A word that one literal begins and the next one
+    ends is not looked for.
     """
-    return any(
+    return _ESCAPE_BY_NUMBER.search(source) is not None or any(
         part in words
         for text in set(_WORD_OR_ESCAPE.findall(source))
         for part in _words_and_parts(text)

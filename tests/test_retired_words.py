@@ -40,6 +40,7 @@ def tree(tmp_path: Path) -> Path:
         ('log(f"{a} was told")', [(1, "told", "text")]),
         (r'log("a\ntold b")', [(2, "told", "text")]),
         (r'log(r"a \told b")', [(1, "told", "text")]),
+        (r'log("the \u00abtell me")', [(1, "tell", "text")]),
     ],
 )
 def test_retired_word_is_found(source: str, expected: list[tuple[int, str, str]]) -> None:

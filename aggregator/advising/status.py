@@ -90,7 +90,7 @@ class AdviceOfJob(AdviceAbout, frozen=True):
     """The advice on PodGroups that have a name, or whose owner has it, with placement.
 
     ``podgroup`` is the requested name, ``podgroups`` are ``<namespace>/<name>``. ``messages`` are
-    the sentences that a verb can translate, by their English text.
+    the sentences that a verb can translate, by their English text. In ``JobStatus`` they are empty.
     """
 
     at_ms: int

@@ -42,7 +42,6 @@ from contract.pages.aggregator_status import (
     MissedWritesStatus,
     ObjectsStatus,
 )
-from contract.pages.messages import messages_of
 from contract.pages.scheduler_signals import SchedulerSignalsPage
 from pacing.cooperative import all_of
 from service.pages.page_rows import SLICE_ROWS
@@ -186,8 +185,6 @@ class StatusQueries:
         if status is None or advising is None:
             return status
         advice = advising.answers.of_job(status.namespace, status.name)
-        if advice is not None:
-            advice = msgspec.structs.replace(advice, messages=messages_of(advice))
         return msgspec.structs.replace(status, advice=advice)
 
     def advice(self, node: str | None = None) -> AdvicePage | None:

@@ -151,7 +151,7 @@ def _status_of(pipeline: Pipeline, heartbeats: Heartbeats, node: str, now: Insta
         rejected=rejected,
         blind=blind_statuses(pipeline, node, blind),
         blind_left_out=0 if own_key is None else own_key.left_out,
-        # Large lists have no messages.
+        # Rows of lists are encoded without a hook for sentences.
         heartbeat_problem=None if problem is None else str(problem),
         stale=stale,
         missing=tuple(_missing(pipeline, node)),

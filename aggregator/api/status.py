@@ -86,10 +86,7 @@ def liveness_status(heartbeat_monitor: HeartbeatMonitor, published: bool) -> Liv
         held=tuple(sorted(braked)),
         problems=heartbeat_monitor.problems,
         wrong_clocks=tuple(sorted(clock_skew.wrong(heartbeat_monitor.skews.values()))),
-        # The encoder takes no sentences as names.
-        listed_seconds_ago={
-            str(place): age / 1000 for place, age in heartbeat_monitor.ages_ms.items()
-        },
+        listed_seconds_ago={place: age / 1000 for place, age in heartbeat_monitor.ages_ms.items()},
     )
 
 

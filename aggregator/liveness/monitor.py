@@ -23,6 +23,7 @@ from aggregator.liveness.lost_nodes import Brake, HeartbeatListing, LostNodes, P
 from aggregator.liveness.persisted_row import remembered
 from aggregator.liveness.unread_heartbeats import Unread, ages_ms, unread
 from contract.errors import StoreError, StoreForbidden, StoreUnavailable
+from contract.pages.aggregator_status import NODES_IN_STORE
 from contract.sentences import sentence
 from service.log.shortened import shortened
 
@@ -151,8 +152,7 @@ class HeartbeatMonitor:
     def listings(self) -> dict[str, HeartbeatListing]:
         """The last listing of the beats in each place: a store, or the Nodes in it."""
         on_nodes = {
-            sentence("nodes in {store}", store=url): watch.listing
-            for url, watch in self._old.items()
+            sentence(NODES_IN_STORE, store=url): watch.listing for url, watch in self._old.items()
         }
         return self._beats | on_nodes
 
@@ -161,7 +161,9 @@ class HeartbeatMonitor:
         """Where beats cannot be listed, and why."""
         problems = {url: listing.problem for url, listing in self._beats.items() if listing.problem}
         return problems | {
-            f"nodes in {url}": watch.problem for url, watch in self._old.items() if watch.problem
+            NODES_IN_STORE.format(store=url): watch.problem
+            for url, watch in self._old.items()
+            if watch.problem
         }
 
     @property

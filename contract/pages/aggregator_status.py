@@ -8,6 +8,10 @@ from __future__ import annotations
 import msgspec
 
 from contract.pages.blind import BlindStatus
+from contract.sentences import message
+
+NODES_IN_STORE = message("nodes in {store}")
+"""Name of a place in ``LivenessStatus``: the Nodes with heartbeats of old agents."""
 
 
 class StaleDocument(msgspec.Struct, frozen=True):

@@ -30,13 +30,6 @@ class PageMessage(msgspec.Struct, frozen=True):
 Parameter: TypeAlias = "str | int | float | PageMessage"
 
 
-def messages_of(page: msgspec.Struct) -> dict[str, PageMessage]:
-    """Return the sentences in ``page`` by their English text."""
-    messages: dict[str, PageMessage] = {}
-    msgspec.json.encode(page, enc_hook=collecting(messages))
-    return messages
-
-
 def collecting(messages: dict[str, PageMessage]) -> Callable[[object], str]:
     """Return the ``enc_hook`` that encodes a page and adds its sentences to ``messages``.
 

@@ -86,8 +86,11 @@ class _LinkedOnce(install.CompiledSources):
 @contextlib.contextmanager
 def _kept_objects(compiler: Sequence[str]) -> Iterator[Path]:
     """Yield the folder of kept objects, which has none where a source or the compiler changed."""
-    version = subprocess.run([*compiler, "--version"], capture_output=True, check=False).stdout
-    sources = sorted([*SOURCES.glob("*.[ch]"), Path(install.__file__)])
+    # Without the compiler, the product reports that it lacks.
+    version = b""
+    if shutil.which(compiler[0]) is not None:
+        version = subprocess.run([*compiler, "--version"], capture_output=True, check=False).stdout
+    sources = sorted([*SOURCES.glob("*.[ch]"), Path(install.__file__), Path(__file__)])
     content = b"".join([*map(os.fsencode, compiler), version, *(s.read_bytes() for s in sources)])
     key = hashlib.sha256(content).hexdigest()
     _KEPT.mkdir(parents=True, exist_ok=True)

@@ -66,7 +66,10 @@ def parsed(source: str) -> ast.Module:
 
 
 def statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield ``tree`` and all statements below it, not their expressions: a tenth of all nodes."""
+    """Yield ``tree`` and all statements, handlers and cases below it: a tenth of all nodes.
+
+    Expressions are left out.
+    """
     nodes = [tree]
     while nodes:
         node = nodes.pop()

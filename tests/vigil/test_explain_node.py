@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from aggregator.api.explanation import ExplanationContext
-from contract.pages.messages import messages_of
 from contract.sentences import Sentence, english, sentence
 from service.pages.daemon_pages import json_response
 from stores.interruption import Interrupted
@@ -17,6 +16,7 @@ from tests.aggregator.api.explained import explained as explained_by_aggregator
 from tests.aggregator.dpu_faults.scene import LANE_DOWN, PORT_DOWN, Scene, dpu_document
 from tests.aggregator.nodes import faulty, instant, report
 from tests.aggregator.pipelines import WrittenPipeline
+from tests.parts.page_messages import messages_of
 from tests.vigil.stand import AGENT, AT_MS, LEADER, Stand, vigil
 
 FAULT = {

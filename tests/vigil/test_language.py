@@ -17,7 +17,8 @@ from aggregator.liveness.lost_nodes import HeartbeatListing
 from aggregator.liveness.unread_heartbeats import unread
 from contract.codes.reference import CodeKind
 from contract.pages.agent_status import AgentStatus, HeartbeatStatus, PublicationStatus
-from contract.pages.messages import PageMessage, messages_of
+from contract.pages.aggregator_status import NODES_IN_STORE
+from contract.pages.messages import PageMessage
 from contract.pages.readiness import ReadinessPage
 from contract.sentences import english, joined, sentence
 from service.clock import Instant
@@ -25,6 +26,7 @@ from service.failing_requests import FailingRequests
 from service.owned_documents.foreign_writes import ForeignWriter
 from service.pages.daemon_pages import json_response
 from stores.base import LastWriter
+from tests.parts.page_messages import messages_of
 from tests.parts.verbs import columns_of, run_verb
 from tests.vigil import catalogue
 from tests.vigil.answers import whole
@@ -407,12 +409,14 @@ def test_why_an_aggregator_is_not_ready_is_shown_in_chinese(stand: Stand) -> Non
     )
     assert watch is not None
     beats = {
-        sentence("nodes in {store}", store="s"): HeartbeatListing(problem="train"),
+        sentence(NODES_IN_STORE, store="s"): HeartbeatListing(problem="train"),
         "s": HeartbeatListing(),
     }
     unread_texts = [place.text for place in unread(beats, 0, Instant(40_000, 40_000)).values()]
     stand.answers["/readyz"] = page = _readiness(watch, *unread_texts)
-    stand.answers["/api/v1/liveness"]["liveness"]["problems"] = {"nodes in s": "train"}
+    stand.answers["/api/v1/liveness"]["liveness"]["problems"] = {
+        NODES_IN_STORE.format(store="s"): "train"
+    }
     assert _reasons(stand, "zh")[:4] == [
         "集群 不正常：聚合器未就绪：对 s 中 x 的监视已失败 40 秒：train",
         "聚合器未就绪：自 1970-01-01 00:00:00 UTC（40 秒前）起未读取 s 中的各 Node 的心跳：train",
@@ -467,6 +471,25 @@ def test_why_an_agent_is_not_ready_is_shown_in_chinese(stand: Stand) -> None:
     english_texts = _reasons(stand, "en")
     chinese = _reasons(stand, "zh")
     assert [chinese[n] for n in (0, 1, 3)] == [english_texts[n] for n in (0, 1, 3)]
+
+
+@pytest.mark.parametrize(
+    ("language", "line"),
+    [("en", "device-info is left to noded"), ("zh", "device-info 由 noded 写入")],
+)
+def test_a_document_of_another_program_is_shown_with_its_writer(
+    stand: Stand, language: str, line: str
+) -> None:
+    owned = owned_by("node-1", ("device-info",))[0]
+    other = other_program(owned, LastWriter("noded", 0), 0)
+    assert other is not None
+    members = {"kind": "device-info", "left_to": other.text, "left_to_writer": other.writer.name}
+    stand.answers = {
+        "/api/v1/status": AGENT | {"publications": [whole(PublicationStatus, members)]}
+    }
+    _, output, errors = vigil(stand, "status", "--lang", language, COLUMNS="1000")
+    assert errors == ""
+    assert [text for text in output.decode().splitlines() if text.endswith(f" {line}")]
 
 
 def test_names_of_faults_follow_the_language_of_the_program(stand: Stand) -> None:

@@ -16,6 +16,7 @@ from contract.errors import ConfigurationError, Problem, quoted
 from contract.observation import Subject
 from contract.pages.agent_status import AgentStatus, HeldFaultStatus, PublicationStatus
 from contract.pages.aggregator_status import (
+    NODES_IN_STORE,
     LeaderPage,
     LeaderStatus,
     LivenessPage,
@@ -61,7 +62,7 @@ _AGENT_NOT_READY = message("the agent is not ready: {reason}")
 _AGGREGATOR_NOT_READY = message("the aggregator is not ready: {reason}")
 _DOCUMENT = message("{document}: {reason}")
 _HEARTBEAT = message("the heartbeat: {reason}")
-_ON_NODES = "nodes in "
+_ON_NODES = NODES_IN_STORE.format(store="")
 """How an aggregator begins the name of a place with heartbeats on Nodes, as old agents write."""
 _PARTS = message("{count} parts at {level}: {parts}")
 _PART = message("{count} part at {level}: {parts}")
@@ -556,9 +557,12 @@ def rank(level: str) -> tuple[int, str]:
 
 
 def _publication(publication: PublicationStatus, now_ms: int) -> str:
-    if publication.left_to is not None:
-        text = message("{document} is left to {reason}")
-        return with_reason(text, publication.left_to, document=publication.kind)
+    if publication.left_to_writer is not None:
+        return sentence(
+            "{document} is left to {program}",
+            document=publication.kind,
+            program=publication.left_to_writer,
+        )
     if publication.acknowledged_at_ms is None:
         return sentence("{document} has nothing to report", document=publication.kind)
     written = ago(publication.acknowledged_at_ms, now_ms)

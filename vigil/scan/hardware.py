@@ -185,7 +185,7 @@ def _identity(driver: Driver, inventory: Inventory) -> Check:
         )
         return problem(
             DRIVER,
-            sentence("{finding}; but {reason}", finding=finding, reason=driver.trouble),
+            sentence("{finding}; but: {reason}", finding=finding, reason=driver.trouble),
             advice,
             facts=facts,
         )

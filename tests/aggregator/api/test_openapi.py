@@ -10,8 +10,10 @@ from unittest.mock import MagicMock
 import msgspec
 import pytest
 
+from agent.pages.routes import OPERATIONS as AGENT_OPERATIONS
 from aggregator.api.operations import OPERATIONS
 from aggregator.api.routes import application
+from contract.pages.readiness import ReadinessPage
 from service.pages.browser_page import FILE_PATH
 from service.pages.event_stream import Stream
 from service.pages.operations import PATH, description
@@ -33,12 +35,10 @@ def test_every_page_is_described_and_can_only_be_read() -> None:
 
 
 def test_messages_are_the_last_member_of_a_page() -> None:
-    fields = [
-        [field.name for field in msgspec.structs.fields(operation.answer)]
-        for operation in OPERATIONS
-    ]
+    pages = {operation.answer for operation in (*OPERATIONS, *AGENT_OPERATIONS)} | {ReadinessPage}
+    fields = [[field.name for field in msgspec.structs.fields(page)] for page in pages]
     with_messages = [names for names in fields if "messages" in names]
-    assert len(with_messages) >= 4
+    assert len(with_messages) >= 6
     assert {names[-1] for names in with_messages} == {"messages"}
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contract.pages.messages import messages_of
 from contract.pages.readiness import ReadinessPage
 from service.failing_requests import FailingRequests
 from tests.cluster.beating import agents
 from tests.cluster.playing import broken
 from tests.cluster.replicas import replicas
 from tests.parts.examples import mostly_slow
+from tests.parts.page_messages import messages_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -10,11 +10,12 @@ import aiohttp
 import msgspec
 import pytest
 
-from contract.pages.messages import PageMessage, messages_of
+from contract.pages.messages import PageMessage
 from contract.sentences import sentence
 from service.pages.daemon_pages import application, json_response, serving
 from service.pages.settings import pages_tls
 from tests.parts.exposition import OPEN_METRICS, OneGauge, series_of
+from tests.parts.page_messages import messages_of
 from tests.service.tls.tls_site import private_copy, tls_section
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from advisor.report import (
 )
 from aggregator.advising.status import AdviceOfJob, AdviceStatus, AssumedAdvice
 from contract.errors import ConfigurationError, StoreUnavailable
-from contract.pages.messages import messages_of
 from contract.sentences import english, sentence
+from tests.parts.page_messages import messages_of
 from tests.parts.verbs import run_verb
 from vigil.advise import server
 from vigil.main import app
