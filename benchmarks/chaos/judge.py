@@ -158,7 +158,7 @@ def judge(
 def excused_seconds(excuses: Iterable[Excuse], end: float) -> float:
     """Return how long, until ``end``, a document may be late or a node may be lost."""
     covering = (excuse for excuse in excuses if excuse.is_late or excuse.loses)
-    return sum(max(0.0, min(until, end) - begin) for begin, until in _joined(covering))
+    return _covered_seconds(covering, -math.inf, end)
 
 
 def settled_seconds(
@@ -383,14 +383,13 @@ class _Judging:
         if len(sample.nodes) == 1:
             return False
         # What troubles of the node excuse stops no program that merges documents.
-        excused = _joined(item for item in self._of(sample, node) if item.nodes >= sample.nodes)
+        excused = [item for item in self._of(sample, node) if item.nodes >= sample.nodes]
         for (document, other), own in self._one_offs_shown.items():
             if other is not fault or document == sample.document or not own.is_over:
                 continue
             assert own.shown is not None
             begin, end = own.shown, own.absent_again
-            covered = sum(max(0.0, min(to, end) - max(since, begin)) for since, to in excused)
-            return end - begin - covered < _MIN_VISIBLE_SECONDS
+            return end - begin - _covered_seconds(excused, begin, end) < _MIN_VISIBLE_SECONDS
         return False
 
     def _may_retime(self, sample: Sample, node: str) -> bool:
@@ -433,10 +432,7 @@ class _Judging:
         Such a fault may be shown for the first time after its end.
         """
         assert fault.end is not None
-        excused = sum(
-            max(0.0, min(end, fault.end) - max(begin, fault.begin))
-            for begin, end in _joined(self._of(sample, fault.node))
-        )
+        excused = _covered_seconds(self._of(sample, fault.node), fault.begin, fault.end)
         is_shown = (sample.document, fault) in self._shown
         return not is_shown and fault.end - fault.begin - excused < BOUND_SECONDS
 
@@ -452,10 +448,8 @@ class _Judging:
         excuses: Sequence[Excuse] | None = None,
     ) -> float:
         """Return the seconds since a change; time under an excuse does not count."""
-        age = sample.at - since
-        for begin, end in _joined(self._of(sample, node, excuses)):
-            age -= max(0.0, min(end, sample.at) - max(begin, since))
-        return age
+        excused = _covered_seconds(self._of(sample, node, excuses), since, sample.at)
+        return sample.at - since - excused
 
     def _is_excused(
         self, sample: Sample, node: str, excuses: Sequence[Excuse] | None = None
@@ -507,6 +501,11 @@ def _holds_in(fault: Fault, sample: Sample, *, is_shown: bool) -> bool:
     """Return whether ``fault`` held at a time of ``sample``, or where it is not shown at all."""
     times = sample.at, sample.until
     return (any if is_shown else all)(_holds(fault, at) for at in times)
+
+
+def _covered_seconds(excuses: Iterable[Excuse], begin: float, end: float) -> float:
+    """Return how long of the time from ``begin`` to ``end`` excuses cover."""
+    return sum(max(0.0, min(to, end) - max(since, begin)) for since, to in _joined(excuses))
 
 
 def _joined(excuses: Iterable[Excuse]) -> list[tuple[float, float]]:
