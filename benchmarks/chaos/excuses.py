@@ -10,9 +10,10 @@ them, the repair begins at the end of that one::
 
 A stop counts when it overlaps the effect, both with their bounds. The effect of the first trouble
 is then permitted for the nodes and documents of both, for the longer of the two bounds. The time of
-a fault changes once, so a changed time is permitted for the bound of the stop alone. A store that
-is set back shows again what it had when its copy was made. So it counts when the effect was
-permitted at that time, or at the time of the set-back, from which the effect is permitted again.
+a fault changes once, so a changed time is permitted as long as the document that shows it may be
+late behind the stop. A store that is set back shows again what it had when its copy was made. So it
+counts when the effect was permitted at that time, or at the time of the set-back, from which the
+effect is permitted again.
 
 A journal that lost its last second has a fault that ended in it. Documents have it again only where
 the driver's lists, which would end it, are hidden at the next start of the agent.
@@ -107,7 +108,7 @@ def excuses_of(troubles: Sequence[PastTrouble]) -> list[Excuse]:
         excuses.append(effect)
         for past in troubles:
             # The stop only delays the documents that show a changed time.
-            repair = past.bound if effect.retimes else max(bound, past.bound)
+            repair = max(BOUND_SECONDS if effect.retimes else bound, past.bound)
             if past.end + repair > effect.end and past.stops(effect):
                 later = replace(
                     effect,
