@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from collectors.kernel_log.evidence import KernelEvidence
 from contract.codes.catalogue import shipped_levels
 from contract.codes.host_codes import DRIVER_ERROR, HUNG_TASK, OOM_KILL, SOFT_LOCKUP
 from contract.operator_rules.node_levels import NODE_CONFIGURATION_KEY
@@ -20,13 +21,15 @@ from tests.parts.kernel_log import (
     HUNG,
     KILLED,
     LOCKUP,
+    REFUSED,
     KernelLogPipe,
+    built_library,
     line,
     preloaded,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Set
     from pathlib import Path
 
     from tests.end_to_end.node import Node
@@ -41,19 +44,26 @@ def host(folder_node: Node) -> None:
         del folder_node.environment[f"VIGIL_{check}_ENABLED"]
 
 
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the library in the kernel's place."""
+    return built_library(tmp_path_factory.mktemp("kmsg"))
+
+
 @pytest.fixture
-def log(tmp_path: Path, folder_node: Node) -> Iterator[KernelLogPipe]:
-    """Yield the log of the node's kernel; the node has no BMC."""
+def log(tmp_path: Path, folder_node: Node, library: Path) -> Iterator[KernelLogPipe]:
+    """Yield the log of the node's kernel, which reports all kinds; the node has no BMC."""
     pipe = KernelLogPipe(tmp_path / "kmsg")
+    folder_node.environment |= preloaded(library, pipe.path)
     folder_node.environment["VIGIL_KERNEL_LOG_DEVICE"] = str(pipe.path)
     folder_node.environment["VIGIL_BMC_DEVICE"] = str(tmp_path / "no-ipmi0")
     yield pipe
     pipe.close()
 
 
-def answers(node: Node) -> None:
+def answers(node: Node, sources: Set[str] = SOURCES) -> None:
     node.up()
-    node.wait(lambda: set(node.status()["answered"]) >= SOURCES, "the host checks answer")
+    node.wait(lambda: set(node.status()["answered"]) >= sources, "the host checks answer")
 
 
 def server(node: Node) -> Any:
@@ -62,10 +72,16 @@ def server(node: Node) -> Any:
 
 
 def test_a_quiet_host_has_no_fault(folder_node: Node) -> None:
-    """This very machine, with everything as it is configured by default."""
+    """This very machine, with everything as it is configured by default.
+
+    Its kernel may be set to report less; then the agent names that.
+    """
     node = folder_node
     node.start()
-    answers(node)
+    silenced = KernelEvidence(hold_seconds=300.0).silenced(0.0)
+    answers(node, SOURCES - {"kernel-log"} if silenced else SOURCES)
+    reasons = [one["reason"] for one in node.status()["blind"] if one["source"] == "kernel-log"]
+    assert reasons == (["; ".join(silenced.values())] if silenced else [])
     node.healthy()
     assert node.status()["faults"] == []
     assert node.node_info() is None
@@ -174,9 +190,8 @@ def test_faults_of_a_check_end_when_it_is_switched_off(
     assert node.status()["faults"] == []
 
 
-def test_an_overrun_is_a_gap(folder_node: Node, log: KernelLogPipe, tmp_path: Path) -> None:
+def test_an_overrun_is_a_gap(folder_node: Node, log: KernelLogPipe) -> None:
     node = folder_node
-    node.environment |= preloaded(tmp_path, log.path)
     node.start()
     answers(node)
     log.write(line(3, HARMLESS, 6))
@@ -188,11 +203,10 @@ def test_an_overrun_is_a_gap(folder_node: Node, log: KernelLogPipe, tmp_path: Pa
     assert "npu_vigil_kernel_log_gaps_total 1.0" in node.ask("/metrics")[1]
 
 
-def test_without_the_right_to_read_it_is_blind(
-    folder_node: Node, log: KernelLogPipe, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("log")
+def test_without_the_right_to_read_it_is_blind(folder_node: Node) -> None:
     node = folder_node
-    node.environment |= preloaded(tmp_path, log.path, refused=True)
+    node.environment |= REFUSED
     node.start()
     node.up()
     node.wait(lambda: "kernel-log" in {one["source"] for one in node.status()["blind"]}, "blind")

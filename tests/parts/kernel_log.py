@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SOURCE = Path(__file__).with_name("kmsg_preload.c")
+REFUSED = {"KMSG_REFUSED": "1"}
 
 LOCKUP = "watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [python3:1234]"
 HUNG = "INFO: task kworker/u8:3:77 blocked for more than 120 seconds."
@@ -44,10 +45,17 @@ class KernelLogPipe:
         os.close(self._end)
 
 
-def preloaded(directory: Path, log: Path, *, refused: bool = False) -> Mapping[str, str]:
-    """Compile the library; return the environment in which ``log`` fails like a real log."""
+def built_library(directory: Path) -> Path:
+    """Compile the library into ``directory``; return its path."""
     library = directory / "kmsg_preload.so"
     flags = ("-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared")
     subprocess.run(["cc", *flags, "-o", library, _SOURCE, "-ldl"], check=True)
-    environment = {"LD_PRELOAD": str(library), "KMSG": str(log)}
-    return environment | {"KMSG_REFUSED": "1"} if refused else environment
+    return library
+
+
+def preloaded(library: Path, log: Path) -> Mapping[str, str]:
+    """Return the environment in which ``log`` fails like a real log, of a kernel without settings.
+
+    With ``REFUSED`` it cannot be opened.
+    """
+    return {"LD_PRELOAD": str(library), "KMSG": str(log)}

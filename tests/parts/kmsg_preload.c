@@ -2,7 +2,8 @@
  * Preloaded into a program, this library lets the log of the kernel ($KMSG, a pipe) do what cannot
  * be asked of a real one: a read that finds "!overrun\n" in front fails with EPIPE, as that of
  * /dev/kmsg does after records were overwritten, and with $KMSG_REFUSED set it cannot be opened,
- * as without CAP_SYSLOG. Everything else goes on to the C library.
+ * as without CAP_SYSLOG. The kernel's settings are not there, as in a kernel without them: so it
+ * reports all kinds, whatever is set on this machine. Everything else goes on to the C library.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -17,6 +18,16 @@ static const char overrun[] = "!overrun\n";
 static int log_descriptor = -1;
 static char held[65536];
 static size_t held_bytes;
+
+static const char *const settings[] = {"/proc/sys/kernel/", "/sys/module/rcupdate/parameters/"};
+
+static int is_setting(const char *path)
+{
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        if (strncmp(path, settings[i], strlen(settings[i])) == 0)
+            return 1;
+    return 0;
+}
 
 static int opened(const char *path, int descriptor)
 {
@@ -48,6 +59,10 @@ static int is_refused(const char *path)
         va_end(rest);                                                            \
         if (is_refused(path)) {                                                  \
             errno = EPERM;                                                       \
+            return -1;                                                           \
+        }                                                                        \
+        if (is_setting(path)) {                                                  \
+            errno = ENOENT;                                                      \
             return -1;                                                           \
         }                                                                        \
         return opened(path, real(path, flags, mode));                            \

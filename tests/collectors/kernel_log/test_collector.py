@@ -9,6 +9,7 @@ import os
 import pty
 import socket
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,16 @@ if TYPE_CHECKING:
 ANSWERED = "node 0 answered"
 LOCKED = f"host 0 Kernel occur {SOFT_LOCKUP}"
 KERNEL = host_subject("Kernel", 0)
+
+
+@pytest.fixture(autouse=True)
+def reporting_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give collectors a kernel that reports all kinds, whatever is set on this machine."""
+    proc = tmp_path / "reporting-kernel"
+    proc.mkdir()
+    (proc / "stat").symlink_to("/proc/stat")
+    reporting = partial(KernelEvidence, proc=proc, rcu=proc)
+    monkeypatch.setattr("collectors.kernel_log.collector.KernelEvidence", reporting)
 
 
 @pytest.fixture
