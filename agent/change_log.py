@@ -11,6 +11,7 @@ from agent.policy.transaction import level_of
 from contract.codes.chip_codes import is_network
 from contract.codes.levels import takes_out
 from contract.plural import plural
+from pacing.waiting import BEHIND_SECONDS
 from service.log.paced_lines import NAMED, PacedLines
 from service.log.shortened import shortened
 
@@ -37,9 +38,9 @@ class ChangeLog:
         self._waiting: list[Change] = []
 
     def log_soon(self, changes: Iterable[Change]) -> None:
-        """Log these behind what waits for its turn of the loop, as the publishers do."""
+        """Log these once their document is on its way."""
         if not self._waiting:
-            asyncio.get_running_loop().call_soon(self._log_waiting)
+            asyncio.get_running_loop().call_later(BEHIND_SECONDS, self._log_waiting)
         self._waiting += changes
 
     def _log_waiting(self) -> None:

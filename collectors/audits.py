@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from contract.observation import SourceBlind, chip_subject
-from pacing.waiting import await_with_ticks, wait_for_event
+from pacing.waiting import BEHIND_SECONDS, await_with_ticks, wait_for_event
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
@@ -22,8 +22,6 @@ T = TypeVar("T")
 
 NEVER = float("inf")
 PROGRESS_SECONDS = 1.0
-_BEHIND_SECONDS = 0.02
-"""An event's document is on its way by then. A look takes the loop as long as a write does."""
 _DUE_SECONDS = 0.001
 """Timers may fire early by the resolution of their clock; a time this near counts as due."""
 
@@ -44,9 +42,12 @@ class AuditSchedule:
         return self._woken.is_set()
 
     def wake(self) -> None:
-        """Look again at what is due, which an event has changed, once its document is written."""
+        """Look again at what is due, which an event has changed, once its document is on its way.
+
+        A look takes the loop as long as a write does.
+        """
         if self._waking is None:
-            self._waking = self._loop.call_later(_BEHIND_SECONDS, self._look_again)
+            self._waking = self._loop.call_later(BEHIND_SECONDS, self._look_again)
 
     def _look_again(self) -> None:
         self._waking = None

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+BEHIND_SECONDS = 0.02
+"""The document that an event changes is on its way by then; what no reader waits for begins."""
 TICK_SECONDS = 0.001
 """Timers may fire early by the resolution of their clock; without this pause a loop would spin."""
 
@@ -81,18 +83,36 @@ async def await_with_ticks(
 ) -> T:
     """Return the result of ``work``. Raises its errors.
 
-    ``meanwhile`` is called every so many seconds until then. What it raises ends the wait, and
-    ``work`` is cancelled, as it is when the caller is.
+    ``meanwhile`` is called every so many seconds until then. What it raises cancels ``work``, and
+    is raised once that has ended.
     """
-    task = asyncio.create_task(work)
-    try:
-        while True:
-            await asyncio.wait((task,), timeout=every_seconds)
-            if task.done():
-                return task.result()
+    loop, caller = asyncio.get_running_loop(), asyncio.current_task()
+    assert caller is not None, "a coroutine runs in a task"
+    before = caller.cancelling()
+    failure: Exception | None = None
+    timer: asyncio.TimerHandle
+
+    def tick() -> None:
+        nonlocal failure, timer
+        try:
             meanwhile()
+        except Exception as error:
+            failure = error
+            caller.cancel()
+        else:
+            timer = loop.call_later(every_seconds, tick)
+
+    timer = loop.call_later(every_seconds, tick)
+    try:
+        # Not in a task of its own, which would begin a turn of the loop later.
+        return await work
+    except asyncio.CancelledError:
+        # The caller may have been cancelled as well.
+        if failure is not None and caller.uncancel() <= before:
+            raise failure from None
+        raise
     finally:
-        task.cancel()
+        timer.cancel()
 
 
 async def gather_results(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -85,7 +85,10 @@ class Journal:
         self._trouble_since_ms: int | None = None
         self._slow = SlowCommits(self._path)
         # Shared with the threads, guarded by the condition.
-        self._condition = threading.Condition()
+        lock = threading.Lock()
+        self._condition = threading.Condition(lock)
+        self._sync_due = threading.Condition(lock)
+        """The syncing thread waits for it: it must not wake up for rows that are not written."""
         self._queue: deque[JournalRow] = deque()
         self._queued_bytes = 0
         self._dropped = 0
@@ -134,7 +137,7 @@ class Journal:
             while self._queued_bytes > self._held_bytes_limit and len(self._queue) > 1:
                 self._queued_bytes -= len(self._queue.popleft().body) + _ROW_BYTES
                 self._dropped += 1
-            self._condition.notify_all()
+            self._condition.notify()
         return self._next_sequence - 1
 
     def rename(self) -> None:
@@ -144,7 +147,7 @@ class Journal:
         self.acknowledged = 0
         with self._condition:
             self._renaming = True
-            self._condition.notify_all()
+            self._condition.notify()
 
     @property
     def last_sequence(self) -> int:
@@ -196,7 +199,8 @@ class Journal:
         self._slow.close()
         with self._condition:
             self._closing = True
-            self._condition.notify_all()
+            self._condition.notify()
+            self._sync_due.notify()
         # Not through the loop's executor: its threads block the end of a process.
         for pause_seconds in [0.005] * int(_CLOSE_SECONDS / 0.005):
             if not any(thread.is_alive() for thread in self._threads):
@@ -305,11 +309,14 @@ class Journal:
             while self._queue and self._queue[0].sequence <= last:
                 self._queued_bytes -= len(self._queue.popleft().body) + _ROW_BYTES
             self._written += len(rows)
-            self._dirty = True
-            self._condition.notify_all()
             dropped = self._dropped
         changes = sum(row.kind == RowKind.CHANGES for row in rows)
         self._call(self._rows_committed, last, dropped, changes)
+        # Behind the callback: a publication waits for that.
+        with self._condition:
+            if not self._dirty:
+                self._dirty = True
+                self._sync_due.notify()
 
     def _prune(self, file: JournalFile) -> bool:
         """Delete some old rows; return whether there may be more to delete."""
@@ -338,9 +345,9 @@ class Journal:
     def _sync_loop(self) -> None:
         while True:
             with self._condition:
-                self._condition.wait_for(lambda: self._closing or self._dirty)
+                self._sync_due.wait_for(lambda: self._closing or self._dirty)
                 # All commits of this time share one sync.
-                self._condition.wait_for(lambda: self._closing, _SYNC_SECONDS)
+                self._sync_due.wait_for(lambda: self._closing, _SYNC_SECONDS)
                 closing, dirty = self._closing, self._dirty
                 self._dirty = False
             if closing:

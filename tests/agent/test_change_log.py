@@ -39,6 +39,7 @@ async def test_a_chip_that_is_taken_out_is_a_warning(
     await life.take(seen_now(clock, Assertion.OCCUR))
     clock.now_ms += 60_000
     await life.take(seen_now(clock, Assertion.RECOVER))
+    life.fault_state.end()
     (begin, end) = lines_of(LOGGER, log)
     assert begin[0] == "WARNING"
     assert begin[1].startswith("chip 3 80E01801 ")
@@ -59,6 +60,7 @@ async def test_change_that_takes_no_chip_out_is_no_warning(
     clock = Clock()
     life = FaultStateLife(tmp_path, clock)
     await life.take(seen_now(clock, Assertion.OCCUR, code=MILD))
+    life.fault_state.end()
     assert [level for level, _ in lines_of(LOGGER, log)] == ["INFO"]
 
 
@@ -69,6 +71,7 @@ async def test_change_that_takes_the_node_out_is_a_warning(
     life = FaultStateLife(tmp_path, clock)
     alarm = Observation("bmc", host_subject("CPU", 1), "0D000001", Assertion.PRESENT, clock())
     await life.take(alarm)
+    life.fault_state.end()
     ((level, text),) = lines_of(LOGGER, log)
     assert level == "WARNING", text
 
