@@ -7,6 +7,8 @@ a broker without persistence does.
 from __future__ import annotations
 
 import json
+import math
+import time
 from typing import TYPE_CHECKING, Any
 
 import paho.mqtt.client as paho
@@ -22,16 +24,24 @@ if TYPE_CHECKING:
 
 _ALL = "vigil/v1/#"
 _CONFIRMED_SECONDS = 5.0
+_RETAINED_SECONDS = 0.2
+"""A subscriber has what is retained so long after its subscription was confirmed."""
 
 
 class BrokerPlace:
-    """See ``tests.parts.places.Place``: the last message of each topic, also while it is away."""
+    """See ``tests.parts.places.Place``: the last message of each topic.
+
+    A client that is not subscribed knows nothing. It is again up to a second after the broker.
+    """
 
     def __init__(self, broker: Broker) -> None:
         self._url = broker.url
         self._messages: dict[str, bytes] = {}
         self._client = paho.Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv5)
+        self._current_from = math.inf
         self._client.on_connect = self._connected
+        self._client.on_subscribe = self._subscribed
+        self._client.on_disconnect = self._disconnected
         self._client.on_message = self._received
         self._client.reconnect_delay_set(1, 1)
         self._client.connect("127.0.0.1", broker.port)
@@ -43,7 +53,12 @@ class BrokerPlace:
         return ["--store", self._url]
 
     def read(self, name: str) -> dict[str, str] | None:
-        """Return the data keys of a document; ``None`` where none was received."""
+        """Return the data keys of a document; ``None`` where none was received.
+
+        Raises ``OSError`` while messages are missed.
+        """
+        if time.monotonic() < self._current_from:
+            raise OSError("not subscribed")
         message = self._messages.get(topic_of(name))
         if message is None:
             return None
@@ -71,6 +86,12 @@ class BrokerPlace:
 
     def _connected(self, client: paho.Client, *_: Any) -> None:
         client.subscribe(_ALL, qos=1)
+
+    def _subscribed(self, *_: Any) -> None:
+        self._current_from = time.monotonic() + _RETAINED_SECONDS
+
+    def _disconnected(self, *_: Any) -> None:
+        self._current_from = math.inf
 
     def _received(self, _: paho.Client, __: Any, message: paho.MQTTMessage) -> None:
         if message.payload:
