@@ -147,3 +147,5 @@ def _effects(past: PastTrouble) -> Iterator[Excuse]:
         yield Excuse(trouble.name, begin, end, past.nodes, CLUSTER, is_late=False, loses=True)
     if Effect.RETIMES in trouble.effects:
         yield Excuse(trouble.name, begin, end, past.nodes, BOTH, is_late=False, retimes=True)
+    if Effect.SHORTENS in trouble.effects:
+        yield Excuse(trouble.name, begin, end, past.nodes, BOTH, is_late=False, shortens=True)

@@ -106,6 +106,7 @@ class Excuse(msgspec.Struct, frozen=True):
     ``is_late``: they may show the past. ``forgets``: they may also lack what they have shown.
     ``loses``: the nodes may be lost. ``retimes``: the times of faults may change, as after the
     clock of a node was set. ``returns``: they may have again what was over before ``begin``.
+    ``shortens``: a one-off fault that they show then may go too soon.
     """
 
     reason: str
@@ -118,6 +119,7 @@ class Excuse(msgspec.Struct, frozen=True):
     loses: bool = False
     retimes: bool = False
     returns: bool = False
+    shortens: bool = False
 
 
 class Silence(msgspec.Struct, frozen=True):
@@ -371,7 +373,12 @@ class _Judging:
             begin < shown.shown and fault.begin < end
             for begin, end in _joined(self._of(sample, key[0]))
         )
-        if is_brief and not is_late:
+        may_be_brief = any(
+            excuse.shortens and excuse.begin <= sample.until and shown.shown < excuse.end
+            for excuse in self._excuses
+            if _is_about(excuse, sample, key[0])
+        )
+        if is_brief and not is_late and not may_be_brief:
             self._wrong(Wrong.BRIEF, sample, *key, f"it was shown for {seconds:.1f} s at most")
 
     def _was_one_off_hidden(self, sample: Sample, node: str, fault: Fault) -> bool:

@@ -63,6 +63,8 @@ class Effect(Flag):
     """The journal loses its last second, and a list of the driver shows what is over since then."""
     HIDES_LISTS = auto()
     """The driver shows no lists of codes, or late."""
+    SHORTENS = auto()
+    """The journal loses that a fault is a one-off; the document does not have that."""
     LOSES_NEXT_EVENT = auto()
     """The next event is lost, whenever it comes, so a plan has no one-off fault then."""
 
@@ -361,10 +363,11 @@ _TABLE = (
         *("agent-memory-limited", _ON_NODES, _limit_memory, _end_memory_limit, BOTH),
         *(_bounds(real=6.0), Effect.STOPS | Effect.LOSES),
     ),
-    # With the journal it is gone when a fault began.
+    # With the journal it is gone when a fault began, and that it is a one-off.
     Trouble(
         *("journal-truncated", _ON_NODES, _truncate_journal, _start_agent, BOTH),
-        *(_bounds(real=6.0, virtual=3.0), Effect.STOPS | Effect.LOSES | Effect.RETIMES),
+        _bounds(real=6.0, virtual=3.0),
+        Effect.STOPS | Effect.LOSES | Effect.RETIMES | Effect.SHORTENS,
     ),
     # It waits for the name, so it writes nothing.
     Trouble(
@@ -379,7 +382,8 @@ _TABLE = (
     Trouble(
         *("power-lost", _ON_NODES, _keep_synced, _lose_power, BOTH),
         _bounds(real=6.0, virtual=3.0),
-        Effect.STOPS | Effect.LOSES | Effect.RETIMES | Effect.ENDS_VISIBLY | Effect.ROLLS_BACK,
+        (Effect.STOPS | Effect.LOSES | Effect.RETIMES | Effect.SHORTENS)
+        | (Effect.ENDS_VISIBLY | Effect.ROLLS_BACK),
     ),
     Trouble(
         *("agent-apart", _ON_NODES, _separate, _join, BOTH),

@@ -187,6 +187,16 @@ def test_a_one_off_fault_may_be_late_under_an_excuse_and_is_shown_as_long() -> N
     assert wrongs(shown(), clock, faults=(ONE_OFF,)) == [Wrong.MISSING]
 
 
+def test_a_one_off_fault_may_go_too_soon_where_the_journal_was_lost_meanwhile() -> None:
+    def lost(begin: float, end: float) -> list[Wrong]:
+        names = frozenset({"device"})
+        journal = Excuse("journal", begin, end, NODES, names, is_late=False, shortens=True)
+        return wrongs(shown((10.5, 13)), journal, faults=(ONE_OFF,))
+
+    assert lost(11, 19) == []
+    assert lost(5, 10) == lost(13.1, 20) == [Wrong.BRIEF]
+
+
 def test_in_a_document_about_more_nodes_a_one_off_fault_is_shown_for_five_seconds() -> None:
     def cluster(begin: float, end: float, *excuses: Excuse) -> list[Wrong]:
         both = NODES | {"node-2"}
