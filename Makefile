@@ -251,6 +251,7 @@ chaos: $(VENV)/installed-dev
 	tests/setup.sh
 	$(BIN)/pytest -q -o python_files='real_*.py' tests/benchmarks/chaos
 	$(BIN)/python -m benchmarks.chaos --replay tests/chaos/*.json
+	for plan in tests/chaos/real/*.json; do $(BIN)/python -m benchmarks.chaos --replay $$plan || exit; done
 	status=0; for world in simulated directory kubernetes mqtt; do \
 		echo "$$world, seed $(SEED):"; \
 		$(BIN)/python -m benchmarks.chaos --world $$world --episodes 20 --seed $(SEED) --workers $$(nproc) --keep dist/chaos || status=1; \

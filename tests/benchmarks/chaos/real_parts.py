@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from benchmarks.chaos.judge import Wrong
 from benchmarks.chaos.outcome import Kept, NotPlayed, Outcome
 from benchmarks.chaos.plan import CODES, Plan, PlannedFault, PlannedTrouble
+from benchmarks.chaos.planning import read_plan
 from benchmarks.chaos.real import play_real
 from benchmarks.chaos.site import DirectoryPlatform, Site
 from dcmi_shim.emulator.install import install
+from tests.parts.tree import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,6 +65,14 @@ def test_a_plan_of_real_parts_is_right_and_proved(tmp_path: Path, plan: Plan) ->
     assert (outcome.is_proved, outcome.gaps) == (True, {})
     assert outcome.processor_seconds > 1.0
     assert not (tmp_path / "kept").exists(), "nothing is wrong"
+
+
+def test_a_deletion_on_a_broker_that_is_assumed_at_once_is_found(tmp_path: Path) -> None:
+    plan, outcomes = read_plan(ROOT / "tests/chaos/real/mqtt.json"), list[Outcome | NotPlayed]()
+    play_real([plan], outcomes.append, Kept(None, "a deletion assumed at once"), workers=1)
+    (outcome,) = outcomes
+    assert isinstance(outcome, Outcome)
+    assert outcome.wrong == [Wrong.MISSING]
 
 
 @pytest.fixture

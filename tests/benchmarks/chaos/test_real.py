@@ -1,7 +1,7 @@
-"""What follows an episode of real parts with something wrong.
+"""Episodes of real parts: kept scripts, and what follows one with something wrong.
 
-``StandIn`` takes the place of the programs: the right product has nothing wrong, and documents that
-stay wrong take a minute. ``real_parts.py`` plays on the programs.
+There ``StandIn`` takes the place of the programs: the right product has nothing wrong, and
+documents that stay wrong take a minute. ``real_parts.py`` plays more on the programs.
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ from benchmarks.chaos import real
 from benchmarks.chaos.judge import Excuse, Fault, Sample, Wrong
 from benchmarks.chaos.outcome import Kept, NotPlayed, Outcome
 from benchmarks.chaos.plan import NODES, Plan
-from benchmarks.chaos.planning import plan_of
+from benchmarks.chaos.planning import plan_of, read_plan
 from benchmarks.chaos.summary import Results
 from benchmarks.chaos.troubles import CLUSTER_INFO, DEVICE_INFO, TROUBLES
 from tests.parts.controlplane import ControlPlane
 from tests.parts.places import Cluster
+from tests.parts.tree import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+SCRIPTS = sorted((ROOT / "tests/chaos/real").glob("*.json"))
+MAX_SCRIPTS = 6
 PLANS = [plan_of("directory", seed) for seed in range(1, 5)]
 SHOWN = [
     Sample(DEVICE_INFO, 1.0, frozenset({"node-1"}), {}),
@@ -82,6 +85,24 @@ def played(plans: list[Plan], kept: Kept) -> list[Outcome]:
 
 def kept_plan(directory: Path, seed: int) -> Plan:
     return msgspec.json.decode((directory / f"directory-{seed}.json").read_bytes(), type=Plan)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_real_parts_play_a_kept_script_right(tmp_path: Path, script: Path) -> None:
+    plan, outcomes = read_plan(script), list[Outcome | NotPlayed]()
+    real.play_real([plan], outcomes.append, Kept(None, None), workers=1)
+    (outcome,) = outcomes
+    assert isinstance(outcome, Outcome), outcome.cause
+    assert (outcome.texts, outcome.gaps, outcome.is_proved) == ([], {}, True)
+    assert outcome.faults == outcome.proved == len(plan.faults)
+    assert len(outcome.one_off_seconds) == sum(fault.once for fault in plan.faults)
+
+
+def test_kept_scripts_are_of_both_stores_with_a_server_and_not_too_many() -> None:
+    platforms = [read_plan(script).platform for script in SCRIPTS]
+    assert {"kubernetes", "mqtt"} <= set(platforms)
+    assert len(platforms) <= MAX_SCRIPTS
 
 
 def test_programs_end_after_an_episode_with_something_wrong_and_its_plan_is_kept_small(
