@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from aggregator.api.collect_status import StatusQueries
 from aggregator.cluster_publication import ClusterPublication
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from aggregator.plugin import Plugin
     from aggregator.public_faults.validation import ValidationReply
     from contract.documents.public_fault import PublicFault
+    from service.clock import Instant
     from service.election.leadership import Leadership
     from stores.base import Beat, PagedWatchEvent, Store
 
@@ -61,6 +62,19 @@ that an operator made immutable, and no reader may see the node healthy meanwhil
 # Three times the 10 s after which a read is given up (decision 15).
 _FIRST_LIST_SECONDS = 30.0
 """Longest wait of the first publication for stores that are away, once one store was listed."""
+_WRITERS_SECONDS = 0.003
+"""The requests of writers have left by then; readers wait for their documents."""
+
+
+class _Step(NamedTuple):
+    """A step of the aggregator: the names of the documents that it has changed.
+
+    ``moved`` are the nodes whose Node, pods or jobs changed before it.
+    """
+
+    moved: set[str]
+    now: Instant
+    documents: frozenset[str]
 
 
 class Aggregator:
@@ -377,6 +391,10 @@ class Aggregator:
     # Steps.
 
     def _step(self) -> None:
+        """Bring everything up to date, wake the writers, and inform of what changed."""
+        self._inform(self._update())
+
+    def _update(self) -> _Step:
         """Bring everything up to date, and wake the writers of the documents that changed.
 
         Deletions come first: a node that ends is not examined once more. Plugins come before the
@@ -393,11 +411,15 @@ class Aggregator:
         self.pipeline.judge_again(self.plugins.step(now))
         changed = self.pipeline.step(now)
         # Writers are only woken here. They write in tasks of their own, so a slow store delays no
-        # step. Before all that are informed, since tasks run in the order in which they are woken.
+        # step.
         self.publication.wake(changed)
+        return _Step(moved, now, changed)
+
+    def _inform(self, step: _Step) -> None:
+        """Inform of what ``step`` has changed; no other step came in between."""
         if self._signals is not None:
             self._signals.judge(self.pipeline.changed)
-        self.notifier.inform(moved, now, leads=self.publication.takeover.leads)
+        self.notifier.inform(step.moved, step.now, leads=self.publication.takeover.leads)
 
     async def _merge(self, tasks: asyncio.TaskGroup) -> NoReturn:
         await self._begin(tasks)
@@ -416,7 +438,12 @@ class Aggregator:
             self._wake.clear()
             # A step does not wait, so the watchdog times the computation alone.
             with self.stalls.busy("merge"):
-                self._step()
+                step = self._update()
+            if step.documents:
+                # The requests of the writers leave first, unless there is more to merge.
+                await wait_for_event(self._wake, _WRITERS_SECONDS)
+            with self.stalls.busy("merge"):
+                self._inform(step)
                 views_due_ms = takeover.collect(self._clock())
             due_ms = earliest(
                 self.pipeline.next_due_ms(),

@@ -263,7 +263,7 @@ def _mark_aggregator(marks: _Marks) -> None:
     from aggregator.publish.document_writer import DocumentWriter
 
     marks.wrap(Aggregator, "_observe", "cluster watch")
-    marks.wrap(Aggregator, "_step", None, "merge ends")
+    marks.wrap(Aggregator, "_update", None, "merge ends")
     marks.wrap(DocumentWriter, "_attempt", "attempt begins")
 
 
