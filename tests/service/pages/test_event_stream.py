@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tracemalloc
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 from unittest.mock import AsyncMock
@@ -131,13 +132,33 @@ async def test_reconnected_client_gets_missed_events(
     assert [(await back.event())[0] for _ in range(2)] == ["run-4", "run-5"]
 
 
+@pytest.mark.parametrize(("came", "last"), [(350, 120), (350, 299), (350, 300), (10_150, 150)])
+async def test_missed_events_come_in_order_from_long_ago(
+    client: TestClient[web.Request, web.Application], stream: Stream, came: int, last: int
+) -> None:
+    send(stream, *(change(number, f"n{number % 50}") for number in range(1, came + 1)))
+    back = await listening(client, stream, last=f"run-{last}", node="n7")
+    expected = [number for number in range(last + 1, came + 1) if number % 50 == 7]
+    events = [await back.event() for _ in expected[:100]]
+    assert [data["at_ms"] for _, _, data in events] == expected[:100]
+
+
+def test_the_events_of_days_take_less_than_a_megabyte(stream: Stream) -> None:
+    tracemalloc.start()
+    try:
+        send(stream, *(change(number, f"n{number % 50}") for number in range(10_000)))
+        assert tracemalloc.get_traced_memory()[0] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize("last", ["other-3", "run-10001", "run--1", "run-", "run-6x", "run-1"])
 async def test_last_event_id_that_is_not_known_any_more_is_a_gap(
     client: TestClient[web.Request, web.Application], stream: Stream, last: str
 ) -> None:
     send(stream, *(change(number) for number in range(10_000)))
     if last == "run-1":
-        send(stream, change(1), change(2))
+        send(stream, *(change(number) for number in range(100)))
     back = await listening(client, stream, last=last)
     assert (await back.event())[1] == "gap"
     send(stream, change(7))
