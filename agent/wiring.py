@@ -59,9 +59,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.parts")
 
-_MAX_EVENTS = 1_000
-"""No client that reconnects has missed more events of one node; they are in memory."""
-
 
 @dataclass(frozen=True)
 class AgentContext:
@@ -365,7 +362,7 @@ def _state_changes(
     # Streams never take the places that other pages need.
     places = min(PLACES, agent.configuration.pages.max_connections // 2)
     return StateChanges(
-        Stream(f"{agent.started_at_ms:x}", places, _MAX_EVENTS),
+        Stream(f"{agent.started_at_ms:x}", places),
         state=lambda: fault_state.state,
         device_type=lambda: documents.device_info.device_type,
         wall_clock=agent.wall_clock,
