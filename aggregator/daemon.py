@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.api.collect_status import StatusQueries
 from aggregator.cluster_publication import ClusterPublication
@@ -66,17 +66,6 @@ _WRITERS_SECONDS = 0.003
 """The requests of writers have left by then; readers wait for their documents."""
 
 
-class _Step(NamedTuple):
-    """A step of the aggregator: the names of the documents that it has changed.
-
-    ``moved`` are the nodes whose Node, pods or jobs changed before it.
-    """
-
-    moved: set[str]
-    now: Instant
-    documents: frozenset[str]
-
-
 class Aggregator:
     """Reads and publishes as ``configuration`` has it; ``stores`` are by URL.
 
@@ -104,6 +93,8 @@ class Aggregator:
         self._wake = asyncio.Event()
         self._moved: set[str] = set()
         """Nodes whose Node, pods or jobs changed since the last step."""
+        self._uninformed: tuple[set[str], Instant] | None = None
+        """Those of the last step, and its time; ``None`` once all were informed of it."""
         self.stores = {url: stores[url] for url in configuration.read_urls}
         self.stalls = Watchdog(lambda: clock().steady_ms / 1000)
         read = inputs(
@@ -392,14 +383,19 @@ class Aggregator:
 
     def _step(self) -> None:
         """Bring everything up to date, wake the writers, and inform of what changed."""
-        self._inform(self._update())
+        self._update()
+        self._inform()
 
-    def _update(self) -> _Step:
+    def _update(self) -> bool:
         """Bring everything up to date, and wake the writers of the documents that changed.
+
+        Return whether there are any; ``_inform`` informs of what else changed.
 
         Deletions come first: a node that ends is not examined once more. Plugins come before the
         pipeline, because a chain reads what they have decided.
         """
+        # Another task may make a step before the last one has informed.
+        self._inform()
         now = self._clock()
         # Swapped before anything runs, so that what arrives later belongs to the next step.
         moved, self._moved = self._moved, set()
@@ -413,13 +409,17 @@ class Aggregator:
         # Writers are only woken here. They write in tasks of their own, so a slow store delays no
         # step.
         self.publication.wake(changed)
-        return _Step(moved, now, changed)
+        self._uninformed = moved, now
+        return bool(changed)
 
-    def _inform(self, step: _Step) -> None:
-        """Inform of what ``step`` has changed; no other step came in between."""
+    def _inform(self) -> None:
+        """Inform of what the last step has changed, unless that was done."""
+        if self._uninformed is None:
+            return
+        (moved, now), self._uninformed = self._uninformed, None
         if self._signals is not None:
             self._signals.judge(self.pipeline.changed)
-        self.notifier.inform(step.moved, step.now, leads=self.publication.takeover.leads)
+        self.notifier.inform(moved, now, leads=self.publication.takeover.leads)
 
     async def _merge(self, tasks: asyncio.TaskGroup) -> NoReturn:
         await self._begin(tasks)
@@ -438,12 +438,12 @@ class Aggregator:
             self._wake.clear()
             # A step does not wait, so the watchdog times the computation alone.
             with self.stalls.busy("merge"):
-                step = self._update()
-            if step.documents:
+                is_written = self._update() and takeover.leads
+            if is_written:
                 # The requests of the writers leave first, unless there is more to merge.
                 await wait_for_event(self._wake, _WRITERS_SECONDS)
             with self.stalls.busy("merge"):
-                self._inform(step)
+                self._inform()
                 views_due_ms = takeover.collect(self._clock())
             due_ms = earliest(
                 self.pipeline.next_due_ms(),

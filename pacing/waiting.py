@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BEHIND_SECONDS = 0.02
-"""The document that an event changes is on its way by then; what no reader waits for begins."""
+"""So long behind an event its document is on its way, and what no reader waits for may begin."""
 TICK_SECONDS = 0.001
 """Timers may fire early by the resolution of their clock; without this pause a loop would spin."""
 

@@ -236,3 +236,21 @@ async def test_of_nodes_that_are_gone_nothing_is_left() -> None:
         if size > first.get(path, 0) and not path.endswith(BOUNDED)
     }
     assert grown == {}
+
+
+async def test_a_step_before_the_last_one_has_informed_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    soak = Soak()
+    soak.come("a")
+    soak.come("b")
+    soak.step(1)
+    notifier, informed = soak.aggregator.notifier, list[frozenset[str]]()
+    monkeypatch.setattr(
+        notifier, "inform", lambda *_, **__: informed.append(soak.aggregator.pipeline.changed)
+    )
+    soak.fall_ill("a", "80C98000")
+    assert soak.aggregator._update(), "a document changed"
+    soak.fall_ill("b", "80C98000")
+    soak.aggregator._step()
+    assert informed == [{"a"}, {"b"}]
