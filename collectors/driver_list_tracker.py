@@ -89,17 +89,21 @@ class ListTracker:
         state.event_at = at
         state.audited = False
 
-    def note_recoveries(self, ended: Mapping[Key, int], now: float, now_ms: int) -> None:
-        """Apply recoveries of an earlier process, by their times (epoch milliseconds).
+    def note_changes(
+        self, began: Mapping[Key, int], ended: Mapping[Key, int], now: float, now_ms: int
+    ) -> None:
+        """Apply changes of an earlier process, by their times (epoch milliseconds).
 
-        The list may still have what ended within its lag.
+        Within its lag the list may still have what ended, and not yet what ``began`` and holds.
         """
-        for key, at_ms in ended.items():
-            # A clock that was set back makes a recovery of the future.
-            age_seconds = max(now_ms - at_ms, 0) / 1000
-            if age_seconds < LAG_SECONDS:
-                self.expect(key, now - age_seconds)
-                self.states[key].recovered = True
+        # What holds has begun behind its last end.
+        for changes, recovered in ((ended, True), (began, False)):
+            for key, at_ms in changes.items():
+                # A clock that was set back makes a change of the future.
+                age_seconds = max(now_ms - at_ms, 0) / 1000
+                if age_seconds < LAG_SECONDS:
+                    self.expect(key, now - age_seconds)
+                    self.states[key].recovered = recovered
 
     def apply_event(self, seen: Observation, at: float, *, list_is_blind: bool) -> list[Report]:
         """Apply an OCCUR or RECOVER event; return what to report.

@@ -72,7 +72,8 @@ class SwitchCollector(Collector[SwitchSection]):
         self._schedule = AuditSchedule(context.progress, self.period_seconds / 2)
         self._tracker = ListTracker(self.name, context.tracked)
         self._due = self._loop.time()
-        self._tracker.note_recoveries(context.ended, self._due, context.wall_clock())
+        now_ms = context.wall_clock()
+        self._tracker.note_changes(context.tracked, context.ended, self._due, now_ms)
         self._settled_at = self._due + LAG_SECONDS
         """When the list shows all that happened before events arrived (at a start, after a gap)."""
         self._asked_at = float("-inf")

@@ -70,10 +70,14 @@ class ChipTracker:
             return self._codes.next_check()
         return self._codes.check_of([self._drop])
 
-    def note_recoveries(self, ended: Mapping[Key, int], now: float, now_ms: int) -> None:
-        """Apply recoveries of an earlier process that are about this chip."""
-        own = {key: at_ms for key, at_ms in ended.items() if key[0] == self._chip}
-        self._codes.note_recoveries(own, now, now_ms)
+    def note_changes(
+        self, began: Mapping[Key, int], ended: Mapping[Key, int], now: float, now_ms: int
+    ) -> None:
+        """Apply changes of an earlier process that are about this chip."""
+        self._codes.note_changes(self._own(began), self._own(ended), now, now_ms)
+
+    def _own(self, changes: Mapping[Key, int]) -> dict[Key, int]:
+        return {key: at_ms for key, at_ms in changes.items() if key[0] == self._chip}
 
     def apply_event(self, seen: Observation, at: float) -> list[Report]:
         """Apply an OCCUR, RECOVER or ONCE event; return what to report."""

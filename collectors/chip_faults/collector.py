@@ -195,8 +195,8 @@ class ChipFaultsCollector(Collector[ChipFaultsSection]):
         tracked = self._unwatched.take(subject)
         lost_after = self.section.card_lost_after_seconds
         tracker = ChipTracker(self.name, subject, tracked, lost_after)
-        now = self._loop.time()
-        tracker.note_recoveries(self.context.ended, now, self.context.wall_clock())
+        now, context = self._loop.time(), self.context
+        tracker.note_changes(context.tracked, context.ended, now, context.wall_clock())
         return _Watched(subject, chip, tracker, dict.fromkeys(QUERIES, now), now + LAG_SECONDS)
 
     async def _events(self) -> NoReturn:

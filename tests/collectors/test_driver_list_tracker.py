@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collectors.driver_list_tracker import LAG_SECONDS, ListedCode, ListTracker
+from collectors.driver_list_tracker import LAG_SECONDS, Key, ListedCode, ListTracker
 from contract.codes.levels import Severity
 from contract.observation import Assertion, Observation, Subject
 from tests.collectors.scripted import word
@@ -104,7 +104,7 @@ def test_expected_notice_that_lasts_is_found_by_the_list() -> None:
 
 def test_a_recovery_before_the_start_is_not_compared_with_a_late_list() -> None:
     noted = tracker()
-    noted.note_recoveries({KEY: 9_500}, 0.0, 10_000)
+    noted.note_changes({}, {KEY: 9_500}, 0.0, 10_000)
     assert noted.observe_list({KEY: ListedCode()}, 0.1, 10_100) == []
     assert noted.next_check() == LAG_SECONDS - 0.5
     (report,) = noted.observe_list({KEY: ListedCode()}, LAG_SECONDS - 0.5, 11_500)
@@ -112,14 +112,27 @@ def test_a_recovery_before_the_start_is_not_compared_with_a_late_list() -> None:
     assert (report.assertion, report.text) == (Assertion.PRESENT, "still listed after its recovery")
 
 
+@pytest.mark.parametrize("ended", [{}, {KEY: 9_000}], ids=["first", "again"])
+def test_a_fault_that_began_before_the_start_is_not_ended_by_a_late_list(
+    ended: dict[Key, int],
+) -> None:
+    noted = ListTracker("switch", [KEY])
+    noted.note_changes({KEY: 9_500}, ended, 0.0, 10_000)
+    assert noted.observe_list({}, 0.1, 10_100) == []
+    assert noted.next_check() == LAG_SECONDS - 0.5
+    (report,) = noted.observe_list({}, LAG_SECONDS - 0.5, 11_500)
+    assert isinstance(report, Observation)
+    assert report.assertion == Assertion.ABSENT
+
+
 @pytest.mark.parametrize("now_ms", [10_000 + int(1000 * LAG_SECONDS), 99_000])
 def test_a_recovery_older_than_the_lag_does_not_count(now_ms: int) -> None:
     noted = tracker()
-    noted.note_recoveries({KEY: 10_000}, 0.0, now_ms)
+    noted.note_changes({}, {KEY: 10_000}, 0.0, now_ms)
     assert noted.states == {}
 
 
 def test_a_recovery_of_a_clock_that_was_ahead_counts_from_the_start() -> None:
     noted = tracker()
-    noted.note_recoveries({KEY: 3_600_000}, 5.0, 1_000)
+    noted.note_changes({}, {KEY: 3_600_000}, 5.0, 1_000)
     assert noted.next_check() == 5.0 + LAG_SECONDS
