@@ -13,7 +13,7 @@ is then permitted for the nodes and documents of both, for the longer of the two
 a fault changes once, so a changed time is permitted as long as the document that shows it may be
 late behind the stop. A store that is set back shows again what it had when its copy was made. So it
 counts when the effect was permitted at that time, or at the time of the set-back, from which the
-effect is permitted again.
+effect is permitted again. A heartbeat that it forgets keeps a node lost until the next one.
 
 A journal that lost its last second has a fault that ended in it. Documents have it again only where
 the driver's lists, which would end it, are hidden at the next start of the agent.
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from benchmarks.chaos.judge import BOUND_SECONDS, Excuse
+from benchmarks.chaos.judge import BOUND_SECONDS, HEARTBEAT_SECONDS, Excuse
 from benchmarks.chaos.plan import NODES
 from benchmarks.chaos.troubles import BOTH, CLUSTER, TROUBLES, Effect, Trouble
 
@@ -109,11 +109,15 @@ def excuses_of(troubles: Sequence[PastTrouble]) -> list[Excuse]:
         for past in troubles:
             # The stop only delays the documents that show a changed time.
             repair = max(BOUND_SECONDS if effect.retimes else bound, past.bound)
-            if past.end + repair > effect.end and past.stops(effect):
+            end = past.end + repair
+            if effect.loses and Effect.FORGETS in past.trouble.effects:
+                # Its last heartbeat is gone, and the next one comes an interval later.
+                end += HEARTBEAT_SECONDS
+            if end > effect.end and past.stops(effect):
                 later = replace(
                     effect,
                     begin=max(effect.begin, past.visible_from),
-                    end=past.end + repair,
+                    end=end,
                     nodes=effect.nodes & past.nodes,
                     documents=effect.documents & past.trouble.documents,
                 )

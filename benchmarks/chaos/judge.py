@@ -34,10 +34,14 @@ if TYPE_CHECKING:
 
 BOUND_SECONDS = 6.0
 """An audit finds what no event reported: its period in these episodes is 4 s."""
+HEARTBEAT_SECONDS = 2.0
+"""The interval in these episodes."""
 SILENCE_SECONDS = 23.0
 """A task of the agent is stalled after 12 s, and its node is lost 3 heartbeats of 2 s later. The
 aggregator lists heartbeats, and measures how long one takes before it publishes a loss.
 """
+_MEASURED_SECONDS = 11.0
+"""An aggregator that has started measures the silence of a node from then on."""
 
 
 ONE_OFF_SECONDS = 5.5
@@ -293,7 +297,11 @@ class _Judging:
             # The trouble itself excuses late faults, and no node that is not lost.
             others = [item for item in self._excuses if item.reason != silence.reason]
             since = self._age(sample, silence.node, silence.begin, others)
-            if since >= SILENCE_SECONDS and not self._is_excused(sample, silence.node, others):
+            is_measured = all(
+                sample.until < excuse.begin or excuse.end + _MEASURED_SECONDS <= sample.at
+                for excuse in self._of(sample, silence.node, others)
+            )
+            if since >= SILENCE_SECONDS and is_measured:
                 text = f"it makes no progress since {since:.1f} s"
                 self._wrong(Wrong.NOT_LOST, sample, silence.node, None, "", text)
 

@@ -86,12 +86,12 @@ def test_a_trouble_that_comes_later_or_stops_others_excuses_no_longer_loss(
 
 def test_a_store_that_is_set_back_shows_a_loss_again_from_then_on() -> None:
     near = past("store-set-back", 40.6, 43.6)
-    assert wrongs(PAUSED, near, samples=lost(45.6)) == []
-    assert wrongs(PAUSED, near, samples=lost(46.6)) == [Wrong.LOST]
+    assert wrongs(PAUSED, near, samples=lost(48.5)) == [], "the next heartbeat comes 2 s later"
+    assert wrongs(PAUSED, near, samples=lost(48.6)) == [Wrong.LOST]
     far = past("store-set-back", 44.0, 48.0)
     assert wrongs(PAUSED, far, samples=lost(45.0)) == [Wrong.LOST], "it is not yet set back"
-    assert wrongs(PAUSED, far, samples=lost(50.0)) == []
-    assert wrongs(PAUSED, far, samples=lost(51.0)) == [Wrong.LOST]
+    assert wrongs(PAUSED, far, samples=lost(52.9)) == []
+    assert wrongs(PAUSED, far, samples=lost(53.0)) == [Wrong.LOST]
     around = past("store-set-back", 37.0, 48.0)
     assert wrongs(PAUSED, around, samples=lost(48.5)) == [Wrong.LOST], "its copy has no loss"
 

@@ -116,16 +116,21 @@ def test_a_lost_node_whose_agent_runs_is_wrong() -> None:
 def test_a_node_that_is_not_lost_and_whose_agent_makes_no_progress_is_wrong() -> None:
     silence = Silence("task-hangs", "node-1", 5.0, 40.0)
 
-    def judged(*lost: tuple[float, frozenset[str]], until: float = 40.0) -> list[Wrong]:
+    def judged(
+        *lost: tuple[float, frozenset[str]], until: float = 40.0, others: tuple[Excuse, ...] = ()
+    ) -> list[Wrong]:
         samples = [Sample("device", at, NODES, {}, names) for at, names in lost]
         silences = [Silence("task-hangs", "node-1", silence.begin, until)]
-        excuses = [excuse(0, 60, loses=True)]
+        excuses = [excuse(0, 60, loses=True), *others]
         return [verdict.wrong for verdict in judge([], samples, excuses, {}, silences)]
 
     no_node: frozenset[str] = frozenset()
     assert judged((20.0, no_node), (35.0, NODES)) == []
     assert judged((20.0, no_node), (35.0, no_node)) == [Wrong.NOT_LOST]
     assert judged((35.0, no_node), until=34.0) == []
+    restarted = (Excuse("aggregators-restarted", 24.5, 24.5, NODES, frozenset({"device"})),)
+    assert judged((35.0, no_node), others=restarted) == [], "it has not measured for 11 s"
+    assert judged((35.5, no_node), others=restarted) == [Wrong.NOT_LOST]
     unread = Sample("device", 35.0, NODES, {})
     assert judge([], [unread], [], {}, [silence]) == [], "the document states nothing of it"
 
