@@ -16,7 +16,8 @@ counts when the effect was permitted at that time, or at the time of the set-bac
 effect is permitted again. A heartbeat that it forgets keeps a node lost until the next one.
 
 A journal that lost its last second has a fault that ended in it. Documents have it again only where
-the driver's lists, which would end it, are hidden at the next start of the agent.
+the driver's lists, which would end it, are hidden at the next start of the agent. Lists that were
+hidden stay so for an agent whose task hangs before it has read them again.
 """
 
 from __future__ import annotations
@@ -101,6 +102,7 @@ def excuses_of(troubles: Sequence[PastTrouble]) -> list[Excuse]:
         documents = past.trouble.documents
         if documents:
             excuses.append(Excuse(past.trouble.name, past.visible_from, end, past.nodes, documents))
+            excuses += _unread(past, troubles)
         waiting += ((effect, past.bound) for effect in _effects(past))
         waiting += ((effect, past.bound) for effect in _rolled_back(past, troubles))
     while waiting:
@@ -123,6 +125,19 @@ def excuses_of(troubles: Sequence[PastTrouble]) -> list[Excuse]:
                 )
                 waiting.append((later, repair))
     return excuses
+
+
+def _unread(past: PastTrouble, troubles: Iterable[PastTrouble]) -> Iterator[Excuse]:
+    """Yield how long documents are late because nobody reads the lists that ``past`` has hidden."""
+    for other in troubles:
+        is_before = past.begin < other.end and other.begin < past.end + past.bound
+        if (
+            Effect.HIDES_LISTS in past.trouble.effects
+            and Effect.SILENCES in other.trouble.effects
+            and (nodes := past.nodes & other.nodes)
+            and is_before
+        ):
+            yield Excuse(past.trouble.name, past.begin, other.end + other.bound, nodes, BOTH)
 
 
 def _rolled_back(past: PastTrouble, troubles: Iterable[PastTrouble]) -> Iterator[Excuse]:

@@ -192,3 +192,15 @@ def test_a_trouble_alone_has_its_own_excuses() -> None:
         Excuse("agent-killed", 5.4, 13.0, nodes, cluster, is_late=False, loses=True),
     ]
     assert excuses_of([past("watches-cut", 1.0, 1.0), past("disk-full", 1.0, 4.0, NODE)]) == []
+
+
+def test_a_recovery_waits_for_lists_that_a_hanging_task_does_not_read() -> None:
+    fault, nodes = Fault(*KEY, 1.0, 20.0), frozenset({NODE})
+    history = [Sample(DEVICE_INFO, float(at), nodes, {KEY: LEVEL}) for at in range(1, 40)]
+    history += [Sample(DEVICE_INFO, 46.0, nodes, {})]
+    hidden, hangs = past("codes-hang", 10.0, 13.0, NODE), past("task-hangs", 14.0, 42.0, NODE)
+    assert wrongs(hidden, hangs, samples=history, fault=fault) == []
+    assert set(wrongs(hidden, samples=history, fault=fault)) == {Wrong.LATCHED}
+    assert set(wrongs(hangs, samples=history, fault=fault)) == {Wrong.LATCHED}
+    late = past("task-hangs", 20.0, 42.0, NODE)
+    assert set(wrongs(hidden, late, samples=history, fault=fault)) == {Wrong.LATCHED}
