@@ -128,7 +128,7 @@ def excuses_of(troubles: Sequence[PastTrouble]) -> list[Excuse]:
 
 
 def _unread(past: PastTrouble, troubles: Iterable[PastTrouble]) -> Iterator[Excuse]:
-    """Yield how long documents are late because nobody reads the lists that ``past`` has hidden."""
+    """Yield how long documents are late because the lists that ``past`` has hidden are not read."""
     for other in troubles:
         is_before = past.begin < other.end and other.begin < past.end + past.bound
         if (

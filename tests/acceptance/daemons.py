@@ -92,6 +92,8 @@ class Agent(Daemon):
         self.hardware = hardware
         self.name = name
         self.environment["PATH"] = f"{hardware.tools}:{self.environment['PATH']}"
+        # What this machine's kernel does not report is none of the emulated node's.
+        self.environment["VIGIL_KERNEL_LOG_ENABLED"] = "false"
 
     @override
     def arguments(self) -> list[str]:

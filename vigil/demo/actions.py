@@ -91,9 +91,9 @@ def recover_port(role: int, switch: int, port: int, code: str) -> Action:
     return _emulate(role, lambda emulator: emulator.switch_recover(fault))
 
 
-def lock_up(role: int) -> Action:
-    """Let the kernel report that a processor is stuck; it never reports that one is free."""
-    return _on_node(role, lambda node: node.host.lock_up())
+def report_driver_error(role: int) -> Action:
+    """Let the kernel report an error of the NPU driver; it never reports the end of one."""
+    return _on_node(role, lambda node: node.host.report_driver_error())
 
 
 def dpc(role: int, *, works: bool) -> Action:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from contract.sentences import message
 from vigil.demo import actions
-from vigil.demo.fleet import LOCK_UP_SECONDS
+from vigil.demo.fleet import DRIVER_ERROR_SECONDS
 
 if TYPE_CHECKING:
     from vigil.demo.actions import Action
@@ -208,17 +208,17 @@ FULL_SCENARIO: tuple[DemoStep, ...] = (
         public={(2, None, _DPC): "SubHealthFault"},
     ),
     DemoStep(
-        message("the kernel of node 2 reports a soft lockup"),
+        message("the kernel of node 2 reports an error of the NPU driver"),
         message("noted in node-info, where the operator may give it another level"),
-        actions=(actions.lock_up(1),),
-        parts={(1, "Kernel 0"): "NotHandleFault"},
+        actions=(actions.report_driver_error(1),),
+        parts={(1, "NPU Driver 0"): "NotHandleFault"},
     ),
     DemoStep(
         message("it is not repeated"),
         message("the kernel never reports the end of one: it ends after a long enough silence"),
         pause_seconds=0.0,
-        parts={(1, "Kernel 0"): None},
-        takes_seconds=LOCK_UP_SECONDS,
+        parts={(1, "NPU Driver 0"): None},
+        takes_seconds=DRIVER_ERROR_SECONDS,
     ),
     DemoStep(
         message("the storage client of node 3 works again"),
