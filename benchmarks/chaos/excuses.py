@@ -129,14 +129,12 @@ def excuses_of(troubles: Sequence[PastTrouble]) -> list[Excuse]:
 
 def _unread(past: PastTrouble, troubles: Iterable[PastTrouble]) -> Iterator[Excuse]:
     """Yield how long documents are late because the lists that ``past`` has hidden are not read."""
+    if Effect.HIDES_LISTS not in past.trouble.effects:
+        return
     for other in troubles:
         is_before = past.begin < other.end and other.begin < past.end + past.bound
-        if (
-            Effect.HIDES_LISTS in past.trouble.effects
-            and Effect.SILENCES in other.trouble.effects
-            and (nodes := past.nodes & other.nodes)
-            and is_before
-        ):
+        nodes = past.nodes & other.nodes
+        if Effect.SILENCES in other.trouble.effects and is_before and nodes:
             yield Excuse(past.trouble.name, past.begin, other.end + other.bound, nodes, BOTH)
 
 
