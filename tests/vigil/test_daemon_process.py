@@ -1,4 +1,4 @@
-"""Threads of a daemon share one arena; its modules are loaded without what no part of it uses."""
+"""Threads of a daemon share one arena, which gives free pages back; it loads only what it uses."""
 
 from __future__ import annotations
 
@@ -44,6 +44,39 @@ def test_threads_share_one_arena_unless_the_environment_has_another_number(
         text=True,
     )
     assert (found.stderr.count("Arena ") == 1) is is_one, found.stderr
+
+
+_FREED = """
+import os, time
+import vigil.daemon_process
+from vigil.daemon_process import daemon_process
+
+def resident_mib():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4 / 1024
+
+vigil.daemon_process._TRIM_SECONDS = 0.2
+with daemon_process():
+    blocks = [bytearray(2_000) for _ in range(20_000)]
+    full = resident_mib()
+    # One block of each hundred stays, so the heap cannot become shorter.
+    blocks = blocks[99::100]
+    at_once = resident_mib()
+    while resident_mib() > full - 30:
+        time.sleep(0.02)
+    os.write(1, b"%d" % (full - at_once))
+"""
+
+
+def test_free_memory_within_the_heap_is_given_back() -> None:
+    freed = subprocess.run(
+        [sys.executable, "-c", _FREED],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=patience(10),
+    )
+    assert int(freed.stdout) < 5
 
 
 _STARTED_DRIVER = """
