@@ -45,6 +45,7 @@ def test_a_conftest_is_imported_by_the_tests_below_it() -> None:
     assert far["tests/aggregator/merge/test_pipeline.py"] == 1
 
 
+@pytest.mark.slow
 def test_the_nearest_tests_come_first() -> None:
     ordered = Plan(["pacing/backoff.py"], None).ordered()
     nearest, farther = "tests/pacing/test_backoff.py", "tests/agent/publishing/test_publisher.py"

@@ -100,6 +100,7 @@ def test_tests_lie_in_folders_that_mirror_the_product() -> None:
     ] == []
 
 
+@pytest.mark.slow
 def test_what_tests_share_is_in_no_test_module() -> None:
     importing = importers()
     assert importing["tests/imports.py"] >= {"tests/affected.py", "tests/test_architecture.py"}

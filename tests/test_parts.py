@@ -32,6 +32,7 @@ def is_gone(pid: int, seconds: float = 5.0) -> bool:
     return wait_until(lambda: not lives(pid), f"{pid} is gone", seconds)
 
 
+@pytest.mark.slow
 def test_children_of_a_killed_test_process_end(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", STARTS_ONE, str(tmp_path / "log")],

@@ -56,6 +56,7 @@ def clock() -> Instant:
     return Instant(time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [1, 3])
 async def test_document_that_the_store_shows_is_published(
     store: Store, monkeypatch: pytest.MonkeyPatch, lost: int

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
 from benchmarks import advice
 
-if TYPE_CHECKING:
-    import pytest
 
-
+@pytest.mark.slow
 def test_it_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = "--nodes 60 --pods 120 --jobs 15 --changes 5 --pause 0.05 --rest 0.5"
     monkeypatch.setattr("sys.argv", ["advice", *arguments.split()])

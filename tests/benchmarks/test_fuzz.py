@@ -51,6 +51,7 @@ def test_nonsense_is_refused_and_changes_nothing(
     assert least < outcome.refused < inputs, "nearly right, but mostly not quite"
 
 
+@pytest.mark.slow
 def test_kept_inputs_are_refused_or_read(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("CRITICAL")
     files = sorted(corpora.DIRECTORY.glob("*.json"))

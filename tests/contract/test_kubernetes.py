@@ -265,6 +265,7 @@ def _recorded() -> dict[str, list[str]]:
     return tables
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", READERS)
 async def test_each_reader_keeps_its_answer(kind: str) -> None:
     """``kubernetes_answers.txt`` has a line for each member, and a column for each reader."""

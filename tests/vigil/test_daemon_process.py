@@ -16,6 +16,8 @@ from tests.parts.deadlines import patience
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 _CODE = """
 import ctypes, threading
 from vigil.daemon_process import daemon_process

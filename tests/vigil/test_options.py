@@ -62,6 +62,7 @@ def test_a_shell_completes_verbs(shell: str, monkeypatch: pytest.MonkeyPatch) ->
     assert "complete" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_daemons_load_nothing_of_the_verbs_for_people() -> None:
     code = (
         "import sys, vigil.main\n"

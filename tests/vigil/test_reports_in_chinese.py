@@ -106,6 +106,7 @@ def test_isolate_and_release(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_forget_and_uninstall(tmp_path: Path) -> None:
     report = inputs("three-nodes-one-faulty")[device_info_name("n1")]
     contents(tmp_path, report, beats=(Beat("n1", "host", 0.2, 1),))

@@ -354,6 +354,7 @@ async def test_a_journal_of_a_newer_version_is_left_alone(tmp_path: Path) -> Non
     assert stored_rows(tmp_path) == []
 
 
+@pytest.mark.slow
 async def test_a_journal_with_an_older_schema_that_appears_is_moved_aside(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

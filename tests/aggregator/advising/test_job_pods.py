@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +18,9 @@ from contract.pages.changes import STATUS, FaultChange
 from service.clock import Instant
 from stores.cluster import Snapshot, Update
 from tests.elastic.jobs import ENDED_MS, UID, read, size, vcjob, with_kept
-from tests.parts.deadlines import stays
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
 
     from advisor.checks.ended_vcjobs import FaultUnder
@@ -80,10 +80,17 @@ def _seen(job: VcJob, *, asked_ms: int = ENDED_MS - 1000) -> JobPods:
 
 async def _stored(history: ClusterHistory, changes: Iterable[FaultChange]) -> None:
     """Record changes, and wait until the file has them."""
+    async with _running(history):
+        history.record(changes)
+
+
+@contextlib.asynccontextmanager
+async def _running(history: ClusterHistory) -> AsyncIterator[None]:
+    """Run a history in the block. Its end stores what it has gathered."""
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(history.run())
-        history.record(changes)
-        await stays(1.5, because="changes are gathered for _GATHER_SECONDS, 1")
+        await asyncio.sleep(0)  # a task that has not begun has no end either
+        yield
         running.cancel()
 
 
@@ -235,11 +242,8 @@ async def test_pods_are_there_again_after_a_restart(tmp_path: Path) -> None:
     job = read(vcjob())
     before = _seen(job)
     history = ClusterHistory(tmp_path, {}, _Clock())
-    async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(history.run())
+    async with _running(history):
         history.keep_runs(before.take_changed())
-        await stays(1.5, because="runs are gathered for _GATHER_SECONDS, 1")
-        running.cancel()
     after = JobPods()
     after.observe_pods("vcjobs", Snapshot({UID: job}), _LATER_MS)
     after.observe_pods("pods", Snapshot({}), _LATER_MS)

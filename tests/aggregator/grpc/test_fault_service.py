@@ -59,6 +59,7 @@ async def client(bench: Bench) -> AsyncIterator[Client]:
         yield client
 
 
+@pytest.mark.slow
 async def test_every_member_arrives_under_its_number(bench: Bench, client: Client) -> None:
     stream = await subscribed(client, bench, ME)
     device = DeviceFaultInfo(

@@ -29,6 +29,7 @@ SUBJECTS = troubles_of("directory")
 PLANS = [plan_of("directory", seed) for seed in range(400)]
 
 
+@pytest.mark.slow
 def test_the_same_seed_is_the_same_plan_and_can_be_kept() -> None:
     assert [plan_of("directory", seed) for seed in range(400)] == PLANS
     assert len(set(map(repr, PLANS))) == len(PLANS)
@@ -159,6 +160,7 @@ class StandIn(Stage):
         return excused_seconds(excuses_of(past), plan.seconds) / plan.seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("platform", ["simulated", "directory", "kubernetes", "mqtt"])
 def test_troubles_excuse_at_most_three_tenths_of_any_plan(platform: str) -> None:
     site = StandIn(platform)

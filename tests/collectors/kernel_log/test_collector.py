@@ -279,6 +279,7 @@ async def test_the_kernels_settings_are_read_once_a_minute(
     assert refreshed == pytest.approx([0, 60, 120, 180, 240, 300], abs=0.5)
 
 
+@pytest.mark.slow
 async def test_an_error_of_the_driver_outlasts_its_rate_limit(log: KernelLogPipe) -> None:
     async with running(log.path, Memory(), hold_seconds=0.4) as recorded:
         await until(lambda: recorded.words() == [ANSWERED])
@@ -292,6 +293,7 @@ async def test_an_error_of_the_driver_outlasts_its_rate_limit(log: KernelLogPipe
     assert "rate limit (devdrv_ioctl: 9 callbacks suppressed)" in recorded.words()[2]
 
 
+@pytest.mark.slow
 async def test_lost_records_restart_the_silence(log: KernelLogPipe) -> None:
     async with running(log.path, Memory(), hold_seconds=0.4) as recorded:
         await until(lambda: recorded.words() == [ANSWERED])

@@ -69,6 +69,7 @@ def _kill(process: subprocess.Popen[str]) -> None:
     process.communicate(timeout=patience(10))
 
 
+@pytest.mark.slow
 def test_a_control_killed_while_it_holds_the_state_blocks_no_other(a2: Server) -> None:
     holder = _start(HOLD, a2.emulator_dir / "state", LOCK_BYTE)
     call = Call(lambda: a2.driver.health(0))

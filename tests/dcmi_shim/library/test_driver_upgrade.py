@@ -86,6 +86,7 @@ async def test_a_replaced_library_is_loaded_while_the_old_one_still_answers(
         await state.until(lambda: not Path(f"/proc/{old}").exists(), 10)
 
 
+@pytest.mark.slow
 async def test_nothing_is_started_while_the_files_stay_as_they_are(
     plain: SmallDriver, root: Root
 ) -> None:

@@ -75,6 +75,7 @@ async def test_ids_with_gaps(small_driver: Callable[[str], SmallDriver]) -> None
         assert [await state.driver.error_codes(chip) for chip in chips] == [(0x80E01801,)] * 3
 
 
+@pytest.mark.slow
 async def test_a_die_that_answers_beside_one_that_does_not(
     small_driver: Callable[[str], SmallDriver], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.dcmi_shim.conftest import SmallDriver
 
 
+@pytest.mark.slow
 async def test_an_ascend_950(small_driver: Callable[[str], SmallDriver]) -> None:
     library = small_driver("second_generation")
     async with running(library.library) as state:

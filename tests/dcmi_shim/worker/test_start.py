@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.dcmi_shim.conftest import SmallDriver
 
 
+@pytest.mark.slow
 async def test_a_driver_without_optional_functions(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:
@@ -116,6 +117,7 @@ async def test_chatter_does_not_disturb(small_driver: Callable[[str], SmallDrive
         assert len((await state.driver.inventory()).chips) == 2
 
 
+@pytest.mark.slow
 async def test_chatter_that_is_not_read_does_not_disturb(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:

@@ -84,6 +84,7 @@ async def test_a_hanging_call_costs_others_one_deadline_and_no_event(
         assert serials == set(range(1, max(serials) + 1))
 
 
+@pytest.mark.slow
 async def test_a_process_that_hangs_is_replaced(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:
@@ -176,6 +177,7 @@ async def test_a_deadline_counts_from_the_begin_of_its_own_call(tmp_path: Path) 
         emulator.close()
 
 
+@pytest.mark.slow
 async def test_a_call_that_returns_after_its_deadline_is_the_one_that_missed_it(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:

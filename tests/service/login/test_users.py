@@ -123,6 +123,7 @@ class _Checks:
         return self.checks.remembers(name, password, self.users.content.get(name))
 
 
+@pytest.mark.slow
 async def test_a_password_is_right_or_wrong_or_impossible(tmp_path: Path) -> None:
     longest = "x" * 72
     checks = _Checks(
@@ -252,6 +253,7 @@ async def test_wrong_passwords_from_many_addresses_delay_no_new_address(
         checks.checks.close()
 
 
+@pytest.mark.slow
 async def test_eight_wait_by_address_in_turn_and_the_rest_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -134,6 +134,7 @@ async def test_other_writer_is_the_webhook_or_the_one_in_the_store(store: Naming
     assert owned.foreign.writer.name == "admission"
 
 
+@pytest.mark.slow
 async def test_a_request_without_news_gives_way_when_it_takes_long() -> None:
     assert await run_preemptibly(asyncio.sleep(0, "done"), lambda: True) == "done"
     asked: list[int] = []

@@ -143,6 +143,7 @@ async def test_missed_events_come_in_order_from_long_ago(
     assert [data["at_ms"] for _, _, data in events] == expected[:100]
 
 
+@pytest.mark.slow
 def test_the_events_of_days_take_less_than_a_megabyte(stream: Stream) -> None:
     tracemalloc.start()
     try:

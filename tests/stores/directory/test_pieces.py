@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from stores.base import Store
 
+pytestmark = pytest.mark.slow
+
 COUNT = 30
 READ_SECONDS = 0.02
 LABELS = {"a": "b"}
@@ -138,7 +140,6 @@ async def test_a_file_that_was_changed_is_read_again(
     assert read == ["n07"]
 
 
-@pytest.mark.slow
 async def test_a_file_that_changes_now_is_read_for_each_list(
     filled: Store, tmp_path: Path, read: list[str]
 ) -> None:
@@ -155,7 +156,6 @@ async def test_a_file_that_changes_now_is_read_for_each_list(
     assert len(read) == COUNT + 1
 
 
-@pytest.mark.slow
 async def test_documents_of_no_watch_are_not_kept(filled: Store, read: list[str]) -> None:
     for _ in range(2):
         assert len(await filled.list(Selection())) == COUNT

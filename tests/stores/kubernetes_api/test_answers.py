@@ -234,6 +234,7 @@ async def test_which_versions_of_device_taint_rules_are_served(
     assert await store.device_taints.served() == served
 
 
+@pytest.mark.slow
 async def test_a_list_whose_later_page_fails_begins_again_and_reports_its_reason_once(
     server: Server, store: Store
 ) -> None:
