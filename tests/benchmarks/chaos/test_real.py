@@ -7,6 +7,7 @@ documents that stay wrong take a minute. ``real_parts.py`` plays more on the pro
 from __future__ import annotations
 
 import os
+from contextlib import closing, suppress
 from multiprocessing import Pipe
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,6 +16,7 @@ import msgspec
 import pytest
 
 from benchmarks.chaos import real
+from benchmarks.chaos.broker import MqttPlatform
 from benchmarks.chaos.judge import Excuse, Fault, Sample, Wrong
 from benchmarks.chaos.outcome import Kept, NotPlayed, Outcome
 from benchmarks.chaos.plan import NODES, Plan
@@ -22,6 +24,7 @@ from benchmarks.chaos.planning import plan_of, read_plan
 from benchmarks.chaos.summary import Results
 from benchmarks.chaos.troubles import CLUSTER_INFO, DEVICE_INFO, TROUBLES
 from tests.parts.controlplane import ControlPlane
+from tests.parts.deadlines import wait_until
 from tests.parts.places import Cluster
 from tests.parts.tree import ROOT
 
@@ -193,3 +196,22 @@ def test_a_stranger_changes_nothing_while_the_api_server_is_away(
     with pytest.raises(ConnectionRefusedError):
         place.read("cluster-info-device-0")
     TROUBLES[trouble].apply(stage, "node-1")
+
+
+@pytest.mark.server
+def test_a_client_that_is_not_subscribed_to_the_broker_knows_nothing(tmp_path: Path) -> None:
+    with closing(MqttPlatform(tmp_path)) as platform:
+        data = {"key": "value"}
+
+        def read() -> object:
+            with suppress(OSError):
+                return platform.place.read("cluster-info-device-0")
+            return "nothing is known"
+
+        wait_until(lambda: read() is None, "the client is subscribed")
+        platform.place.write("cluster-info-device-0", data)
+        wait_until(lambda: read() == data, "the message was received")
+        platform.take()
+        wait_until(lambda: read() == "nothing is known", "the connection has ended")
+        platform.give()
+        wait_until(lambda: read() == data, "the client is subscribed again")
