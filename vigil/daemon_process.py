@@ -25,9 +25,14 @@ _WITHOUT_MEANING = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 _CERTIFICATES = "SSL_CERT_FILE"
 """The variable that names the file with the host's authorities to OpenSSL."""
 
-# ctypes has no constants of C headers; this value is part of glibc's ABI.
+# ctypes has no constants of C headers; these values are part of glibc's ABI.
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
 _M_ARENA_MAX = -8
 """Of glibc's ``malloc.h``."""
+
+_MMAP_BYTES = 256 * 1024
+"""asyncio gives each TLS connection a buffer of this size, and uses the first pages of most."""
 
 _TRIM_SECONDS = 300.0
 """Less often, what bursts of faults free adds up to more than 1 MiB. A call takes 2 ms."""
@@ -42,7 +47,7 @@ def daemon_process() -> Iterator[None]:
     the block they change nothing: the end that has begun is not cut short.
     """
     protect_standard_streams()
-    _use_one_arena()
+    _configure_allocator()
     _return_free_memory()
     for number in STOP_SIGNALS:
         signal.signal(number, _end)
@@ -90,16 +95,20 @@ def _import_aiohttp() -> None:
             os.environ[_CERTIFICATES] = before
 
 
-def _use_one_arena() -> None:
-    """Have all threads allocate from one arena, where the C library is glibc.
+def _configure_allocator() -> None:
+    """Have all threads allocate from one arena, and map large buffers, where it is glibc.
 
     Each thread that writes a file keeps the most that it ever needed in an arena of its own
-    otherwise. Decision 029. What the environment sets stays.
+    otherwise. A buffer of a connection within the heap takes memory for all its pages, and leaves
+    a gap. Decision 029. What the environment sets stays.
     """
     # musl has no ``mallopt``.
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None and not {"MALLOC_ARENA_MAX", "GLIBC_TUNABLES"} & os.environ.keys():
         mallopt(_M_ARENA_MAX, 1)
+        mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
+        # As glibc would have it for this threshold if it still adapted both.
+        mallopt(_M_TRIM_THRESHOLD, 2 * _MMAP_BYTES)
 
 
 def _return_free_memory() -> None:

@@ -7,6 +7,7 @@ them by ClusterD's rules. Sources: ``device-plugin#1.2`` to 1.6, ``clusterd#1.3`
 
 from __future__ import annotations
 
+import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -281,8 +282,11 @@ def _split(text: str | None) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _shared(text: str) -> tuple[str, ...]:
-    """Return the names in ``text``, one value for all nodes that report the same, as most do."""
-    return tuple(text.split(","))
+    """Return the names in ``text``, one value for all nodes that report the same, as most do.
+
+    Lists that differ share their names.
+    """
+    return tuple(map(sys.intern, text.split(",")))
 
 
 def verify_published(data: Mapping[str, str], document: str) -> DeviceInfo:
