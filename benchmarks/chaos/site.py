@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import http.client
 import subprocess
 import threading
 import time
-from typing import TYPE_CHECKING, Protocol
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Protocol
 
 import psutil
 from typing_extensions import override
@@ -16,7 +18,7 @@ from benchmarks.chaos.excuses import PastTrouble, excuses_of
 from benchmarks.chaos.host import HostDaemon, HostNode, build_library
 from benchmarks.chaos.plan import AGGREGATORS, NODES
 from benchmarks.chaos.stage import Stage, StorePlatform, timeline
-from benchmarks.chaos.troubles import CLUSTER_INFO
+from benchmarks.chaos.troubles import CLUSTER_INFO, Effect
 from contract.names import LEADER_LEASE
 from stores.directory.files import LEADER_LOCK_NAME
 from tests.parts.controlplane import LEASES, ControlPlane
@@ -26,7 +28,8 @@ from tests.parts.processes import PartFailed
 
 if TYPE_CHECKING:
     import contextlib
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from concurrent.futures import Future
     from pathlib import Path
 
     from benchmarks.chaos.judge import Excuse, Fault, Sample
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 0.1
 _START_SECONDS = 30.0
+_MAX_WAITING = 4
+"""So many troubles may have stopped agents that do not answer yet; a plan has no more."""
 _SETTLE_SECONDS = 60.0
 _SHORT_PERIODS = {
     "VIGIL_CHIP_FAULTS_AUDIT_PERIOD_SECONDS": "4",
@@ -126,6 +131,44 @@ def open_platform(platform: str, directory: Path, stack: contextlib.ExitStack) -
         stack.callback(mqtt.close)
         return mqtt
     return DirectoryPlatform(directory)
+
+
+class Answers:
+    """Waits beside an episode until agents that a trouble has stopped answer again.
+
+    The bound of the trouble counts from then on: on a busy machine a process may take seconds until
+    its program runs.
+    """
+
+    def __init__(self, nodes: Mapping[str, Any], now: Callable[[], float]) -> None:
+        self._nodes = nodes
+        self._now = now
+        self._threads = ThreadPoolExecutor(_MAX_WAITING)
+        self._ends: dict[int, Future[float]] = {}
+
+    def note(self, past: Sequence[PastTrouble]) -> None:
+        """Wait for the agents of the last trouble, if it is one of those."""
+        number = len(past) - 1
+        if past and number not in self._ends and Effect.STOPS in past[-1].trouble.effects:
+            self._ends[number] = self._threads.submit(self._answer, past[-1].nodes)
+
+    def ended(self, past: Sequence[PastTrouble]) -> list[PastTrouble]:
+        """Return the troubles with the ends by which their agents answer.
+
+        That of a trouble stays where an agent does not come up: a later trouble has ended it.
+        """
+        troubles = [*past]
+        for number, answered in self._ends.items():
+            if answered.exception() is None:
+                end = max(troubles[number].end, answered.result())
+                troubles[number] = dataclasses.replace(troubles[number], end=end)
+        self._threads.shutdown()
+        return troubles
+
+    def _answer(self, nodes: Collection[str]) -> float:
+        for name in nodes:
+            self._nodes[name].up()
+        return self._now()
 
 
 class Site(Stage):
@@ -252,13 +295,16 @@ class Site(Stage):
         self._began, self._looking = time.monotonic(), True
         looking = threading.Thread(target=self._look, daemon=True)
         looking.start()
+        answers = Answers(self.nodes, lambda: self.now)
         try:
             for at, kind, number in timeline(plan):
                 time.sleep(max(0.0, self._began + at - time.monotonic()))
                 self.act(plan, kind, number, faults, troubles)
+                answers.note(troubles)
         finally:
             self._looking = False
             looking.join()
+            troubles[:] = answers.ended(troubles)
 
     def _recover(self, plan: Plan, faults: dict[int, Fault]) -> None:
         """End what holds, and wait until the next episode can begin."""

@@ -6,7 +6,9 @@ documents that stay wrong take a minute. ``real_parts.py`` plays more on the pro
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import threading
 from contextlib import closing, suppress
 from multiprocessing import Pipe
 from types import SimpleNamespace
@@ -17,10 +19,12 @@ import pytest
 
 from benchmarks.chaos import real
 from benchmarks.chaos.broker import MqttPlatform
+from benchmarks.chaos.excuses import PastTrouble
 from benchmarks.chaos.judge import Excuse, Fault, Sample, Wrong
 from benchmarks.chaos.outcome import Kept, NotPlayed, Outcome
 from benchmarks.chaos.plan import NODES, Plan
 from benchmarks.chaos.planning import plan_of, read_plan
+from benchmarks.chaos.site import Answers
 from benchmarks.chaos.summary import Results
 from benchmarks.chaos.troubles import CLUSTER_INFO, DEVICE_INFO, TROUBLES
 from tests.parts.controlplane import ControlPlane
@@ -196,6 +200,26 @@ def test_a_stranger_changes_nothing_while_the_api_server_is_away(
     with pytest.raises(ConnectionRefusedError):
         place.read("cluster-info-device-0")
     TROUBLES[trouble].apply(stage, "node-1")
+
+
+def test_the_bound_of_a_trouble_counts_from_the_answer_of_its_agent() -> None:
+    ended = PastTrouble(TROUBLES["agent-killed"], frozenset({"node-1"}), 1.0, 3.0, 6.0)
+    unseen = PastTrouble(TROUBLES["event-lost"], frozenset({"node-2"}), 2.0, 3.0, 6.0)
+    gone = PastTrouble(TROUBLES["agent-killed"], frozenset({"node-2"}), 4.0, 5.0, 6.0)
+    release = threading.Event()
+    times = iter([7.5])
+    nodes = {
+        "node-1": SimpleNamespace(up=release.wait),
+        "node-2": SimpleNamespace(up=lambda: 1 / 0),
+    }
+    answers = Answers(nodes, lambda: next(times))
+    past = list[PastTrouble]()
+    for trouble in ended, unseen, gone:
+        past.append(trouble)
+        answers.note(past)
+        answers.note(past)  # a fault came after the trouble
+    release.set()
+    assert answers.ended(past) == [dataclasses.replace(ended, end=7.5), unseen, gone]
 
 
 @pytest.mark.server
