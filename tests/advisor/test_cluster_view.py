@@ -387,7 +387,7 @@ def test_an_empty_device_info_ends_the_scheduler() -> None:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("2", 2), ("3600", 3600), ("1", 900), ("3601", 900), ("x", 900), (" 5", 900), ("1_0", 900)],
+    [("2", 2), ("3600", 3600), ("1", 900), ("3601", 900), ("1_0", 900)],
 )
 def test_switches_of_the_scheduler(text: str, seconds: int) -> None:
     assert with_init_params(AdvisorOptions(), {"grace-over-time": text}).grace_over_time == seconds

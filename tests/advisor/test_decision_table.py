@@ -130,7 +130,7 @@ def test_d4_software_asks_the_platform() -> None:
     assert len(deleted(scene.session())) == 2
 
 
-@pytest.mark.parametrize("times", ["", "0", "-1", "1_0", " 1", "٣", "2|3"])
+@pytest.mark.parametrize("times", ["", "0", "-1", "1_0"])
 def test_d8_no_budget(times: str) -> None:
     scene = Scene()
     scene.add("j", ["n1", "n2"], FORCE | ({"fault-retry-times": times} if times else {}))

@@ -1,4 +1,4 @@
-"""A dictionary in two layers is one as any other, and its copies do not know of each other."""
+"""A dictionary in two layers and rows in chunks are as any others; copies do not change them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor import layered_dict
-from advisor.layered_dict import LayeredDict, as_dict, layered
+from advisor.layered_dict import ChunkedRows, LayeredDict, as_dict, layered
 
 _KEYS = st.sampled_from([f"n{number}" for number in range(12)])
 _STEPS = st.lists(
@@ -73,3 +73,30 @@ def test_its_json_is_that_of_a_dictionary() -> None:
     assert msgspec.json.encode(found, enc_hook=as_dict) == b'{"b":2,"c":3}'
     with pytest.raises(NotImplementedError):
         msgspec.json.encode(object(), enc_hook=as_dict)
+
+
+@given(
+    st.lists(st.integers(), max_size=20),
+    st.dictionaries(st.integers(0, 19), st.integers()),
+    st.integers(1, 7),
+)
+def test_rows_in_chunks_are_a_sequence_and_those_that_follow_do_not_change_them(
+    rows: list[int], others: dict[int, int], size: int
+) -> None:
+    others = {place: row for place, row in others.items() if place < len(rows)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layered_dict, "_CHUNK_ROWS", size)
+        before = ChunkedRows(rows)
+        after = before.replaced(others)
+        expected = [others.get(place, row) for place, row in enumerate(rows)]
+        for found, plain in ((before, rows), (after, expected)):
+            assert (list(found), len(found)) == (plain, len(plain))
+            assert found == ChunkedRows(plain)
+            assert found == tuple(plain)
+            assert [found[at] for at in range(-len(plain), len(plain))] == plain + plain
+            assert found[1:3] == tuple(plain[1:3])
+            assert repr(found) == f"ChunkedRows({plain!r})"
+            for place in (len(plain), -len(plain) - 1):
+                with pytest.raises(IndexError):
+                    found[place]
+        assert (before == after) == (rows == expected)

@@ -40,7 +40,14 @@ def test_all_recordings_are_there() -> None:
 
 
 @pytest.mark.parametrize("name", PLAYED_AGAIN)
-def test_the_same_pods_are_deleted_with_the_same_grace(name: str) -> None:
+def test_pods_are_deleted_bound_and_left_unbound_as_foretold(name: str) -> None:
+    _same_deletions(name)
+    _bound_where_accepted(name)
+    _unbound_for_a_reason(name)
+
+
+def _same_deletions(name: str) -> None:
+    """Check that the same pods are deleted with the same grace."""
     early: set[tuple[str, int]] = set()
     for one in played(name):
         session = one.session
@@ -62,8 +69,8 @@ def test_the_same_pods_are_deleted_with_the_same_grace(name: str) -> None:
     assert not early
 
 
-@pytest.mark.parametrize("name", PLAYED_AGAIN)
-def test_pods_are_bound_where_placement_accepts_them(name: str) -> None:
+def _bound_where_accepted(name: str) -> None:
+    """Check that pods are bound where placement accepts them."""
     for one in played(name):
         for row in one.session.observed:
             if row["kind"] == "pod-bound":
@@ -72,8 +79,8 @@ def test_pods_are_bound_where_placement_accepts_them(name: str) -> None:
                 assert row["node"] in found[0], (row["pod"], found[1].get(row["node"]))
 
 
-@pytest.mark.parametrize("name", PLAYED_AGAIN)
-def test_a_pod_that_stays_unbound_is_refused_or_its_gang_is_short(name: str) -> None:
+def _unbound_for_a_reason(name: str) -> None:
+    """Check that each pod that stays unbound is refused, or its gang is short."""
     before: dict[str, bool] = {}
     for one in played(name):
         if one.session.first:

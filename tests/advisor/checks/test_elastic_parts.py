@@ -115,18 +115,15 @@ def dead(*, is_ready: bool, is_silent: bool, is_terminating: bool) -> ClusterSna
     return msgspec.structs.replace(snapshot, nodes=nodes, pods=pods, configmaps=(document, host))
 
 
-def test_a_pod_of_a_dead_node_is_deleted_by_force() -> None:
-    snapshot = dead(is_ready=False, is_silent=True, is_terminating=True)
+@pytest.mark.parametrize("is_terminating", [True, False])
+def test_a_pod_of_a_dead_node_that_ends_or_is_deleted_now_is_deleted_by_force(
+    is_terminating: bool,
+) -> None:
+    snapshot = dead(is_ready=False, is_silent=True, is_terminating=is_terminating)
     assert foretold(snapshot) == []
     (one,) = foretold(snapshot, deletes_on_dead_nodes=True)
     assert (one.code, one.object) == ("ELASTIC_FORCED_DELETION", "Pod ns/a-0")
     assert "for more than 900 s" in one.text
-
-
-def test_so_is_one_that_is_deleted_in_this_session() -> None:
-    snapshot = dead(is_ready=False, is_silent=True, is_terminating=False)
-    (one,) = foretold(snapshot, deletes_on_dead_nodes=True)
-    assert one.object == "Pod ns/a-0"
 
 
 @pytest.mark.parametrize(("is_ready", "is_silent"), [(True, True), (False, False), (True, False)])

@@ -75,9 +75,7 @@ def test_x14_a_rule_that_grows(profile: Profile) -> None:
         ("{", "is not JSON"),
         ("[]", "must be an object, is an array"),
         ('{"elastic_scaling_list": [{"group_list": [{"group_num": 2}]}]}', "must be a text"),
-        (rule_text([{"a": 1}]).replace('"1"', '" 1"'), "must be a whole number"),
         (rule_text([{"a": 1}]).replace('"1"', '"1_0"'), "must be a whole number"),
-        (rule_text([{"a": 1}]).replace('"1"', '"٣"'), "must be a whole number"),
         (rule_text([{"a": 1}, {"b": 1}]), "is not in the entry before"),
         (
             rule_text([{"a": 1}, {"a": 1}]).replace('"2"', '"1"', 1),

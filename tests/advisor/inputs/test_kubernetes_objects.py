@@ -208,13 +208,15 @@ _READERS: list[Callable[[AnyObject], object]] = [
 ]
 
 
-@pytest.mark.parametrize("read", _READERS)
+_UNNAMED = b'{"metadata": {"name": 1}}'
+
+
 @pytest.mark.parametrize(
     "raw",
     [
         b"{}",
         b'{"metadata": null}',
-        b'{"metadata": {"name": 1}}',
+        _UNNAMED,
         b'{"metadata": {"name": "x", "labels": {"a": 1}}}',
         b'{"metadata": {"name": "x", "annotations": []}}',
         b"{",
@@ -222,11 +224,17 @@ _READERS: list[Callable[[AnyObject], object]] = [
         b'"\xff"',
     ],
 )
-def test_a_value_that_is_no_object_is_refused(
-    read: Callable[[AnyObject], object], raw: bytes
+def test_a_value_that_is_no_object_is_refused(raw: bytes) -> None:
+    with pytest.raises(DocumentError):
+        kubernetes_objects.pod(raw)
+
+
+@pytest.mark.parametrize("read", _READERS)
+def test_every_reader_refuses_an_object_without_a_name(
+    read: Callable[[AnyObject], object],
 ) -> None:
     with pytest.raises(DocumentError):
-        read(raw)
+        read(_UNNAMED)
 
 
 @pytest.mark.parametrize(
