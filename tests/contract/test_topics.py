@@ -43,10 +43,24 @@ PLACES = {
 }
 
 
+def matches(pattern: str, topic: str) -> bool:
+    """Return whether a filter matches, by the rules of MQTT without ``#``."""
+    return pattern.count("/") == topic.count("/") and all(
+        fnmatchcase(part, "*" if wanted == "+" else wanted)
+        for part, wanted in zip(topic.split("/"), pattern.split("/"), strict=True)
+    )
+
+
 @pytest.mark.parametrize(("place", "topic"), PLACES.items())
-def test_a_document_has_one_topic(place: tuple[str, str], topic: str) -> None:
+def test_a_document_has_one_topic_and_filters_that_match_it(
+    place: tuple[str, str], topic: str
+) -> None:
     assert document_topic(*place) == topic
     assert document_place(topic) == place
+    found = filters_of(topic)
+    assert found[0] == topic
+    assert len(set(found)) == len(found) > 1
+    assert all(matches(pattern, topic) for pattern in found)
 
 
 @pytest.mark.parametrize(
@@ -65,22 +79,6 @@ def test_a_document_has_one_topic(place: tuple[str, str], topic: str) -> None:
 )
 def test_no_document_lies_at_another_topic(topic: str) -> None:
     assert document_place(topic) is None
-
-
-def matches(pattern: str, topic: str) -> bool:
-    """Return whether a filter matches, by the rules of MQTT without ``#``."""
-    return pattern.count("/") == topic.count("/") and all(
-        fnmatchcase(part, "*" if wanted == "+" else wanted)
-        for part, wanted in zip(topic.split("/"), pattern.split("/"), strict=True)
-    )
-
-
-@pytest.mark.parametrize("topic", PLACES.values())
-def test_filters_of_a_topic_match_it(topic: str) -> None:
-    found = filters_of(topic)
-    assert found[0] == topic
-    assert len(set(found)) == len(found) > 1
-    assert all(matches(pattern, topic) for pattern in found)
 
 
 def test_a_filter_that_selects_a_document_is_among_those_of_its_topic() -> None:

@@ -16,7 +16,8 @@ from contract.codes.catalogue import (
     shipped,
     shipped_levels,
 )
-from contract.codes.levels import ChipLevel, Severity
+from contract.codes.host_codes import HOST_CODES
+from contract.codes.levels import ChipLevel, NodeLevel, Severity
 from contract.errors import ConfigurationError
 
 
@@ -185,3 +186,22 @@ def test_format_code() -> None:
     for value in (-1, 1 << 32):
         with pytest.raises(ValueError):
             chip_codes.format_code(value)
+
+
+def test_codes_of_the_host_checks_are_our_own() -> None:
+    levels = shipped_levels()
+    taken = {
+        code
+        for table in (levels.chip, levels.node, levels.public)
+        for codes in table.values()
+        for code in codes
+    }
+    assert all(map(chip_codes.is_code, HOST_CODES))
+    assert not taken & HOST_CODES.keys()
+    assert [int(code, 16) & 0xFF for code in HOST_CODES] == list(range(1, len(HOST_CODES) + 1))
+
+
+def test_codes_of_the_host_checks_are_not_handled_unless_a_table_names_them() -> None:
+    for code in HOST_CODES:
+        assert shipped().judge_node(code).level == NodeLevel.NOT_HANDLE_FAULT
+    assert shipped().judge_node("F1000001").level == ""

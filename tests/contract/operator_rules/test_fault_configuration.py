@@ -216,6 +216,7 @@ def test_the_shipped_texts_are_in_force_like_the_shipped_tables() -> None:
     judged = judge_texts(shipped_texts(), {}, InForce())
     assert judged.catalogue == shipped()
     assert judged.problems == ()
+    assert shipped().autofill_release_ms == 172_800_000
 
 
 @pytest.mark.parametrize(

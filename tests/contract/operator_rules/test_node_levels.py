@@ -7,11 +7,9 @@ import json
 
 import pytest
 
-from contract.codes.catalogue import shipped
 from contract.errors import ConfigurationError
-from contract.operator_rules.fault_configuration import FaultTexts, catalogue_of
 from contract.operator_rules.node_levels import NODE_CONFIGURATION_KEY, read_node_levels
-from tests.fault_texts import recorded_texts, shipped_texts
+from tests.fault_texts import recorded_texts
 
 GOOD = "2C000031"
 
@@ -25,12 +23,6 @@ def refused(text: str) -> list[str]:
     with pytest.raises(ConfigurationError, match=r"NodeDConfiguration\.json") as caught:
         read_node_levels(text)
     return [problem.where.removeprefix("$.FaultTypeCode") for problem in caught.value.problems]
-
-
-def test_the_shipped_table_as_a_document() -> None:
-    text = shipped_texts()[NODE_CONFIGURATION_KEY]
-    assert read_node_levels(text).problems == ()
-    assert catalogue_of(FaultTexts(node=text)) == shipped()
 
 
 def test_codes_in_any_case_and_twice() -> None:

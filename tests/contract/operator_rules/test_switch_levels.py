@@ -6,19 +6,10 @@ import json
 
 import pytest
 
-from contract.codes.catalogue import shipped
 from contract.errors import DocumentError
-from contract.operator_rules.fault_configuration import FaultTexts, catalogue_of
 from contract.operator_rules.switch_levels import read_switch_levels
-from tests.fault_texts import shipped_texts
 
 CODE = "[0x00f1fef5,155912,cpu,na]"
-
-
-def test_the_shipped_table_as_a_document() -> None:
-    text = shipped_texts()["SwitchFaultCode.json"]
-    assert read_switch_levels(text).problems == ()
-    assert catalogue_of(FaultTexts(switch_fault_code=text)) == shipped()
 
 
 @pytest.mark.parametrize(
