@@ -56,11 +56,12 @@ async def test_beats_are_read_as_they_were_made(store: Store) -> None:
     assert await store.beats("node") == ()
 
 
-@pytest.mark.parametrize("blind", [True, False, None])
-async def test_a_beat_shows_whether_its_agent_is_blind(store: Store, blind: bool | None) -> None:
-    beat = msgspec.structs.replace(a_beat(), blind=blind)
-    await store.beat(beat)
-    await shows(store, beat)
+async def test_a_beat_shows_whether_its_agent_is_blind(store: Store) -> None:
+    for blind in (True, False, None):
+        beat = msgspec.structs.replace(a_beat(), blind=blind)
+        await store.beat(beat)
+        await shows(store, beat)
+        await store.forget_beat("node-1")
 
 
 async def test_a_beat_names_the_last_writes_of_its_agent(store: Store) -> None:
@@ -88,12 +89,12 @@ async def test_a_beat_is_forgotten(store: Store) -> None:
         await store.forget_beat("../other")
 
 
-@pytest.mark.parametrize("node", ["", "Upper", "../other", "a" * 231])
-async def test_a_beat_of_no_node_is_refused(store: Store, node: str) -> None:
-    with pytest.raises(StoreRefused, match="node name"):
-        await store.beat(a_beat(node))
-    with pytest.raises(StoreRefused, match="node name"):
-        await store.beats(node)
+async def test_a_beat_of_no_node_is_refused(store: Store) -> None:
+    for node in ("", "Upper", "../other", "a" * 231):
+        with pytest.raises(StoreRefused, match="node name"):
+            await store.beat(a_beat(node))
+        with pytest.raises(StoreRefused, match="node name"):
+            await store.beats(node)
 
 
 async def test_beats_are_no_documents(store: Store) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from contract.errors import StoreConflict, StoreRefused
+from contract.topics import document_topic
 from stores.base import (
     Changed,
     Deleted,
@@ -23,10 +25,13 @@ from tests.parts.processes import program
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from stores.base import Store
     from tests.parts.broker import Broker
+
+    Spoil = Callable[[str, str, bytes], None]
 
 LABEL = ("mx-consumer-cim", "true")
 LABELS = dict([LABEL])
@@ -158,33 +163,19 @@ async def test_delete_twice_is_no_error(store: Store) -> None:
     assert await store.get("mindx-dl", "one") is None
 
 
-@pytest.mark.parametrize(
-    ("namespace", "name"),
-    [
-        ("mindx-dl", "Upper"),
-        ("mindx-dl", ""),
-        ("mindx-dl", "../other"),
-        ("mindx-dl", ".."),
-        ("mindx-dl", "a/b"),
-        ("mindx-dl", "a_b"),
-        ("mindx-dl", "-a"),
-        ("mindx-dl", "a" * 254),
-        ("mindx-dl", "a\n"),
-        ("", "one"),
-        ("..", "one"),
-        ("mindx.dl", "one"),
-        ("n" * 64, "one"),
-    ],
-)
-async def test_names_that_kubernetes_refuses_are_refused(
-    store: Store, namespace: str, name: str
-) -> None:
-    with pytest.raises(StoreRefused):
-        await store.put(Document(namespace, name, {}))
-    with pytest.raises(StoreRefused):
-        await store.get(namespace, name)
-    with pytest.raises(StoreRefused):
-        await store.delete(namespace, name)
+_BAD_NAMES = ("Upper", "", "../other", "..", "a/b", "a_b", "-a", "a" * 254, "a\n")
+_BAD_NAMESPACES = ("", "..", "mindx.dl", "n" * 64)
+
+
+async def test_names_that_kubernetes_refuses_are_refused(store: Store) -> None:
+    places = [("mindx-dl", name) for name in _BAD_NAMES]
+    for namespace, name in places + [(namespace, "one") for namespace in _BAD_NAMESPACES]:
+        with pytest.raises(StoreRefused):
+            await store.put(Document(namespace, name, {}))
+        with pytest.raises(StoreRefused):
+            await store.get(namespace, name)
+        with pytest.raises(StoreRefused):
+            await store.delete(namespace, name)
 
 
 async def test_text_that_is_no_unicode_is_refused_and_changes_nothing(store: Store) -> None:
@@ -309,35 +300,42 @@ SPOILT = (b"[]", b'{"labels":{"mx-con', b"{}", b"\xff\x00", b" ")
         pytest.param("mqtt_3", marks=pytest.mark.server),
     ]
 )
-def keeps_anything(request: pytest.FixtureRequest) -> tuple[Store, Broker | None]:
-    """Return each store that keeps what is not a document, and its broker if it has one."""
+def keeps_anything(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Store, Spoil]:
+    """Return each store that keeps what is not a document, and what puts that there."""
     store: Store = request.getfixturevalue(request.param)
+
+    def write(namespace: str, name: str, content: bytes) -> None:
+        folder = tmp_path / "store" / namespace
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.json").write_bytes(content)
+
     if request.param == "directory":
-        return store, None
+        return store, write
     broker: Broker = request.getfixturevalue("broker")
-    return store, broker
+
+    def publish(namespace: str, name: str, content: bytes) -> None:
+        arguments = ("-h", "127.0.0.1", "-p", str(broker.port), "-r", "-q", "1", "-s")
+        sending: list[str | Path] = [
+            program("mosquitto_pub"),
+            *arguments,
+            "-t",
+            document_topic(namespace, name),
+        ]
+        subprocess.run(sending, input=content, check=True)
+
+    return store, publish
 
 
 @pytest.mark.slow
 async def test_malformed_document_is_deleted_for_its_owner_and_stays_for_others(
-    keeps_anything: tuple[Store, Broker | None], tmp_path: Path
+    keeps_anything: tuple[Store, Spoil],
 ) -> None:
-    store, broker = keeps_anything
+    store, put_content = keeps_anything
     name = "cluster-info-device-0"
+    spoil = partial(put_content, "mindx-dl", name)
     right = Document("mindx-dl", name, {name: "{}"}, {"mx-consumer-volcano": "true"})
     selection = Selection("mindx-dl", label=("mx-consumer-volcano", "true"))
     owned = Selection("mindx-dl", label=("mx-consumer-volcano", "true"), owned=True)
-
-    def spoil(content: bytes) -> None:
-        if broker is None:
-            (tmp_path / "store" / "mindx-dl" / f"{name}.json").write_bytes(content)
-            return
-        arguments = ("-h", "127.0.0.1", "-p", str(broker.port), "-r", "-q", "1", "-s")
-        topic = f"vigil/v1/cluster/{name}"
-        subprocess.run(
-            [program("mosquitto_pub"), *arguments, "-t", topic], input=content, check=True
-        )
-
     await store.put(right)
     async with watching(store, owned) as owner, watching(store, selection) as reader:
         for number, content in enumerate(SPOILT, 1):
@@ -359,23 +357,11 @@ async def test_malformed_document_is_deleted_for_its_owner_and_stays_for_others(
 
 
 async def test_malformed_document_is_shown_to_watches_with_spoilt(
-    keeps_anything: tuple[Store, Broker | None], tmp_path: Path
+    keeps_anything: tuple[Store, Spoil],
 ) -> None:
-    store, broker = keeps_anything
+    store, put_content = keeps_anything
     namespace, name = "kube-system", "mindx-dl-deviceinfo-n1"
-
-    def spoil(content: bytes) -> None:
-        if broker is None:
-            folder = tmp_path / "store" / namespace
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{name}.json").write_bytes(content)
-            return
-        arguments = ("-h", "127.0.0.1", "-p", str(broker.port), "-r", "-q", "1", "-s")
-        topic = "vigil/v1/nodes/n1/device-info"
-        subprocess.run(
-            [program("mosquitto_pub"), *arguments, "-t", topic], input=content, check=True
-        )
-
+    spoil = partial(put_content, namespace, name)
     spoil(b"[]")
     selection = Selection(namespace, label=LABEL, shows_malformed=True)
     async with watching(store, selection) as seen:

@@ -14,13 +14,11 @@ from stores.address import open_store
 from stores.cluster import JobState, KindUnavailable, NodeState, PodState, Snapshot, Update
 from stores.interruption import Interrupted
 from stores.kubernetes_api import feed
-from stores.kubernetes_api import watch as kubernetes_watch
 from tests.parts import pod_groups, pods
 from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
-    from pathlib import Path
 
     from stores.base import Store
     from stores.cluster import Cluster
@@ -89,10 +87,6 @@ def named(found: dict[str, PodState]) -> dict[str, PodState]:
 
 def names(*wanted: str) -> Callable[[dict[str, PodState]], bool]:
     return lambda found: sorted(named(found)) == sorted(wanted)
-
-
-def test_a_directory_knows_nothing_of_a_cluster(tmp_path: Path) -> None:
-    assert open_store(f"directory:{tmp_path}").cluster is None
 
 
 @pytest.mark.apiserver
@@ -169,40 +163,6 @@ async def test_changes_during_an_outage_are_known_afterwards(
         pods.delete(control_plane, "a")
         pods.make(control_plane, "b", "n2", "Ascend910-1")
         await seen.until(names("b"))
-
-
-@pytest.mark.apiserver
-async def test_a_version_that_is_gone_leads_to_a_new_list(
-    control_plane: ControlPlane, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pods.make(control_plane, "a", "n1", "Ascend910-0")
-    control_plane.forget_versions()
-    listed = kubernetes_watch._listed_at_once
-
-    async def forgotten_the_first_time(*_: Any, **__: Any) -> tuple[list[Any], str]:
-        monkeypatch.setattr(kubernetes_watch, "_listed_at_once", listed)
-        return [], "1"
-
-    monkeypatch.setattr(kubernetes_watch, "_listed_at_once", forgotten_the_first_time)
-    async with following(cluster.pods()) as seen:
-        await seen.until(names("a"))
-        first, interrupted, second = seen.seen
-        assert first == Snapshot({})
-        assert isinstance(interrupted, Interrupted)
-        assert "too old resource version" in interrupted.reason
-        assert isinstance(second, Snapshot)
-
-
-@pytest.mark.apiserver
-async def test_a_list_of_several_pages_is_complete(
-    control_plane: ControlPlane, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kubernetes_watch, "_PAGE", 2)
-    for number in range(5):
-        pods.make(control_plane, f"p{number}", "n1", f"Ascend910-{number}")
-    async with following(cluster.pods()) as seen:
-        await seen.until(names("p0", "p1", "p2", "p3", "p4"))
-        assert len(seen.seen) == 1
 
 
 def a_node(name: str, serial_number: str, address: str, ready: str) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from contract.documents.device_taints import (
     rule_name,
 )
 from contract.errors import StoreConflict
-from stores.address import open_store
 from stores.cluster import Snapshot, Update
 from stores.device_taints import ServedVersions
 from tests.parts import device_objects
@@ -26,7 +25,6 @@ from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
 
     from stores.base import Store
     from stores.device_taints import DeviceTaints
@@ -70,10 +68,6 @@ def taints(kubernetes: Store) -> DeviceTaints:
 def _clean(control_plane: ControlPlane) -> Iterator[None]:
     yield
     device_objects.clean(control_plane)
-
-
-def test_a_directory_has_no_device_taints(tmp_path: Path) -> None:
-    assert open_store(f"directory:{tmp_path}").device_taints is None
 
 
 async def test_the_served_versions_are_found(taints: DeviceTaints) -> None:

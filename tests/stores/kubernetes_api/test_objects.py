@@ -18,7 +18,6 @@ from tests.parts.pods import make as make_pod
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
-    from pathlib import Path
 
     from stores.base import ClusterObjects, NodesEvent, Store
     from tests.parts.controlplane import ControlPlane
@@ -26,10 +25,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 EVENTS = "/api/v1/namespaces/kube-system/events"
 POD = Involved("pod", "agent-abcde", "kube-system")
-
-
-def test_a_directory_has_no_objects(tmp_path: Path) -> None:
-    assert open_store(f"directory:{tmp_path}").objects is None
 
 
 @pytest.fixture

@@ -9,21 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from contract.errors import StoreRefused
-from stores.address import open_store
 from stores.base import PodUsage
 from stores.cluster import Snapshot, Update
 from tests.parts import pods
 from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from stores.base import Store
     from tests.parts.controlplane import ControlPlane
-
-
-def test_a_directory_knows_nothing_of_pods(tmp_path: Path) -> None:
-    assert open_store(f"directory:{tmp_path}").usage("n1") is None
 
 
 @pytest.mark.apiserver

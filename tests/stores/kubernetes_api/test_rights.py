@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
 from kubernetes.aio.config import incluster_config
 
-from contract.errors import ConfigurationError, StoreRefused
+from contract.errors import StoreRefused
 from stores.address import open_store
 from stores.base import Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
@@ -126,37 +125,3 @@ async def test_refused_write_changes_nothing(
     got = await kubernetes.get("mindx-dl", "one")
     assert got is not None
     assert got.data == DOCUMENT.data
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "",
-        "clusters: [",
-        "[]",
-        "{}",
-        "current-context: a",
-        json.dumps(
-            {
-                "current-context": "a",
-                "contexts": [{"name": "a", "context": {"cluster": "a"}}],
-                "clusters": [
-                    {
-                        "name": "a",
-                        "cluster": {
-                            "server": "https://127.0.0.1:1",
-                            "certificate-authority": "/nowhere",
-                        },
-                    }
-                ],
-            }
-        ),
-    ],
-)
-async def test_a_wrong_kubeconfig_is_a_configuration_error(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "kubeconfig"
-    path.write_text(content)
-    store = open_store("kubernetes:", path)
-    with pytest.raises(ConfigurationError, match=str(path)):
-        await store.get("mindx-dl", "one")
-    await store.close()

@@ -121,26 +121,6 @@ async def until_refused(store: Store) -> None:
             await time_passes(0.1)
 
 
-async def test_a_token_with_a_line_feed(store: Store, kubeconfig: Kubeconfig) -> None:
-    (kubeconfig.path.with_name("token")).write_text(f"{CHIEF_TOKEN}\n")
-    kubeconfig.write({"tokenFile": "token"})
-    await store.put(DOCUMENT)
-    kubeconfig.write({"token": f" {CHIEF_TOKEN}\r\n"})
-    await until_written(store, "again")
-
-
-async def test_user_and_password_in_the_address(
-    control_plane: ControlPlane, store: Store, kubeconfig: Kubeconfig
-) -> None:
-    server = control_plane.url.replace("https://", "https://user:pa%20ss@")
-    kubeconfig.write({}, {"server": server})
-    with pytest.raises(StoreForbidden) as caught:
-        await store.put(DOCUMENT)
-    assert "ss@" not in str(caught.value)
-    kubeconfig.write({"token": CHIEF_TOKEN}, {"server": server})
-    await until_written(store, "with a token")
-
-
 async def test_unusable_credentials_leave_the_last_good_ones_in_force(
     store: Store, kubeconfig: Kubeconfig, caplog: pytest.LogCaptureFixture
 ) -> None:
