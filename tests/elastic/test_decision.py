@@ -188,11 +188,6 @@ def test_pods_that_ended_by_themselves_are_removed_first() -> None:
     assert (last.write, last.size, last.start) == (DueWrite.SIZE, size(2), 1)
 
 
-def test_a_job_that_ended_without_a_fault_stays_ended() -> None:
-    found = decide(read(vcjob()), facts(evictions=()))
-    assert (found.state, found.write, found.asks) == (VcjobState.NO_CAUSE, None, True)
-
-
 def test_an_end_after_our_start_needs_a_cause_of_its_own() -> None:
     item = with_kept(vcjob(), kept(size(2)), started=1)
     assert decide(read(item), facts()).state is VcjobState.NO_CAUSE
@@ -308,15 +303,10 @@ def test_a_closed_queue_keeps_the_job_as_it_is() -> None:
     assert "queue q is Closed" in decide(read(vcjob(phase="Pending")), closed).why
 
 
-def test_never_below_the_minimum() -> None:
-    item = vcjob(least="3")
-    assert decide(read(item), facts(advice=advice(3))).write is DueWrite.SIZE
-    assert decide(read(item), facts(advice=advice(2))).write is None
-
-
-def test_never_below_the_pods_that_have_to_succeed() -> None:
-    item = vcjob(least="1")
-    item["spec"]["minSuccess"] = 3
+@pytest.mark.parametrize("change", [{"least": "3"}, {"least": "1", "succeed": 3}])
+def test_never_below_the_minimum_or_the_pods_that_have_to_succeed(change: dict[str, Any]) -> None:
+    item = vcjob(least=change["least"])
+    item["spec"]["minSuccess"] = change.get("succeed")
     assert decide(read(item), facts(advice=advice(3))).write is DueWrite.SIZE
     found = decide(read(item), facts(advice=advice(2)))
     assert (found.state, found.write) == (VcjobState.WAITING_FOR_ROOM, None)

@@ -62,7 +62,6 @@ def _arguments(value: str) -> str:
     [
         (_arguments("1800"), 1800),
         (_arguments("1"), 900),
-        (_arguments("soon"), 900),
         ("actions: enqueue", 900),
         ("[", 900),
         ("", 900),
