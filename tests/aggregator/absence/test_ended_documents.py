@@ -312,10 +312,3 @@ async def test_a_document_that_a_directory_lacks_is_not_deleted(tmp_path: Path) 
         await store.delete(document.namespace, document.name)
     assert watch.present.keys() == {"n1"}, "decision 21"
     await store.close()
-
-
-def test_lists_of_kubernetes_stay_authoritative() -> None:
-    source = DocumentSource("kubernetes:")
-    source.devices.observe_event(DocumentsListed((report("n1", faulty()),)), 1)
-    assert source.devices.observe_event(DocumentsListed(()), 2) == {"n1"}
-    assert source.devices.present == {}

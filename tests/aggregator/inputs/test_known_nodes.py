@@ -96,17 +96,6 @@ def test_while_no_store_answers_nothing_is_known() -> None:
     assert not scene.synced()
 
 
-def test_a_serial_number_that_two_nodes_have_names_none() -> None:
-    scene = Scene(True)
-    scene.nodes(
-        KUBERNETES, NodeState("n1", serial_number="SN"), NodeState("n2", serial_number="SN")
-    )
-    assert scene.places.node_of("SN") is None
-    assert scene.places.node_of("") is None
-    scene.cluster_state.observe_nodes(KUBERNETES, Update("n2", None))
-    assert scene.places.node_of("SN") == "n1"
-
-
 def test_a_node_whose_document_is_refused_is_there() -> None:
     scene = Scene(False)
     scene.documents(KUBERNETES, report("n1", {"DeviceInfoCfg": "{"}))

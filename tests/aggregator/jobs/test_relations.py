@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from aggregator.jobs.relations import SHIPPED, RelationRow
 from tests.aggregator.jobs.scene import (
     CQE,
     LINK_DOWN,
@@ -32,6 +33,11 @@ def healths(scene: Scene) -> dict[str, str]:
     message = scene.job_view.message("job")
     assert message is not None
     return {node.node_name: node.fault_level for node in message.nodes}
+
+
+def test_shipped_tables_are_those_of_upstream() -> None:
+    assert SHIPPED.rows[0] == RelationRow("8C1F8609", ("81078603",), "SubHealth")
+    assert set(SHIPPED.windows_ms.values()) == {300_000}
 
 
 @pytest.mark.parametrize("link_first", [True, False])

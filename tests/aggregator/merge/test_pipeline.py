@@ -166,40 +166,21 @@ def test_surplus_documents_of_an_earlier_run_become_empty() -> None:
     assert bench.pipeline.value("cluster-info-device-9").text == ""
 
 
-def test_a_node_in_two_documents_keeps_the_newer_entry() -> None:
-    first, second = PendingPipeline(), PendingPipeline()
-    first.observe(instant(0), listed(n1=healthy(), n2=healthy()))
-    first.write(instant(0))
-    second.observe(instant(9), listed(n1=faulty(update_time=T0 + 9)))
-    second.write(instant(9))
-    outputs = {
-        "cluster-info-device-0": first.outputs["cluster-info-device-0"],
-        "cluster-info-device-1": second.outputs["cluster-info-device-0"],
-    }
-    bench = PendingPipeline(outputs=outputs)
-    now = listed(n1=faulty(update_time=T0 + 9), n2=healthy())
-    bench.observe(instant(10), now)
-    bench.write(instant(10))
-    assert set(published(bench.outputs["cluster-info-device-0"])) == {"n2"}
-    assert set(published(bench.outputs["cluster-info-device-1"])) == {"n1"}
-
-
-def test_the_newer_entry_counts_where_it_stands_in_the_first_document() -> None:
-    first, second = PendingPipeline(), PendingPipeline()
-    first.observe(instant(9), listed(n1=faulty(update_time=T0 + 9)))
-    first.write(instant(9))
-    second.observe(instant(0), listed(n1=healthy(), n2=healthy()))
-    second.write(instant(0))
-    bench = PendingPipeline(
-        outputs={
-            "cluster-info-device-0": first.outputs["cluster-info-device-0"],
-            "cluster-info-device-1": second.outputs["cluster-info-device-0"],
-        }
-    )
+@pytest.mark.parametrize(("older_at", "newer_at"), [(0, 1), (1, 0)])
+def test_a_node_in_two_documents_keeps_the_newer_entry(older_at: int, newer_at: int) -> None:
+    older, newer = PendingPipeline(), PendingPipeline()
+    older.observe(instant(0), listed(n1=healthy(), n2=healthy()))
+    older.write(instant(0))
+    newer.observe(instant(9), listed(n1=faulty(update_time=T0 + 9)))
+    newer.write(instant(9))
+    names = {"n2": f"cluster-info-device-{older_at}", "n1": f"cluster-info-device-{newer_at}"}
+    texts = [pending.outputs["cluster-info-device-0"] for pending in (older, newer)]
+    bench = PendingPipeline(outputs=dict(sorted(zip(names.values(), texts, strict=True))))
     bench.observe(instant(10), listed(n1=faulty(update_time=T0 + 9), n2=healthy()))
     bench.write(instant(10))
-    assert set(published(bench.outputs["cluster-info-device-0"])) == {"n1"}
-    assert set(published(bench.outputs["cluster-info-device-1"])) == {"n2"}
+    assert {node: set(published(bench.outputs[name])) for node, name in names.items()} == {
+        node: {node} for node in names
+    }
 
 
 def test_unreadable_documents_of_an_earlier_run_are_reported_and_overwritten() -> None:

@@ -29,7 +29,7 @@ from tests.aggregator.nodes import (
     with_switch,
 )
 from tests.aggregator.pipelines import DEVICES, ProcessingPipeline
-from tests.aggregator.processors.cases import SHIPPED_POLICY, chip, policy_text
+from tests.aggregator.processors.cases import chip, policy_text
 from tests.contract.documents.node_documents import KEY as RESOURCE
 
 if TYPE_CHECKING:
@@ -336,19 +336,6 @@ def test_after_a_restart_what_is_published_of_an_unchanged_node_is_whole() -> No
     shown = second.published("n1").device
     assert shown is not None
     assert [fault.code for fault in shown.faults] == ["80E18402"]
-
-
-def test_the_shipped_policy_needs_three() -> None:
-    bench = ProcessingPipeline()
-    bench.separating(how=SHIPPED_POLICY)
-    bench.start(n1=healthy())
-    bench.use("n1", 3)
-    for at in range(0, 300, 100):
-        assert bench.view() is None
-        bench.put(at, "n1", faulty())
-        bench.put(at + 40, "n1", healthy())
-        bench.run(at + 40, at + 99)
-    assert bench.unhealthy("n1") == chip(3)
 
 
 def test_a_node_with_too_much_to_remember_costs_no_other_node_its_memory() -> None:

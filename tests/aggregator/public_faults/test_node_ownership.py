@@ -110,8 +110,12 @@ ATTACKS = {
         at_place(name, fault_message(one(node="n2")), namespace),
         "other-kind",
     )
-    for name in ("mindx-dl-deviceinfo-n1", "mindx-dl-nodeinfo-n1", "npu-vigil-n1")
-    for namespace in ("mindx-dl", "kube-system", "default")
+    for name, namespace in (
+        ("mindx-dl-deviceinfo-n1", "mindx-dl"),
+        ("mindx-dl-nodeinfo-n1", "mindx-dl"),
+        ("npu-vigil-n1", "mindx-dl"),
+        ("npu-vigil-n1", "kube-system"),
+    )
 }
 
 

@@ -586,7 +586,7 @@ async def test_where_the_option_was_never_on_nothing_is_asked() -> None:
     ("variable", "value"),
     [
         ("MAX_CHIPS_PERCENT", "0"),
-        ("MAX_CHIPS_PERCENT", "200"),
+        ("MAX_CHIPS_PERCENT", "101"),
         ("MAX_PODS_PERCENT", "0"),
         ("MAX_PODS_PERCENT", "101"),
         ("EFFECTS", "SeparateNPU=Evict"),
