@@ -14,6 +14,7 @@ from aggregator.processors.separation_documents import NAMESPACE, POLICY_KEY
 from contract.documents.cluster_info import cluster_device_index
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
 from stores.base import Changed, Deleted, Document, DocumentsListed, WatchEvent
+from tests.aggregator.kept_texts import kept_texts
 from tests.aggregator.nodes import instant, published, report, unhealthy
 from tests.aggregator.processors.cases import chip, policy_text
 
@@ -213,12 +214,7 @@ class ProcessingPipeline:
     def step(self, at: float) -> frozenset[str]:
         changed = self.pipeline.step(instant(at))
         self.changed = self.pipeline.changed
-        for bucket in self.processing.pop_changed():
-            kept = self.processing.text(bucket)
-            if kept is None:
-                self.kept.pop(bucket, None)
-            else:
-                self.kept[bucket] = kept
+        self.kept = kept_texts(self.processing, self.kept)
         return changed
 
     def due(self) -> float | None:

@@ -9,6 +9,7 @@ from contract.documents.device_info import SWITCH_INFO_KEY
 from contract.documents.node_info import FaultDevice
 from contract.documents.switch_info import SwitchEvent, SwitchRecord, encode_switch_info
 from contract.pages.faults import names_of
+from tests.aggregator.kept_texts import kept_texts
 from tests.aggregator.nodes import T0, faulty, healthy, instant, node_report, report
 from tests.aggregator.pipelines import WrittenPipeline
 from tests.contract.documents.node_documents import config, fault
@@ -69,7 +70,7 @@ def test_since_when_a_fault_is_there_outlives_a_restart() -> None:
     bench.put(report("n1", faulty(3, T0 + 9)), 9)
     assert received(bench) == [T0 * 1000]
     processing = bench.pipeline.processing
-    kept = {one: text for one in processing.pop_changed() if (text := processing.text(one))}
+    kept = kept_texts(processing)
     after = WrittenPipeline(outputs=bench.outputs)
     after.pipeline.processing.restore(kept, instant(20))
     after.put(report("n1", faulty(3, T0 + 9)), 20)

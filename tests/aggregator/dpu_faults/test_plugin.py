@@ -13,6 +13,7 @@ from tests.aggregator.dpu_faults.scene import (
     Scene,
     dpu_document,
 )
+from tests.aggregator.kept_texts import kept_texts
 from tests.aggregator.nodes import T0, healthy, instant, record
 
 ALL = tuple(range(8))
@@ -118,9 +119,8 @@ def test_chips_that_are_reported_later_are_published_then() -> None:
 
 def restarted(scene: Scene, *, publishes: bool) -> Scene:
     """Return the next run, which restores what this one has kept, before it has read anything."""
-    kept = {name: text for name in scene.public.pop_changed() if (text := scene.public.text(name))}
     public = PublicFaultsPlugin(scene.places)
-    public.restore(kept, instant(10))
+    public.restore(kept_texts(scene.public), instant(10))
     return Scene(publishes=publishes, public=public)
 
 

@@ -20,6 +20,7 @@ from tests.aggregator.jobs.scene import (
     parts,
     switch,
 )
+from tests.aggregator.kept_texts import kept_texts
 from tests.parts.examples import examples
 
 if TYPE_CHECKING:
@@ -130,15 +131,6 @@ def another(scene: Scene, kept: dict[str, str] | None = None) -> JobView:
     return job_view
 
 
-def keep(job_view: JobView, kept: dict[str, str]) -> None:
-    for bucket in job_view.pop_changed():
-        text = job_view.text(bucket)
-        if text is None:
-            kept.pop(bucket, None)
-        else:
-            kept[bucket] = text
-
-
 def nodes_go(scene: Scene) -> None:
     """Add the missing Nodes: only a job view that saw a deleted one knows its address."""
     for name in NODES:
@@ -169,9 +161,9 @@ def test_a_restart_changes_nothing(
     kept: dict[str, str] = {}
     for event in before:
         happen(scene, event)
-        keep(scene.job_view, kept)
+        kept = kept_texts(scene.job_view, kept)
     nodes_go(scene)
-    keep(scene.job_view, kept)
+    kept = kept_texts(scene.job_view, kept)
     first, second = scene.job_view, another(scene, kept)
     assert messages_of(first) == messages_of(second)
     scene.job_view = Both(first, second)  # type: ignore[assignment]

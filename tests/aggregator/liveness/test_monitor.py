@@ -10,6 +10,7 @@ from aggregator.liveness.persisted import PersistedHeartbeats
 from service.clock import Instant
 from service.watchdog import Watchdog
 from stores.base import Beat
+from tests.aggregator.kept_texts import kept_texts
 from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
@@ -56,8 +57,7 @@ class Bench:
                 await asyncio.sleep(0)  # for probes, which take no time
 
     def texts(self) -> dict[str, str]:
-        found = {bucket: self.memory.text(bucket) for bucket in self.memory.pop_changed()}
-        return {bucket: text for bucket, text in found.items() if text is not None}
+        return kept_texts(self.memory)
 
 
 async def test_whom_another_leader_lost_is_lost_until_it_beats() -> None:

@@ -98,18 +98,6 @@ def begun(
     return faults
 
 
-def kept(faults: PublicFaultsPlugin, before: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the stored buckets after those that changed were written."""
-    texts = dict(before or {})
-    for bucket in faults.pop_changed():
-        text = faults.text(bucket)
-        if text is None:
-            texts.pop(bucket, None)
-        else:
-            texts[bucket] = text
-    return texts
-
-
 def standing(faults: PublicFaultsPlugin, node: str = "n1") -> dict[str, tuple[str, str]]:
     """Return by chip the code and level of each fault in a node's record."""
     found = faults.add_public_faults(node, eight(), at(1000)).faults

@@ -11,13 +11,13 @@ from aggregator.public_faults.plugin import MESSAGES
 from contract.documents.public_fault import Influence, encode_public_fault
 from stores.base import Changed, Deleted
 from stores.interruption import Interrupted
+from tests.aggregator.kept_texts import kept_texts
 from tests.aggregator.public_faults.messages import (
     at,
     begun,
     changed,
     document,
     fault_message,
-    kept,
     one,
     places,
     read,
@@ -69,7 +69,7 @@ def test_documents_wait_where_messages_are_refused() -> None:
         faults.observe(0, MESSAGES, changed("pub", fault_message(one(f"fault-{number:04}"))), at(0))
     status = faults.status()
     assert (status.standing, status.waiting) == (100, 3)
-    state = kept(faults)
+    state = kept_texts(faults)
     for second in (1, 2, 3):
         assert faults.next_due_ms() == second * 1000
         faults.step(at(second))
@@ -85,7 +85,7 @@ def test_a_text_that_waits_has_not_counted() -> None:
         faults.observe(0, MESSAGES, changed("pub", fault_message(one(f"fault-{number:04}"))), at(0))
     faults.step(at(1))
     assert (faults.status().standing, faults.status().waiting) == (101, 1)
-    again = begun(kept=kept(faults), seconds=2)
+    again = begun(kept=kept_texts(faults), seconds=2)
     read(again, document("pub", fault_message(one("fault-0101"))), seconds=2)
     assert again.status().standing == 102
 
@@ -126,18 +126,18 @@ def test_documents_that_were_counted_are_not_counted_after_a_restart() -> None:
     )
     read(faults, message_1, message_2)
     faults.send(fault_message(one(assertion="recover"), at_ms=at(10).wall_ms), at(10))
-    state = kept(faults)
+    state = kept_texts(faults)
     again = begun(kept=state, seconds=100)
     assert standing(again).keys() == {"2"}, "before anything is read"
     assert begun(kept=state, seconds=20).pop_changed() == frozenset()
     message_3 = document("pub-3", fault_message(one("fault-0003", devices=(3,))))
     read(again, message_1, message_3, seconds=100)
     assert standing(again).keys() == {"2", "3"}
-    state = kept(again, state)
+    state = kept_texts(again, state)
     third = begun(kept=state, seconds=200)
     read(third, message_1, message_2, message_3, seconds=200)
     assert standing(third).keys() == {"2", "3"}
-    assert sum("pub-2" in text for text in kept(third, state).values()) == 1
+    assert sum("pub-2" in text for text in kept_texts(third, state).values()) == 1
 
 
 def test_of_several_documents_the_one_reported_last_holds() -> None:

@@ -13,13 +13,13 @@ from aggregator.public_faults.values import PublicFaultReport, Rows, UnplacedFau
 from contract.documents.public_fault import Influence, PublicFaultEntry, encode_public_fault
 from contract.names import PUBLIC_FAULT_LABEL, owner_of
 from stores.base import Changed, Deleted, Document, DocumentsListed
+from tests.aggregator.kept_texts import kept_texts
 from tests.aggregator.public_faults.messages import (
     REPORTED_MS,
     at,
     begun,
     document,
     fault_message,
-    kept,
     one,
     places,
     read,
@@ -125,7 +125,7 @@ def everything(faults: PublicFaultsPlugin) -> tuple[object, ...]:
     return (
         *(standing(faults, node) for node in ("n1", "n2")),
         *(faults.standing(node) for node in ("n1", "n2", "n9")),
-        kept(faults),
+        kept_texts(faults),
         faults.views(),
         (status.standing, status.nodes, status.unplaced, status.held, status.absent, status.away),
     )
@@ -152,7 +152,7 @@ def with_faults() -> PublicFaultsPlugin:
     """Return a plugin that has applied and kept these documents."""
     faults = begun()
     write_own(faults)
-    kept(faults)
+    kept_texts(faults)
     assert faults.status().standing == 4
     return faults
 
@@ -246,8 +246,7 @@ def test_foreign_state_of_an_earlier_release_does_not_count() -> None:
         one_report = replace(report, node=node, fault_id=f"fault-{number:04}")
         row = (node, "", report.resource, one_report.fault_id)
         rows.put("absent", row, UnplacedFault(one_report, place, "digest", True))
-    state = {bucket: text for bucket in rows.pop_changed() if (text := rows.text(bucket))}
-    faults = begun(places("n2"), state)
+    faults = begun(places("n2"), kept_texts(rows))
     assert faults.status().absent == 2
 
 
@@ -256,7 +255,7 @@ def test_after_a_restart_it_is_refused_again_and_what_was_good_stays() -> None:
     write_own(faults)
     attack = document(DPC, storage(one(node="n2")), "mindx-dl")
     faults.observe(0, MESSAGES, Changed(attack), at(0))
-    state = kept(faults)
+    state = kept_texts(faults)
     again = begun(kept=state, seconds=1)
     own = [each for each in own_documents() if each.name != DPC]
     read(again, attack, *own, seconds=1)

@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from aggregator.public_faults import values as rows_module
 from aggregator.public_faults.values import EndedFault, Rows, read_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from tests.aggregator.kept_texts import kept_texts
 
 
 def over(number: int) -> EndedFault:
     return EndedFault(f"n{number % 3}", "CCAE", f"fault-{number}", number, 0)
-
-
-def written(rows: Rows, before: Mapping[str, str]) -> dict[str, str]:
-    """Return the store after what changed was written to it."""
-    after = dict(before)
-    for bucket in rows.pop_changed():
-        text = rows.text(bucket)
-        if text is None:
-            after.pop(bucket, None)
-        else:
-            after[bucket] = text
-    return after
 
 
 def test_rows_read_back_equal_the_rows_put(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +29,7 @@ def test_rows_read_back_equal_the_rows_put(monkeypatch: pytest.MonkeyPatch) -> N
             rows.drop("over", one.key)
             there.discard(one)
         if step % 7 == 0:
-            store = written(rows, store)
+            store = kept_texts(rows, store)
             assert set(read_rows(store)[0].over) == there
         if step == 301:
             rows = Rows()  # another process, for which the parts are one again
@@ -61,7 +46,7 @@ def test_unchanged_buckets_are_not_written() -> None:
         rows.put("over", over(number).key, over(number))
     rows.put("document", ("default/pub",), ("digest",))
     rows.put("away", ("n1",), 5)
-    store = written(rows, {})
+    store = kept_texts(rows)
     again = Rows()
     state, unreadable = read_rows(store)
     assert unreadable == []

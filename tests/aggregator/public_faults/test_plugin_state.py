@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from aggregator.plugin import LAST
 from aggregator.public_faults.plugin import MESSAGES, STATISTIC, PublicFaultsPlugin
 from stores.base import Changed, Deleted, Document, DocumentsListed
+from tests.aggregator.kept_texts import kept_texts
 from tests.aggregator.public_faults.messages import (
     at,
     begun,
     document,
     fault_message,
-    kept,
     one,
     places,
     read,
@@ -28,10 +28,10 @@ SEPARATED = {"0": ("220001001", "SeparateNPU")}
 def test_pending_messages_survive_a_restart() -> None:
     faults = begun(places("n1", synced=False))
     faults.send(fault_message(one("fault-0001"), one("fault-0002", devices=(1,))), at(0))
-    state = kept(faults)
+    state = kept_texts(faults)
     again = begun(places("n1"), state, seconds=1)
     assert standing(again).keys() == {"0", "1"}
-    later = begun(places("n1"), kept(again, state), seconds=2)
+    later = begun(places("n1"), kept_texts(again, state), seconds=2)
     assert standing(later).keys() == {"0", "1"}
     assert later.status().held == 0
 
@@ -72,7 +72,7 @@ def test_whatever_way_it_comes_the_newest_holds(
             if not restarts:
                 faults.observe(0, MESSAGES, Changed(texts[way]), now)
         stands = assertion == "occur" or (stands and assertion == "once")
-        state = kept(faults, state)
+        state = kept_texts(faults, state)
         if restarts:
             faults = begun(kept=state, seconds=clock_ms / 1000)
             read(faults, *texts.values(), seconds=clock_ms / 1000)
@@ -89,7 +89,7 @@ def test_a_follower_begins_where_the_leader_ended() -> None:
         read(part, first)
     leader.send(fault_message(one("fault-0002", devices=(1,))), at(1))
     leader.send(fault_message(one(assertion="recover")), at(10))
-    state = kept(leader)
+    state = kept_texts(leader)
     late = document("pub-2", fault_message(one("fault-0003", devices=(2,))))
     follower.observe(0, MESSAGES, Changed(late), at(11))
     assert standing(follower).keys() == {"0", "2"}
@@ -98,7 +98,7 @@ def test_a_follower_begins_where_the_leader_ended() -> None:
     assert follower.pop_changed_nodes() == {"n1"}
     assert standing(follower).keys() == {"1", "2"}
     assert len(follower.views()) == 1
-    assert kept(follower, state).keys() >= state.keys()
+    assert kept_texts(follower, state).keys() >= state.keys()
 
 
 def test_faults_in_the_document_of_upstream_are_adopted() -> None:
@@ -116,18 +116,18 @@ def test_faults_in_the_document_of_upstream_are_adopted() -> None:
     listed = DocumentsListed((Document("cluster-system", "statistic-fault-info", left),))
     faults.observe(0, STATISTIC, listed, at(0))
     assert faults.views() == (), "another store may know more"
-    assert LAST + "about" not in kept(faults)
+    assert LAST + "about" not in kept_texts(faults)
     faults.observe(1, STATISTIC, DocumentsListed(()), at(0))
     faults.step(at(0))
     assert standing(faults) == SEPARATED | {"1": ("900000009", "PreSeparateNPU")}
-    state = kept(faults)
+    state = kept_texts(faults)
     faults.send(fault_message(one(assertion="recover")), at(1))
     assert (
         faults.send(fault_message(one("fault-0002", "recover", code="900000009")), at(1)).code == 0
     )
     assert faults.send(fault_message(one("fault-0003", code="900000009")), at(1)).code == 409
     assert standing(faults) == {}
-    again = begun(places("n1"), kept(faults, state), seconds=10)
+    again = begun(places("n1"), kept_texts(faults, state), seconds=10)
     again.observe(0, STATISTIC, listed, at(10))
     assert standing(again) == {}, "it has a state of its own"
 
@@ -167,7 +167,7 @@ def test_a_node_that_went_has_its_faults_for_a_day() -> None:
     assert faults.next_due_ms() == 60_000
     faults.step(at(60))
     assert faults.status().away == {"n1": at(60).wall_ms}
-    state = kept(faults)
+    state = kept_texts(faults)
     back = places("n1", "n2")
     returned = begun(back, state, seconds=80_000)
     assert returned.status().away == {}
@@ -198,7 +198,7 @@ def test_a_bucket_that_cannot_be_read_is_reported_and_the_others_count() -> None
     faults = begun(known)
     for name in names:
         faults.send(fault_message(one(node=name)), at(0))
-    state = kept(faults)
+    state = kept_texts(faults)
     damaged = next(bucket for bucket in sorted(state) if bucket != LAST + "about")
     state[damaged] = state[damaged][:-5]
     again = PublicFaultsPlugin(known)
@@ -215,7 +215,7 @@ def test_a_store_that_is_away_keeps_the_statistic_back_for_a_while_only() -> Non
     faults.send(fault_message(one()), at(1))
     faults.step(at(1))
     assert faults.views() == ()
-    assert LAST + "about" not in kept(faults)
+    assert LAST + "about" not in kept_texts(faults)
     due = faults.next_due_ms()
     while due is not None and due < 30_000:
         faults.step(at(due / 1000))
@@ -223,7 +223,7 @@ def test_a_store_that_is_away_keeps_the_statistic_back_for_a_while_only() -> Non
         due = max(faults.next_due_ms() or 0, due + 1)
     faults.step(at(30))
     assert len(faults.views()) == 1
-    assert LAST + "about" in kept(faults)
+    assert LAST + "about" in kept_texts(faults)
 
 
 def test_state_that_is_nested_too_deep_is_logged_and_harms_nothing_else() -> None:
@@ -241,7 +241,7 @@ def test_a_text_that_a_document_had_briefly_is_applied_after_a_takeover() -> Non
     leader, follower = begun(), begun()
     for part in (leader, follower):
         part.observe(0, MESSAGES, Changed(document("a", fault_message(one("fault-0001")))), at(1))
-    state = kept(leader)
+    state = kept_texts(leader)
     instants = [
         fault_message(one("fault-0002", devices=(1,)), at_ms=at(2).wall_ms),
         fault_message(one("fault-0003", devices=(2,)), at_ms=at(3).wall_ms),
@@ -261,7 +261,7 @@ def test_an_ended_fault_does_not_come_back_with_a_brief_text() -> None:
         part.observe(0, MESSAGES, Deleted("default", "a"), at(2))
     leader.send(fault_message(one("fault-0001", "recover"), at_ms=at(7).wall_ms), at(7))
     leader.step(at(8))
-    follower.restore(kept(leader), at(20))
+    follower.restore(kept_texts(leader), at(20))
     assert standing(follower) == {}
-    follower.restore(kept(leader), at(100))
+    follower.restore(kept_texts(leader), at(100))
     assert standing(follower) == {}

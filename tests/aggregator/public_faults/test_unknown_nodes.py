@@ -14,6 +14,7 @@ from aggregator.public_faults.plugin import MESSAGES
 from aggregator.public_faults.values import PIECE
 from contract.documents.public_fault import Influence
 from stores.base import Deleted, DocumentsListed
+from tests.aggregator.kept_texts import kept_texts
 from tests.aggregator.public_faults.messages import (
     REPORTED_MS,
     at,
@@ -22,7 +23,6 @@ from tests.aggregator.public_faults.messages import (
     document,
     eight,
     fault_message,
-    kept,
     one,
     places,
     read,
@@ -74,14 +74,14 @@ def test_it_counts_after_a_restart_too() -> None:
     message = document("pub", fault_message(one(), one("fault-0002", node=LATE)))
     read(faults, message)
     faults.send(fault_message(one(assertion="recover"), at_ms=REPORTED_MS + 1), at(10))
-    texts = kept(faults)
+    texts = kept_texts(faults)
     known = places("n1")
     again = begun(known, texts, seconds=3600)
     again.observe(0, MESSAGES, DocumentsListed((message,)), at(3600))
     assert standing(again) == {}, "what has counted does not count again"
     come(known, again, 3601)
     assert standing(again, LATE).keys() == {"0"}
-    assert kept(again, texts) != texts
+    assert kept_texts(again, texts) != texts
 
 
 @pytest.mark.parametrize("by", ["deletion", "document", "message", "text", "restart"])
@@ -102,7 +102,7 @@ def test_old_reports_do_not_count_when_the_node_comes(by: str) -> None:
         case "text":
             faults.observe(0, MESSAGES, changed("pub", over), at(100))
         case "restart":
-            faults = begun(known, kept(faults), seconds=100)
+            faults = begun(known, kept_texts(faults), seconds=100)
             faults.observe(0, MESSAGES, DocumentsListed(()), at(100))
     come(known, faults, 200)
     assert standing(faults, LATE) == {}

@@ -38,6 +38,7 @@ from contract.errors import (
 )
 from stores.cluster import KindUnavailable, Snapshot, Update
 from stores.device_taints import DeviceTaints, ServedVersions
+from tests.aggregator.kept_texts import kept_texts
 from tests.aggregator.scheduler_signals.device_objects import a_slice, device, name
 from tests.aggregator.scheduler_signals.leading import Lead, clock
 
@@ -362,9 +363,8 @@ async def test_who_deletes_a_rule_is_obeyed_during_the_fault() -> None:
 
 def handed_over(memory: RuleMemory) -> RuleMemory:
     """Return what the next leader restores."""
-    texts = {bucket: text for bucket in memory.pop_changed() if (text := memory.text(bucket))}
     restored = RuleMemory(lambda: None)
-    assert list(restored.restore(texts, clock())) == []
+    assert list(restored.restore(kept_texts(memory), clock())) == []
     return restored
 
 

@@ -37,6 +37,7 @@ from contract.names import (
     node_info_name,
 )
 from stores.base import Beat, Document
+from tests.aggregator.kept_texts import kept_texts
 from tests.aggregator.nodes import T0, faulty, healthy, node_report, report
 from tests.aggregator.public_faults import messages
 from tests.cluster.recorded import names, recorded
@@ -283,7 +284,7 @@ def test_the_program_that_reports_a_public_fault_is_named(tmp_path: Path) -> Non
     document = cluster_info(
         "cluster-info-device-0", f"{{{key}:{render_device_entry('n1', record, T0)}}}"
     )
-    texts = messages.kept(plugin)
+    texts = kept_texts(plugin)
     states = [state_of("public-faults", bucket, text) for bucket, text in texts.items()]
     part = explained_chip(tmp_path, report("n1", healthy()), document, *states)
     (explained,) = part.faults
