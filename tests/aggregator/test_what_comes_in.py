@@ -29,15 +29,6 @@ def nodes(_: str, place: Place) -> bool:
     return place.resource.endswith("nodes")
 
 
-async def test_a_public_fault_counts_when_its_node_comes(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as site:
-        site.start()
-        await site.public("p1", public_message("occur", node="n2"))
-        await site.device("n1", config(), 10)
-        await site.device("n2", config(), 1)
-        assert site.unhealthy("n2") == CHIP
-
-
 @pytest.mark.slow
 async def test_a_public_fault_waits_for_its_node_over_a_restart(tmp_path: Path) -> None:
     async with cluster(tmp_path) as site:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KEY = "huawei.com/Ascend910"
+DEVICE = "cluster-info-device-0"
 _DEVICES = "mindx-dl-deviceinfo-"
 JOB = "11111111-1111-4111-8111-111111111111"
 SOON = 0.1
@@ -97,6 +99,19 @@ class Cluster(Player):
         """Return the published list of unhealthy chips of a node."""
         text: str = self.devices[node]["DeviceList"][f"{KEY}-Unhealthy"]
         return text
+
+    def shown_entries(self, node: str) -> list[dict[str, Any] | None]:
+        """Return the entry of a node in each state of the first document of devices."""
+        texts = [(one.data or {}).get(DEVICE) for one in self.played.shown if one.name == DEVICE]
+        return [json.loads(text or "{}").get(f"{_DEVICES}{node}") for text in texts]
+
+    def shown_unhealthy(self, node: str) -> list[str | None]:
+        """Return the lists of unhealthy chips that were published one after the other."""
+        found = [
+            None if entry is None else entry["DeviceList"][f"{KEY}-Unhealthy"]
+            for entry in self.shown_entries(node)
+        ]
+        return [text for text, _ in itertools.groupby(found)]
 
 
 @contextlib.asynccontextmanager

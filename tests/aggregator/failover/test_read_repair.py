@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from aggregator.failover import read_repair
 from contract.names import REPORT_LABEL
 from tests.aggregator.nodes import T0
-from tests.cluster.playing import KEY
 from tests.cluster.replicas import LEASE_SECONDS, begin_two, replicas
 from tests.contract.documents.node_documents import config, fault
 
@@ -18,11 +16,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.cluster.apiserver import Place
-    from tests.cluster.replicas import Replica, Replicas
+    from tests.cluster.replicas import Replica
 
 pytestmark = pytest.mark.looptime(resolution=2**-20)
 
-DEVICE = "cluster-info-device-0"
 BEHIND = pytest.mark.parametrize("interrupted", [True, False], ids=["interrupted", "late"])
 
 
@@ -43,18 +40,6 @@ def sees(replica: Replica) -> None:
     replica.client.catch_up()
 
 
-def shown(site: Replicas, node: str) -> list[str]:
-    """Return the unhealthy chips of a node in the order in which they were published."""
-    found: list[str] = []
-    for one in site.played.shown:
-        if one.name == DEVICE and one.data:
-            entry = json.loads(one.data[DEVICE] or "{}").get(f"mindx-dl-deviceinfo-{node}")
-            text = "nothing" if entry is None else entry["DeviceList"][f"{KEY}-Unhealthy"]
-            if not found or found[-1] != text:
-                found.append(text)
-    return found
-
-
 @pytest.mark.slow
 @BEHIND
 async def test_a_fault_that_it_has_not_received_stays(tmp_path: Path, *, interrupted: bool) -> None:
@@ -72,7 +57,7 @@ async def test_a_fault_that_it_has_not_received_stays(tmp_path: Path, *, interru
         await site.device("n2", config(unhealthy=(1,), update_time=T0 + 3), 1)
         sees(other)
         await site.pass_time(10)
-        assert shown(site, "n1") == ["", "Ascend910-3", "Ascend910-3,Ascend910-4"]
+        assert site.shown_unhealthy("n1") == ["", "Ascend910-3", "Ascend910-3,Ascend910-4"]
         assert site.unhealthy("n2") == "Ascend910-1"
         await site.device("n1", config(update_time=T0 + 4), 1)
         assert site.unhealthy("n1") == ""
@@ -92,7 +77,7 @@ async def test_document_newer_than_the_last_leader_is_read_by_name(tmp_path: Pat
         assert site.unhealthy("n1") == "Ascend910-5"
         sees(other)
         await site.device("n1", config(unhealthy=(6,)), 1)
-        assert shown(site, "n1") == ["", "Ascend910-3", "Ascend910-5", "Ascend910-6"]
+        assert site.shown_unhealthy("n1") == ["", "Ascend910-3", "Ascend910-5", "Ascend910-6"]
 
 
 @pytest.mark.slow
@@ -108,7 +93,7 @@ async def test_a_node_that_it_has_not_received_stays(tmp_path: Path, *, interrup
         assert other.leads
         sees(other)
         await site.pass_time(60)
-        assert shown(site, "n2") == ["nothing", "Ascend910-3"]
+        assert site.shown_unhealthy("n2") == [None, "Ascend910-3"]
 
 
 @pytest.mark.slow
@@ -147,7 +132,7 @@ async def test_as_long_as_it_cannot_be_read_what_is_published_stays(tmp_path: Pa
         assert [one.code for one in known.faults] == ["80C98000"]
         site.api.refuses = lambda *_: False
         await site.device("n1", config(unhealthy=(4,)), 10)
-        assert shown(site, "n1") == ["", "Ascend910-3", "Ascend910-4"]
+        assert site.shown_unhealthy("n1") == ["", "Ascend910-3", "Ascend910-4"]
 
 
 @pytest.mark.slow
@@ -177,4 +162,4 @@ async def test_documents_of_many_nodes_are_listed(
         sees(other)
         await site.pass_time(60)
         assert set(site.devices) == {"n0", "n1", "n3"}
-        assert shown(site, "n1") == ["", "Ascend910-3"]
+        assert site.shown_unhealthy("n1") == ["", "Ascend910-3"]

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.looptime(resolution=2**-20)
 
-DEVICE = "cluster-info-device-0"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/mindx-dl/leases"
 
 
@@ -52,10 +51,7 @@ def give(site: Replicas, replica: Replica) -> None:
 
 def stamps_grow(site: Replicas, node: str = "n1") -> bool:
     """Return whether the stamps of this node never decrease over all documents."""
-    texts = [one.data[DEVICE] for one in site.played.shown if one.name == DEVICE and one.data]
-    shown = [json.loads(text or "{}") for text in texts]
-    key = f"mindx-dl-deviceinfo-{node}"
-    stamps = [entries[key]["UpdateTime"] for entries in shown if key in entries]
+    stamps = [entry["UpdateTime"] for entry in site.shown_entries(node) if entry is not None]
     return stamps == sorted(stamps)
 
 
@@ -424,11 +420,11 @@ async def test_state_read_for_a_takeover_is_discarded_once_another_replica_has_l
         await site.pass_time(5)
         assert third.leads
         assert (await third.services.call(wire.SEND, public_message("occur")))["code"] == 0
-        assert unhealthy_ever(site) == ["", "Ascend910-0"]
+        assert site.shown_unhealthy("n1") == ["", "Ascend910-0"]
         give(site, other)
         await site.pass_time(20)
         assert site.unhealthy("n1") == "Ascend910-0"
-        assert unhealthy_ever(site) == ["", "Ascend910-0"]
+        assert site.shown_unhealthy("n1") == ["", "Ascend910-0"]
         assert known == ["Ascend910-0"], "it never sets out to write what it had read before"
         assert (other.leads, third.leads, one.leads) == (True, False, False)
 
@@ -466,18 +462,6 @@ async def test_a_term_that_ends_while_a_leader_informs_is_handed_over_at_once(
         assert led_while_informing == [False] * 10
         assert plugins_lead == [False], "clients of the new leader's services come to it alone"
         assert (one.leads, other.leads) == (True, False)
-
-
-def unhealthy_ever(site: Replicas) -> list[str]:
-    """Return what was published of the chips of n1 in its order, without repetitions."""
-    found: list[str] = []
-    for one in site.played.shown:
-        if one.name == DEVICE and one.data and one.data[DEVICE]:
-            entry = json.loads(one.data[DEVICE])["mindx-dl-deviceinfo-n1"]
-            text = entry["DeviceList"][f"{KEY}-Unhealthy"]
-            if found[-1:] != [text]:
-                found.append(text)
-    return found
 
 
 def published(place: Path, name: str) -> list[tuple[str, str | None, str | None]]:
