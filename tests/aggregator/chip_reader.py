@@ -5,13 +5,13 @@ It fails on any that turns healthy or is left out before the test allows that.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
 from stores.base import Changed, Document, DocumentsListed
 from tests.aggregator.daemon import OUTPUTS
+from tests.parts.tasks import beside
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -104,12 +104,7 @@ class ChipReader:
                     case Changed(document):
                         self.take(document)
 
-        task = asyncio.create_task(follow(), name="reader of cluster-info")
-        try:
+        async with beside(follow()):
             yield
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
         assert self.documents, "nothing was read"
         assert self.wrong == []

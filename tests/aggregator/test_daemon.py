@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import signal
 import time
@@ -26,6 +25,7 @@ from tests.aggregator.nodes import T0, faulty, healthy, published, report, unhea
 from tests.contract.documents.node_documents import config
 from tests.parts.deadlines import patience, until
 from tests.parts.processes import free_ports
+from tests.parts.tasks import beside
 from tests.parts.watching import Watching, watching
 
 if TYPE_CHECKING:
@@ -412,14 +412,9 @@ async def test_a_start_ends_once_with_everything_read(store: Store, tmp_path: Pa
         AlwaysLeader("me"),
         on_begun=lambda: begun.append(frozenset(aggregator.pipeline.device.entries)),
     )
-    task = asyncio.create_task(aggregator.run())
-    try:
+    async with beside(aggregator.run()):
         await store.put(report("n2", faulty()))
         await until(lambda: "n2" in aggregator.pipeline.device.entries)
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
     assert len(begun) == 1
     assert "n1" in begun[0]
 

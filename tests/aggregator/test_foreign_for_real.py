@@ -6,7 +6,6 @@ namespace of its own tries the same.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
 import json
@@ -49,6 +48,7 @@ from tests.aggregator.nodes import node_report, with_switch
 from tests.parts import deadlines
 from tests.parts.deadlines import patience, stand_in_waits
 from tests.parts.processes import program
+from tests.parts.tasks import beside
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -322,10 +322,8 @@ async def listed_often(store: Store) -> AsyncIterator[None]:
             await store.beat(Beat("n3", "host-n3", 5.0, at_ms))
             await stand_in_waits(1)
 
-    task = asyncio.create_task(beat())
-    yield
-    task.cancel()
-    await asyncio.wait({task})
+    async with beside(beat()):
+        yield
 
 
 async def test_documents_that_name_another_node_change_nothing(place: Place) -> None:

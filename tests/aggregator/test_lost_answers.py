@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ from tests.aggregator.publish.desired import Desired
 from tests.parts import deadlines
 from tests.parts.broker import Broker
 from tests.parts.mqtt_proxy import MqttProxy, Plays
+from tests.parts.tasks import beside
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -78,21 +78,18 @@ async def test_document_that_the_store_shows_is_published(
     )
     revision = 0
     publisher = StorePublisher(context, Desired(lambda _: Value(value_of([]), 0, revision)))
-    task = asyncio.create_task(publisher.run())
-    await publisher.documents()
-    publisher.lead([NAME])
-    output = publisher.outputs[NAME]
-    for revision in range(3):
-        publisher.wake([NAME])
-        await acknowledged(output, revision)
-        assert output.trouble.reason is None
-        assert context.failing.seconds(clock().steady_ms) == 0
-    assert await store.get(CLUSTER_NAMESPACE, NAME) is not None
-    assert output.foreign.total == 0
-    await until(lambda: output.touches_total > 0)
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    async with beside(publisher.run()):
+        await publisher.documents()
+        publisher.lead([NAME])
+        output = publisher.outputs[NAME]
+        for revision in range(3):
+            publisher.wake([NAME])
+            await acknowledged(output, revision)
+            assert output.trouble.reason is None
+            assert context.failing.seconds(clock().steady_ms) == 0
+        assert await store.get(CLUSTER_NAMESPACE, NAME) is not None
+        assert output.foreign.total == 0
+        await until(lambda: output.touches_total > 0)
 
 
 @pytest.mark.server

@@ -24,6 +24,7 @@ from aggregator.liveness.lost_nodes import kept
 from service.clock import system_clock
 from tests.aggregator.nodes import faulty, healthy, report
 from tests.parts.deadlines import stays, until
+from tests.parts.tasks import beside
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -38,14 +39,9 @@ N2 = msgspec.structs.replace(report("n2", healthy()), version="2")
 async def running(directory: Path, most_bytes: int = 1 << 20) -> AsyncIterator[LastKnown]:
     """Write behind for the length of the block."""
     known = LastKnown(directory, system_clock, most_bytes)
-    task = asyncio.create_task(known.run())
-    try:
+    async with beside(known.run()):
         yield known
-    finally:
         await asyncio.sleep(0)
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def load(directory: Path) -> dict[str, LastKnownStore]:
@@ -144,9 +140,5 @@ async def test_without_a_place_the_aggregator_continues(tmp_path: Path) -> None:
     known = LastKnown(tmp_path / "file", system_clock)
     assert known.load() == {}
     known.record(A, N1.namespace, N1.name, N1)
-    task = asyncio.create_task(known.run())
-    await stays(0.8, because="the first write is due after _GATHER_SECONDS, 0.5")
-    assert not task.done()
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    async with beside(known.run()):
+        await stays(0.8, because="the first write is due after _GATHER_SECONDS, 0.5")

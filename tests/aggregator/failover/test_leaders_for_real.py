@@ -17,6 +17,7 @@ from tests.parts import deadlines
 from tests.parts.controlplane import LEASES
 from tests.parts.deadlines import patience
 from tests.parts.relay import Relay
+from tests.parts.tasks import beside
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -78,13 +79,8 @@ async def storm(store: Store, first: int) -> AsyncIterator[Callable[[], int]]:
             await publish(store, number + 1)
             number += 1
 
-    task = asyncio.create_task(blow())
-    try:
+    async with beside(blow()):
         yield lambda: number
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def refused_writes(plane: ControlPlane) -> int:

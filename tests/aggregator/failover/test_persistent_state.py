@@ -22,6 +22,7 @@ from stores.base import Changed, Deleted, Document, Selection
 from stores.directory.store import DirectoryStore
 from tests.aggregator.counting import SYSTEM, VIEW, Counter
 from tests.parts.deadlines import time_passes, until
+from tests.parts.tasks import beside
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -45,14 +46,8 @@ async def running(
         lead or leadership([store], f"a-{id(counter)}", 10, system_clock),
         plugins=[counter],
     )
-    task = asyncio.create_task(aggregator.run())
-    try:
+    async with beside(aggregator.run()):
         yield aggregator
-        assert not task.done()
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from stores.address import open_store
 from stores.cluster import KindUnavailable, Snapshot, Update
 from stores.interruption import Interrupted
 from tests.parts.deadlines import time_passes
+from tests.parts.tasks import beside
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -91,21 +92,16 @@ class Bench:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         store = cast("Store", self)
-        task = asyncio.create_task(
-            follow(
-                self.cluster_state,
-                0,
-                store,
-                self.reported.append,
-                Watchdog(),
-                cast("AdviceService | None", self.advice),
-            )
+        following = follow(
+            self.cluster_state,
+            0,
+            store,
+            self.reported.append,
+            Watchdog(),
+            cast("AdviceService | None", self.advice),
         )
-        yield
-        assert not task.done()
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        async with beside(following):
+            yield
 
 
 @pytest.fixture

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from shutil import copyfile
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -26,9 +23,7 @@ from contract.pages.changes import FaultChange
 from contract.pages.history import HistoryRange
 from service.clock import Instant
 from stores.base import HistoryAck, HistoryBatch
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+from tests.parts.tasks import beside
 
 KEPT = Path(__file__).parent / "kept" / "history-schema-1.sqlite"
 """Written by the last program with that schema: 2 lost rows, 3 events, a change, a run, a span."""
@@ -48,15 +43,6 @@ def older(tmp_path: Path) -> Path:
     return path
 
 
-@contextlib.asynccontextmanager
-async def running(history: ClusterHistory) -> AsyncIterator[None]:
-    work = asyncio.create_task(history.run())
-    yield
-    work.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await work
-
-
 async def test_history_of_an_earlier_schema_is_moved_aside_and_no_fault_is_lost(
     older: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -68,7 +54,7 @@ async def test_history_of_an_earlier_schema_is_moved_aside_and_no_fault_is_lost(
     assert str(older) in warning.getMessage()
     assert str(aside) in warning.getMessage()
 
-    async with running(history):
+    async with beside(history.run()):
         assert await history.published_levels() is None, "what stands comes from the documents"
         history.begin_levels(STANDING)
         history.begin_span()

@@ -11,6 +11,7 @@ import pytest
 from aggregator.jobs.relation_state import PodLabel
 from aggregator.notify.pod_labels import PodLabelWriter
 from contract.errors import StoreError, StoreNotFound, StoreUnavailable
+from tests.parts.tasks import beside
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -59,14 +60,8 @@ class Bench:
 @contextlib.asynccontextmanager
 async def labelling(*pods: Pods) -> AsyncIterator[Bench]:
     bench = Bench(*pods)
-    task = asyncio.create_task(bench.labelling.run())
-    try:
+    async with beside(bench.labelling.run()):
         yield bench
-        assert not task.done()
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def test_a_follower_sets_no_labels_and_a_new_leader_sets_the_missing_ones() -> None:

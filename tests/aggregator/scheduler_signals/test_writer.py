@@ -18,6 +18,7 @@ from aggregator.scheduler_signals.reconciler import (
 from aggregator.scheduler_signals.writer import SignalWriter
 from contract.errors import StoreConflict, StoreForbidden, StoreNotFound, StoreUnavailable
 from tests.aggregator.scheduler_signals.leading import Lead, clock
+from tests.parts.tasks import beside
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -88,14 +89,8 @@ class Bench:
 @contextlib.asynccontextmanager
 async def writing(*options: Objects) -> AsyncIterator[Bench]:
     bench = Bench(*options)
-    task = asyncio.create_task(bench.writer.run())
-    try:
+    async with beside(bench.writer.run()):
         yield bench
-        assert not task.done()
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def test_only_the_leader_writes() -> None:
