@@ -15,6 +15,7 @@ from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
 from stores.address import open_store
 from stores.base import Document, Selection
 from tests.aggregator.nodes import published
+from tests.parts import deadlines
 from tests.parts.deadlines import patience
 from tests.parts.processes import Running
 from tests.parts.service_proxy import host_address
@@ -159,6 +160,11 @@ def _run_on(place: ControlPlane | str, work: Callable[[Store], Awaitable[None]])
         await store.close()
 
     asyncio.run(run())
+
+
+async def until(happened: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Wait for a change on a page, while other work of the test goes on."""
+    await deadlines.until(lambda: asyncio.to_thread(happened), seconds=seconds)
 
 
 class AnsweringCluster:

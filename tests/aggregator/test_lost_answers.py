@@ -19,16 +19,15 @@ from service.clock import Instant
 from service.election.leadership import AlwaysLeader
 from service.watchdog import Watchdog
 from stores.address import open_store
+from tests.aggregator.daemon import until
 from tests.aggregator.nodes import T0, faulty, healthy, report
 from tests.aggregator.publish.desired import Desired
-from tests.parts import deadlines
 from tests.parts.broker import Broker
 from tests.parts.mqtt_proxy import MqttProxy, Plays
 from tests.parts.tasks import beside
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from aggregator.publish.document_state import ClusterDocument
@@ -38,10 +37,6 @@ if TYPE_CHECKING:
 
 NAME = cluster_device_name(0)
 WELL = {"ready": True, "reasons": []}
-
-
-async def until(reached: Callable[[], bool], seconds: float = 10.0) -> None:
-    await deadlines.until(lambda: asyncio.to_thread(reached), seconds=seconds)
 
 
 async def acknowledged(output: ClusterDocument, revision: int) -> None:

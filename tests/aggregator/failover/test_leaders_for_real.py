@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.names import LEADER_LEASE
-from tests.aggregator.daemon import OUTPUTS, Daemon
+from tests.aggregator.daemon import OUTPUTS, Daemon, until
 from tests.aggregator.leaders import LEASE_SECONDS, judge, leads, numbered, role, states
-from tests.parts import deadlines
 from tests.parts.controlplane import LEASES
 from tests.parts.deadlines import patience
 from tests.parts.relay import Relay
@@ -61,11 +60,6 @@ async def publish(store: Store, number: int) -> None:
 
 def all_are(number: int) -> Callable[[Watching], bool]:
     return lambda seen: states(seen) == dict.fromkeys(NODES, number)
-
-
-async def until(happened: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Wait for a change on a page, without stopping the storm."""
-    await deadlines.until(lambda: asyncio.to_thread(happened), seconds=seconds)
 
 
 @contextlib.asynccontextmanager

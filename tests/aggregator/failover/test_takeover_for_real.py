@@ -11,12 +11,11 @@ import grpc.aio
 import pytest
 
 from stores.address import open_store
-from tests.aggregator.daemon import OUTPUTS, Daemon, entries
+from tests.aggregator.daemon import OUTPUTS, Daemon, entries, until
 from tests.aggregator.grpc.upstream import Client
 from tests.aggregator.leaders import LEASE_SECONDS, every_document, leads, numbered
 from tests.aggregator.nodes import published, unhealthy
 from tests.cluster.playing import public_message
-from tests.parts import deadlines
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -101,11 +100,6 @@ def stamps_grow(seen: Watching) -> bool:
                 return False
             stamps[node] = entry["UpdateTime"]
     return True
-
-
-async def until(happened: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Wait for a change on a page."""
-    await deadlines.until(lambda: asyncio.to_thread(happened), seconds=seconds)
 
 
 async def test_fault_acknowledged_by_a_killed_leader_is_published_by_the_next(

@@ -15,6 +15,7 @@ from aggregator.scheduler_signals.reconciler import (
     SignalPlan,
     Waiting,
 )
+from aggregator.scheduler_signals.service import why_held
 from aggregator.scheduler_signals.writer import SignalWriter
 from contract.errors import StoreConflict, StoreForbidden, StoreNotFound, StoreUnavailable
 from tests.aggregator.scheduler_signals.leading import Lead, clock
@@ -231,3 +232,20 @@ async def test_an_object_that_is_gone_delays_no_other() -> None:
         bench.writer.judge(["n1"])
         await asyncio.sleep(30)
     assert [name for _, name in objects.writes].count("n1") == 1
+
+
+@pytest.mark.parametrize(
+    ("leads_for_ms", "alarm", "unread", "reason"),
+    [
+        (None, False, (), "does not lead"),
+        (14_999, False, (), "less than 15 s"),
+        (15_000, True, (), "at once"),
+        (15_000, False, ("b", "a"), "a, b"),
+        (15_000, False, (), None),
+    ],
+)
+def test_nothing_gets_stricter_while_silence_may_be_our_own(
+    leads_for_ms: int | None, alarm: bool, unread: tuple[str, ...], reason: str | None
+) -> None:
+    held = why_held(leads_for_ms=leads_for_ms, silence_alarm=alarm, unread=unread)
+    assert held is None if reason is None else held is not None and reason in held
