@@ -55,7 +55,6 @@ def test_members_that_are_not_known_are_ignored() -> None:
     ("text", "why"),
     [
         ("{", "not a JSON object"),
-        ("nonsense", "not a JSON object"),
         ("[1]", "not a JSON object"),
         ("\ud800", "not a JSON object"),
         ('{"version":2,"device-info":1}', "version 2, this release reads version 1"),

@@ -103,7 +103,7 @@ def test_poll_intervals_that_are_accepted(text: str) -> None:
     assert judge_texts({"PollInterval": text}, {}, InForce()).problems == ()
 
 
-@pytest.mark.parametrize("text", ["29", "3601", "", " 30", "5m", "1e3", "30.0", "٣٠", "9" * 5000])
+@pytest.mark.parametrize("text", ["29", "3601", "", "30.0", "٣٠", "9" * 5000])
 def test_poll_intervals_that_upstream_would_not_take(text: str) -> None:
     judged = judge_texts({"PollInterval": text}, {}, InForce())
     assert judged.catalogue == shipped()

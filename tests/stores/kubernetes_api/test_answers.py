@@ -114,7 +114,6 @@ async def test_each_status_has_its_error(
     "text",
     [
         "",
-        "<html>",
         "[]",
         "null",
         "{}",
