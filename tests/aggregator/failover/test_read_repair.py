@@ -9,7 +9,7 @@ import pytest
 from aggregator.failover import read_repair
 from contract.names import REPORT_LABEL
 from tests.aggregator.nodes import T0
-from tests.cluster.replicas import LEASE_SECONDS, begin_two, replicas
+from tests.cluster.replicas import LEASE_SECONDS, begin_two, end_leader, replicas
 from tests.contract.documents.node_documents import config, fault
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ async def test_a_fault_that_it_has_not_received_stays(tmp_path: Path, *, interru
         blind(other, interrupted=interrupted)
         await site.device("n1", config(unhealthy=(3,), update_time=T0 + 1), 1)
         await site.device("n1", config(unhealthy=(3, 4), update_time=T0 + 2), 1)
-        await site.killed(one)
-        await site.pass_time(LEASE_SECONDS + 2)
-        assert other.leads
+        await end_leader(site, one, other, killed=True)
         assert site.unhealthy("n1") == "Ascend910-3,Ascend910-4"
         await site.device("n2", config(unhealthy=(1,), update_time=T0 + 3), 1)
         sees(other)
@@ -88,9 +86,7 @@ async def test_a_node_that_it_has_not_received_stays(tmp_path: Path, *, interrup
         one, other = await begin_two(site)
         blind(other, interrupted=interrupted)
         await site.device("n2", config(unhealthy=(3,)), 1)
-        await site.killed(one)
-        await site.pass_time(LEASE_SECONDS + 2)
-        assert other.leads
+        await end_leader(site, one, other, killed=True)
         sees(other)
         await site.pass_time(60)
         assert site.shown_unhealthy("n2") == [None, "Ascend910-3"]

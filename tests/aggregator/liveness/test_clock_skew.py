@@ -49,13 +49,13 @@ class Clocks:
         self.listing = liveness.listed(self.listing, beats, now_ms, ())
 
 
-@pytest.mark.parametrize("skew", [-3600.0, -7.0, -1.0, 0.0, 0.4, 3.0, 8.0, 1e6])
 @pytest.mark.parametrize("period", [0.7, 3.1, 5.0, 7.7])
-def test_the_difference_lies_between_the_two(skew: float, period: float) -> None:
-    found = Clocks(skew, period).run(600)
-    assert found.low_ms - 1 <= skew * 1000 <= found.high_ms + 25
-    assert abs(found.least_ms) <= abs(skew) * 1000 + 25, "never more than it is"
-    assert abs(found.least_ms) >= abs(skew) * 1000 - period * 1000 - 25
+def test_the_difference_lies_between_the_two(period: float) -> None:
+    for skew in (-3600.0, -7.0, -1.0, 0.0, 0.4, 3.0, 8.0, 1e6):
+        found = Clocks(skew, period).run(600)
+        assert found.low_ms - 1 <= skew * 1000 <= found.high_ms + 25, skew
+        assert abs(found.least_ms) <= abs(skew) * 1000 + 25, "never more than it is"
+        assert abs(found.least_ms) >= abs(skew) * 1000 - period * 1000 - 25, skew
 
 
 def test_a_right_clock_is_never_warned_of_however_late_it_is_listed() -> None:
