@@ -21,7 +21,7 @@ SWITCH = "cluster-info-switch-0"
 ENTRY = "mindx-dl-deviceinfo-n1"
 
 
-@pytest.mark.parametrize("seconds", [0.01, 1.0, 1.9])
+@pytest.mark.parametrize("seconds", [0.0, 0.01, 1.0, 1.9])
 async def test_a_document_that_is_deleted_and_created_was_not_deleted(
     seconds: float, tmp_path: Path
 ) -> None:
@@ -34,6 +34,8 @@ async def test_a_document_that_is_deleted_and_created_was_not_deleted(
         assert site.unhealthy("n1") == "Ascend910-3,Ascend910-4"
         assert site.shown_unhealthy("n1")[-2:] == ["Ascend910-3", "Ascend910-3,Ascend910-4"]
         assert len(site.played.shown) == before + 1
+        await site.pass_time(60)
+        assert site.shown_unhealthy("n1")[-1] == "Ascend910-3,Ascend910-4"
 
 
 async def test_a_document_that_stays_away_was_deleted(tmp_path: Path) -> None:

@@ -209,17 +209,6 @@ async def many(site: Cluster, first: int, end: int) -> None:
         await site.device(f"node-{number:04}", text)
 
 
-@pytest.mark.slow
-async def test_a_node_deleted_and_created_at_once_is_never_missing(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as site:
-        site.start()
-        await site.device("n1", broken(1), 1)
-        await site.gone("n1")
-        await site.device("n1", broken(3, update_time=1_760_000_001), 60)
-        assert site.unhealthy("n1") == "Ascend910-3"
-        assert None not in site.shown_entries("n1")
-
-
 async def test_of_many_updates_the_newest_is_shown_at_once(tmp_path: Path) -> None:
     async with cluster(tmp_path) as site:
         site.start()
