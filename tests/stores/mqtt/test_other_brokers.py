@@ -84,14 +84,11 @@ async def test_one_without_mqtt_5_is_named_with_what_to_set(tmp_path: Path) -> N
         await store.close()
 
 
-async def test_one_without_mqtt_5_keeps_documents_and_beats(tmp_path: Path) -> None:
-    with Mochi(tmp_path, "-only-3.1.1") as broker:
-        await assert_serves(opened(broker, "3.1.1", "node-1"), opened(broker, "3.1.1"))
-
-
-@PROTOCOLS
-async def test_one_with_everything(tmp_path: Path, protocol: str) -> None:
-    with Mochi(tmp_path) as broker:
+@pytest.mark.parametrize(("protocol", "flags"), [("5", ()), ("3.1.1", ("-only-3.1.1",))])
+async def test_one_with_mqtt_5_and_one_without_it_keep_documents_and_beats(
+    tmp_path: Path, protocol: str, flags: tuple[str, ...]
+) -> None:
+    with Mochi(tmp_path, *flags) as broker:
         await assert_serves(opened(broker, protocol, "node-1"), opened(broker, protocol))
 
 
