@@ -1,4 +1,4 @@
-"""A document has one topic, and filters match every selected document, none twice."""
+"""A document has one topic, which filters match once; and which paths a socket may have."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from contract.names import (
     CLUSTER_LABEL,
     CLUSTER_NAMESPACE,
     DEVICE_INFO_NAMESPACE,
+    MAX_SOCKET_PATH_BYTES,
     PUBLIC_FAULT_LABEL,
     PUBLIC_FAULT_NAMESPACE,
     REPORT_LABEL,
+    socket_path_problem,
 )
 from contract.topics import (
     ack_topic,
@@ -175,3 +177,10 @@ def test_other_topics_are_of_no_node(topic: str) -> None:
 def test_only_the_beat_of_a_node_is_a_beat() -> None:
     assert is_beat_topic("vigil/v1/nodes/n1/beat")
     assert not is_beat_topic("vigil/v1/nodes/n1/events")
+
+
+def test_a_path_of_107_bytes_can_be_a_socket_and_a_longer_one_cannot() -> None:
+    assert MAX_SOCKET_PATH_BYTES == 107
+    assert socket_path_problem("/" + "s" * 106) is None
+    assert socket_path_problem("/" + "s" * 107) is not None
+    assert socket_path_problem("/" + "é" * 54) is not None

@@ -19,7 +19,8 @@ from kubernetes.aio.config import incluster_config
 from contract.errors import ConfigurationError, StoreMisconfigured, StoreUnavailable
 from stores.kubernetes_api.client.configuration import ConfigurationReader
 from stores.kubernetes_api.client.credential_files import CredentialFiles
-from stores.kubernetes_api.client.credential_plugin import Plugins
+from stores.kubernetes_api.client.credential_plugin import Plugins, credential_in
+from stores.kubernetes_api.client.unusable import Unusable
 from tests.parts.certificates import make_authority, make_client
 from tests.parts.deadlines import patience
 from tests.parts.examples import mostly_slow
@@ -511,6 +512,14 @@ def test_a_plugin_that_gives_nothing(tmp_path: Path, script: str, what: str) -> 
 )
 def test_a_plugin_whose_token_cannot_be_used(tmp_path: Path, status: dict[str, str]) -> None:
     assert "users[u].user.exec" in refused(written(tmp_path, {"exec": plugin(status)}))
+
+
+def test_error_about_another_version_is_one_short_line() -> None:
+    printed = {"apiVersion": "v1", "kind": "ExecCredential", "status": {"token": "abc"}}
+    with pytest.raises(Unusable) as caught:
+        credential_in(json.dumps(printed).encode(), f"n\t.\x1b{'[' * 5000}")
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 1000
 
 
 def test_a_plugin_that_is_not_there(tmp_path: Path) -> None:
