@@ -78,6 +78,7 @@ async def test_a_fault_appears_and_clears_on_one_of_three_nodes(
     assert daemon.log.read_text().count(everywhere) == 1
 
 
+@pytest.mark.parametrize("kind", ["directory"])
 async def test_bad_documents_never_replace_a_good_one_and_are_reported(
     store: Store, daemon: Daemon
 ) -> None:
@@ -134,6 +135,7 @@ async def test_document_changed_or_deleted_by_others_is_repaired(
         await repaired(store, right)
 
 
+@pytest.mark.parametrize("kind", ["directory"])
 async def test_sizes_of_documents_are_known_again_after_a_restart(
     store: Store, daemon: Daemon
 ) -> None:

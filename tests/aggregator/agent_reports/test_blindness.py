@@ -198,6 +198,7 @@ def test_a_chip_of_unknown_type_has_its_number() -> None:
     assert [one.chip for one in bench.blind() or ()] == ["chip 3"]
 
 
+@pytest.mark.parametrize("kind", ["directory"])
 @pytest.mark.timeout(120)
 async def test_a_real_aggregator_shows_it_and_after_a_restart_as_well(
     store: Store, daemon: Daemon

@@ -126,6 +126,7 @@ async def test_nodes_beyond_the_limit_are_one_line(log: pytest.LogCaptureFixture
     assert lines[-1][1].startswith("488 documents are refused: ")
 
 
+@pytest.mark.parametrize("kind", ["directory"])
 async def test_a_real_aggregator_names_nodes_and_faults(store: Store, daemon: Daemon) -> None:
     await store.put(report("n1", faulty(3)))
     await store.put(report("n2", healthy()))
