@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import gc
 import os
 import signal
@@ -11,6 +12,7 @@ from asyncio import sslproto
 from typing import TYPE_CHECKING
 
 from service.log.setup import protect_standard_streams
+from service.log.standard_streams import STANDARD_ERROR
 from service.tasks import STOP_SIGNALS
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ def daemon_process() -> Iterator[None]:
     the block they change nothing: the end that has begun is not cut short.
     """
     protect_standard_streams()
+    # The watchdog of systemd ends a process that hangs by SIGABRT, and its log shows where.
+    faulthandler.enable(STANDARD_ERROR)
     _use_one_arena()
     _shorten_tls_buffers()
     for number in STOP_SIGNALS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import http.client
+import signal
 import subprocess
 import threading
 import time
@@ -315,6 +316,9 @@ class Site(Stage):
             wait_until(self._is_settled, "all documents are without a fault", _SETTLE_SECONDS)
         except TooLate as error:
             self.errors.append(("documents stay wrong after the episode", str(error)))
+            for program in (*self.nodes.values(), *self.aggregators.values()):
+                # Its log gets the stacks of all threads, and is kept.
+                program.process.signal(signal.SIGABRT)
         for node in self.nodes.values():
             # An event that is still to be lost would be one of the next episode, without an excuse.
             node.emulator.reset()

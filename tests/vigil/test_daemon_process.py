@@ -5,6 +5,7 @@ from __future__ import annotations
 import _ctypes
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -46,6 +47,26 @@ def test_threads_share_one_arena_unless_the_environment_has_another_number(
         text=True,
     )
     assert (found.stderr.count("Arena ") == 1) is is_one, found.stderr
+
+
+_HANGING = """
+import os, signal, threading
+from vigil.daemon_process import daemon_process
+with daemon_process():
+    def hang():
+        os.kill(os.getpid(), signal.SIGABRT)
+        threading.Event().wait()
+    hang()
+"""
+
+
+def test_a_process_that_is_aborted_shows_where_it_hung() -> None:
+    """This is how the watchdog of systemd ends one that hangs."""
+    aborted = subprocess.run(
+        [sys.executable, "-c", _HANGING], check=False, capture_output=True, text=True
+    )
+    assert aborted.returncode == -signal.SIGABRT
+    assert "in hang\n" in aborted.stderr
 
 
 _BUFFER = """
