@@ -28,6 +28,7 @@ from agent.journal.rows import JournalRow, RowKind, body_of
 from contract.errors import JournalError
 from contract.pages.agent_status import JournalStatus
 from contract.plural import plural
+from pacing.repeating_thread import repeat_in_thread
 from service.log.ongoing_failure import OngoingFailure
 from service.log.paced_lines import PERIOD_SECONDS
 
@@ -43,7 +44,8 @@ _SYNC_SECONDS = 1.0
 _PRUNE_SECONDS = 60.0
 _CLOSE_SECONDS = 2.0
 _ROW_BYTES = 64
-_TROUBLE = (sqlite3.Error, OSError, JournalError)
+# SQLite without memory is a ``MemoryError``.
+_TROUBLE = (sqlite3.Error, OSError, JournalError, MemoryError)
 HANGS_SECONDS = 5.0
 
 
@@ -112,11 +114,9 @@ class Journal:
 
     def _start_threads(self) -> None:
         self._threads = [
-            threading.Thread(target=target, name=name, daemon=True)
-            for target, name in ((self._write_loop, "journal"), (self._sync_loop, "journal-sync"))
+            repeat_in_thread(self._write_next, "journal"),
+            repeat_in_thread(self._sync_next, "journal-sync"),
         ]
-        for thread in self._threads:
-            thread.start()
 
     def notify(self, on_changes: Callable[[int], None]) -> None:
         """Call ``on_changes`` on the loop with the number of committed rows of changes."""
@@ -260,19 +260,20 @@ class Journal:
 
     # On the writing thread.
 
-    def _write_loop(self) -> None:
-        while True:
+    def _write_next(self) -> bool:
+        """Wait for rows, and commit them; return whether there may be more."""
+        with self._condition:
+            if not self._queue and not self._closing and not self._renaming:
+                self._condition.wait(max(0.0, self._next_prune - time.monotonic()))
+            is_over = not self._queue and self._closing
+        if not is_over and not self._write_waiting():
             with self._condition:
-                if not self._queue and not self._closing and not self._renaming:
-                    self._condition.wait(max(0.0, self._next_prune - time.monotonic()))
-                if not self._queue and self._closing:
-                    break
-            if not self._write_waiting():
-                with self._condition:
-                    if self._closing:
-                        break
-                    self._condition.wait_for(lambda: self._closing, _RETRY_SECONDS)
-        self._close_file()
+                is_over = self._closing or self._condition.wait_for(
+                    lambda: self._closing, _RETRY_SECONDS
+                )
+        if is_over:
+            self._close_file()
+        return not is_over
 
     def _write_waiting(self) -> bool:
         """Commit the rows that wait, and do what else is due; return whether the disk did it."""
@@ -297,7 +298,7 @@ class Journal:
                 pause_seconds = 0.05 if may_be_more else _PRUNE_SECONDS
                 self._next_prune = time.monotonic() + pause_seconds
         except _TROUBLE as error:
-            self._call(self._begin_trouble, str(error))
+            self._call(self._begin_trouble, str(error) or "there is no memory")
             self._close_file()
             moved_aside(self._path, error, self._wall_clock())
             return False
@@ -342,21 +343,20 @@ class Journal:
 
     # On the syncing thread.
 
-    def _sync_loop(self) -> None:
-        while True:
-            with self._condition:
-                self._sync_due.wait_for(lambda: self._closing or self._dirty)
-                # All commits of this time share one sync.
-                self._sync_due.wait_for(lambda: self._closing, _SYNC_SECONDS)
-                closing, dirty = self._closing, self._dirty
-                self._dirty = False
-            if closing:
-                # The last commit comes before the last sync.
-                self._threads[0].join()
-            if dirty or closing:
-                self._sync()
-            if closing:
-                return
+    def _sync_next(self) -> bool:
+        """Wait for commits, and sync them; return whether there may be more."""
+        with self._condition:
+            self._sync_due.wait_for(lambda: self._closing or self._dirty)
+            # All commits of this time share one sync.
+            self._sync_due.wait_for(lambda: self._closing, _SYNC_SECONDS)
+            closing, dirty = self._closing, self._dirty
+            self._dirty = False
+        if closing:
+            # The last commit comes before the last sync.
+            self._threads[0].join()
+        if dirty or closing:
+            self._sync()
+        return not closing
 
     def _sync(self) -> None:
         try:

@@ -15,6 +15,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from pacing.repeating_thread import repeat_in_thread
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -62,8 +64,7 @@ class LogWriter:
             if self._thread is None:
                 # A daemon thread: one that hangs in a write must not keep the interpreter from its
                 # end.
-                self._thread = threading.Thread(target=self._run, name="log", daemon=True)
-                self._thread.start()
+                self._thread = repeat_in_thread(self._write_next, "log")
                 # Registered with the first line, so a process that logs nothing has no thread to
                 # wait for.
                 atexit.register(self._close)
@@ -94,30 +95,31 @@ class LogWriter:
         self._unnamed += lines
         self.dropped += lines
 
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._unnamed)
-                text, named = b"".join(self._waiting), 0
-                # The notice comes after the lines that were kept, because those are older.
-                if not self._waiting:
-                    named, self._unnamed = self._unnamed, 0
-                    text = self._notice(named)
-                self._waiting.clear()
-                self._is_writing = True
-            is_written = self._write(text)
-            with self._changed:
-                self._is_writing = False
-                # The notice was never counted among the bytes that wait.
-                self._bytes -= 0 if named else len(text)
-                if not is_written:
-                    self._unnamed += named
-                    if not named:
-                        self._drop(text)
-                self._fails = not is_written
-                self._changed.notify_all()
+    def _write_next(self) -> bool:
+        """Wait for lines, and write them; always return ``True``."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._unnamed)
+            text, named = b"".join(self._waiting), 0
+            # The notice comes after the lines that were kept, because those are older.
+            if not self._waiting:
+                text, named = self._notice(self._unnamed), self._unnamed
+                self._unnamed = 0
+            self._waiting.clear()
+            self._is_writing = True
+        is_written = self._write(text)
+        with self._changed:
+            self._is_writing = False
+            # The notice was never counted among the bytes that wait.
+            self._bytes -= 0 if named else len(text)
             if not is_written:
-                time.sleep(_RETRY_SECONDS)
+                self._unnamed += named
+                if not named:
+                    self._drop(text)
+            self._fails = not is_written
+            self._changed.notify_all()
+        if not is_written:
+            time.sleep(_RETRY_SECONDS)
+        return True
 
     def _write(self, text: bytes) -> bool:
         """Write all of it, however long that takes; return whether that was possible."""
@@ -131,6 +133,6 @@ class LogWriter:
                 ready = select.poll()
                 ready.register(self._descriptor, select.POLLOUT)
                 ready.poll()
-            except OSError:
+            except (OSError, MemoryError):
                 return False
         return True

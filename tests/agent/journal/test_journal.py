@@ -25,7 +25,7 @@ from tests.agent.journal.older import older_journal
 from tests.parts.deadlines import patience, stays, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 NOW_MS = 1_800_000_000_000
 
@@ -257,6 +257,26 @@ async def test_slow_commits_are_one_warning_with_their_count(
     assert "2 slow commits, the longest took " in logged[1][1]
     longest_ms = int(logged[1][1].partition("took ")[2].split()[0])
     assert longest_ms >= 60
+
+
+async def test_a_commit_without_memory_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, missing = JournalFile.write, [MemoryError(), MemoryError()]
+
+    def without_memory(file: JournalFile, rows: Sequence[JournalRow]) -> None:
+        if missing:
+            raise missing.pop()
+        write(file, rows)
+
+    monkeypatch.setattr(JournalFile, "write", without_memory)
+    monkeypatch.setattr("agent.journal.journal._RETRY_SECONDS", 0.01)
+    journal = open_journal(tmp_path)
+    assert not await journal.committed(journal.append([(RowKind.START, "{}")], NOW_MS), 1)
+    assert journal.status().trouble == "there is no memory"
+    await until(lambda: journal.status().trouble is None, "it is committed")
+    assert await journal.close()
+    assert "committed again (0 rows lost)" in caplog.text
 
 
 @pytest.mark.slow

@@ -1,0 +1,32 @@
+"""A thread that repeats one step, also behind a time without memory."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_WITHOUT_MEMORY_SECONDS = 1.0
+
+
+def repeat_in_thread(step: Callable[[], bool], name: str) -> threading.Thread:
+    """Start a thread that calls ``step`` until that returns ``False``; return the thread.
+
+    A step that lacks memory is repeated after a second: the thread would end for good.
+    """
+    thread = threading.Thread(target=_repeat, args=(step,), name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+def _repeat(step: Callable[[], bool]) -> None:
+    while True:
+        try:
+            if not step():
+                return
+        # The second one is of a lock that cannot be allocated.
+        except (MemoryError, threading.ThreadError):
+            time.sleep(_WITHOUT_MEMORY_SECONDS)
