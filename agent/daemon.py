@@ -237,10 +237,10 @@ class Agent:
                 tasks.create_task(self._until_stopped(stop), name="signals")
                 tasks.create_task(self._identify(), name="identity")
                 for name, work in self._root_work():
-                    tasks.create_task(_root(name, work), name=name)
+                    tasks.create_task(self._root(name, work), name=name)
                 for name, kind in collectors_of(self._parts.context.configuration):
                     if kind is not None:
-                        work = _root(name, self._collect(kind))
+                        work = self._root(name, self._collect(kind))
                         tasks.create_task(work, name=name)
                     else:
                         tasks.create_task(self._leave_out(name), name=f"without {name}")
@@ -256,6 +256,17 @@ class Agent:
                 return 0
             raise cause from None
         raise AssertionError("root tasks end with an exception")
+
+    async def _root(self, name: str, work: Awaitable[object]) -> NoReturn:
+        try:
+            await work
+        except Exception as error:
+            # Here and not behind the group: where memory is short, another task may never end.
+            if not self._leaving.has_begun:
+                self._leaving.start_timer()
+                log.error("the agent ends, because the task %r failed: %r", name, error)
+            raise
+        raise VigilError(f"the task {name!r} ended; it never should")
 
     def _root_work(self) -> Iterator[tuple[str, Awaitable[object]]]:
         """Yield the root tasks besides collectors, each with its name."""
@@ -401,8 +412,3 @@ class Agent:
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(1):
                 await context.store.close()
-
-
-async def _root(name: str, work: Awaitable[object]) -> None:
-    await work
-    raise VigilError(f"the task {name!r} ended; it never should")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn, cast
@@ -12,9 +14,11 @@ import pytest
 from agent.daemon import Agent
 from agent.node_documents import NodeDocuments
 from collectors.registry import COLLECTORS
-from tests.parts.deadlines import stays, until
+from tests.parts.deadlines import patience, stays, until
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from collectors.base import Collector
 
 
@@ -98,3 +102,41 @@ async def test_the_rest_starts_behind_the_first_device_info_or_after_a_second() 
     publishers.clear()
     await Agent._run_later(agent, run)
     assert begun[1:] == [1.25, 1.25], "another program owns device-info"
+
+
+_FAILING = """
+import asyncio
+from agent.daemon import Agent
+from vigil.main import main
+
+async def stuck():
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+
+async def failing():
+    await asyncio.sleep(0.1)
+    raise MemoryError
+
+Agent._root_work = lambda _: [("stuck", stuck()), ("failing", failing())]
+main()
+"""
+
+
+@pytest.mark.slow
+def test_an_agent_whose_task_failed_ends_though_another_one_never_does(tmp_path: Path) -> None:
+    options = ["--driver-root", str(tmp_path), "--trust-driver", "--node-name", "n1"]
+    options += ["--store", f"directory:{tmp_path}", "--state-dir", str(tmp_path / "state")]
+    options += ["--listen", "127.0.0.1:0"]
+    ended = subprocess.run(
+        [sys.executable, "-c", _FAILING, "agent", *options],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=patience(20),
+    )
+    assert ended.returncode == 1
+    assert "the agent ends, because the task 'failing' failed: MemoryError()" in ended.stderr
+    assert "the shutdown takes longer than its deadline" in ended.stderr

@@ -182,7 +182,9 @@ class Player(RecordingPlayer):
             cast("Driver", self._driver),
             cast(
                 "ExitDeadline",
-                SimpleNamespace(start_timer=lambda: None, note_complete=lambda: None),
+                SimpleNamespace(
+                    has_begun=True, start_timer=lambda: None, note_complete=lambda: None
+                ),
             ),
             self._wall_clock,
         )

@@ -372,7 +372,9 @@ class SimulatedNode(Program):
             call_seconds=configuration.driver.call_deadline_seconds,
             probe_seconds=configuration.driver.probe_period_seconds,
         )
-        deadline = SimpleNamespace(start_timer=lambda: None, note_complete=lambda: None)
+        deadline = SimpleNamespace(
+            has_begun=True, start_timer=lambda: None, note_complete=lambda: None
+        )
         self.agent = Agent(
             configuration,
             open_store("kubernetes:", node=self.name),
