@@ -171,15 +171,15 @@ class Hardware:
         self.write("board", f"{_A3_BOARD}\n")
         shutil.copy(lingqu, self.library.with_name("liblingqu-dcmi.so"))
 
-    def switch_occur(self, fault: SwitchFault, *, reported: bool = True) -> None:
-        """Begin a switch fault in the list; send an event if it is ``reported``."""
+    def switch_occur(self, fault: SwitchFault) -> None:
+        """Begin a switch fault in the list, and send its event."""
         self._switch_faults[fault] = _now_ms()
-        self._switch(fault, 1 if reported else None)
+        self._switch(fault, 1)
 
-    def switch_recover(self, fault: SwitchFault, *, reported: bool = True) -> None:
-        """End a switch fault, also one that never occurred; send an event if it is ``reported``."""
+    def switch_recover(self, fault: SwitchFault) -> None:
+        """End a switch fault, also one that never occurred, and send its event."""
         raised = self._switch_faults.pop(fault, 0)
-        self._switch(fault, 0 if reported else None, raised)
+        self._switch(fault, 0, raised)
 
     def switch_once(self, fault: SwitchFault) -> None:
         """Send the event of a switch notice, which has no list entry."""
@@ -237,13 +237,12 @@ class Hardware:
         else:
             self.write(name, f"{command}\n")
 
-    def _switch(self, fault: SwitchFault, assertion: int | None, raised: int = 0) -> None:
+    def _switch(self, fault: SwitchFault, assertion: int, raised: int = 0) -> None:
         lines = [f"{_numbers(one)} {at}\n" for one, at in self._switch_faults.items()]
         self.write("switch-faults", "".join(lines))
-        if assertion is not None:
-            at = self._switch_faults.get(fault, raised)
-            with (self.control / "switch-events").open("a") as file:
-                file.write(f"{assertion} {_numbers(fault)} {at}\n")
+        at = self._switch_faults.get(fault, raised)
+        with (self.control / "switch-events").open("a") as file:
+            file.write(f"{assertion} {_numbers(fault)} {at}\n")
 
     def _save_alarms(self) -> None:
         self.write("alarms", "".join(f"{line}\n" for line in self._alarms.values()))

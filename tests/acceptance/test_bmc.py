@@ -9,7 +9,6 @@ import pytest
 from tests.acceptance.bmc import Bmc, compile_device
 from tests.acceptance.daemons import wait
 from tests.acceptance.noded import RecordedServer
-from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,30 +105,6 @@ def test_a_bmc_that_hangs_and_comes_back(server: Server) -> None:
     server.bmc.do({"do": "bmc-hang", "on": False})
     server.shows("Fan 1")
     assert server.blind() == []
-
-
-def test_a_bmc_that_hangs_at_the_start_holds_nothing_up(server: Server) -> None:
-    server.bmc.do({"do": "bmc-hang", "on": True})
-    server.start(FAN)
-    assert server.blind() != []
-    status, seconds = server.agent.stop()
-    assert status == 0
-    assert seconds < patience(8)
-    server.start(FAN)
-    server.bmc.do({"do": "bmc-hang", "on": False})
-    server.shows("Fan 1")
-
-
-def test_a_bmc_that_is_not_there_and_comes_later(server: Server) -> None:
-    server.bmc.do({"do": "bmc", "present": False})
-    server.start(FAN)
-    assert server.blind() != []
-    assert server.parts() is None
-    server.bmc.do({"do": "bmc", "present": True})
-    server.shows("Fan 1")
-    server.bmc.do({"do": "bmc", "present": False})
-    wait(lambda: server.blind() != [], "the BMC is blind", 15)
-    assert server.parts() == {"Fan 1"}
 
 
 def test_a_list_that_changes_between_two_pages(server: Server) -> None:

@@ -87,17 +87,6 @@ def test_a_fault_while_the_hang_is_noticed(agent: Agent) -> None:
         let_time_pass(0.2)
 
 
-def test_all_calls_of_all_chips_hang_at_start(folder: Folder, make_agent: MakeAgent) -> None:
-    agent = make_agent(folder)
-    agent.hardware.command("hang", HEALTH)
-    agent.hardware.command("hang", CODES)
-    agent.start()
-    wait(lambda: len(agent.blind()) == 0 and agent.ask("/readyz")[0] == 503, "not ready")
-    agent.hardware.forget("hang", HEALTH)
-    agent.hardware.forget("hang", CODES)
-    agent.up(20)
-
-
 def test_every_call_is_slow_from_the_start(folder: Folder, make_agent: MakeAgent) -> None:
     agent = make_agent(folder, chips=GAPPED[2:4])
     for function in (HEALTH, CODES):
@@ -160,7 +149,7 @@ def test_a_card_drops(brisk_agent: Agent, functions: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("function", "value"),
-    [(CODES, 129), (CODES, -1), (HEALTH, 2**31 - 1), (HEALTH, 2**32 - 1)],
+    [(CODES, 129), (HEALTH, 2**31 - 1)],
 )
 def test_answers_that_cannot_be_are_no_news(brisk_agent: Agent, function: str, value: int) -> None:
     agent, hardware = brisk_agent, brisk_agent.hardware
@@ -192,24 +181,3 @@ def test_identities_that_cannot_be(brisk_agent: Agent) -> None:
     ):
         hardware.forget("wrong", function, what)
     agent.up(20)
-
-
-def test_cards_that_are_more_than_listed(folder: Folder, make_agent: MakeAgent) -> None:
-    agent = make_agent(folder)
-    agent.hardware.command("wrong", "dcmi_get_card_list", value=65)
-    agent.start()
-    wait(lambda: "65" in agent.logged(), "it is reported")
-    assert agent.ask("/readyz")[0] == 503
-    agent.hardware.forget("wrong", "dcmi_get_card_list")
-    agent.up(15)
-
-
-def test_sigterm_while_a_call_hangs(agent: Agent) -> None:
-    agent.hardware.command("hang", HEALTH)
-    agent.hardware.command("hang", CODES)
-    agent.hardware.event(99, FAULT, 1)
-    agent.hardware.occur(4, OTHER)
-    agent.shows(lambda shown: shown.codes(4) == {OTHER}, "occurred")
-    status, seconds = agent.stop()
-    assert (status, seconds < 5) == (0, True)
-    assert agent.assertions(OTHER) == ["occur"]

@@ -47,32 +47,6 @@ def test_from_event_to_cluster_info(
         assert aggregator.stop()[0] == 0
 
 
-def test_faults_that_were_there_before(folder: Folder, make_agent: MakeAgent) -> None:
-    agent = make_agent(folder)
-    agent.hardware.list_code(19, FAULT)
-    agent.start()
-    agent.up()
-    agent.shows(lambda shown: shown.codes(19) == {FAULT}, "listed at start")
-    shown = folder.device_info("node-1")
-    assert shown is not None
-    assert shown.unhealthy == {"Ascend910-19"}
-
-
-def test_lost_events_are_found_by_the_audit(folder: Folder, make_agent: MakeAgent) -> None:
-    agent = make_agent(folder)
-    agent.options = ["--config", str(agent.directory / "vigil.toml")]
-    (agent.directory / "vigil.toml").write_text("[chip_faults]\naudit_period_seconds = 1\n")
-    agent.start()
-    agent.up()
-    agent.hardware.list_code(5, OTHER)
-    agent.shows(lambda shown: shown.codes(5) == {OTHER}, "an occurrence without its event", 2.5)
-    agent.hardware.unlist_code(5, OTHER)
-    agent.shows(lambda shown: not shown.levels, "a recovery without its event", 2.5)
-    agent.hardware.event(agent.hardware.chips[5].logic, OTHER, 1)
-    agent.shows(lambda shown: shown.codes(5) == {OTHER}, "an event without an occurrence", 1)
-    agent.shows(lambda shown: not shown.levels, "the list says that it is not so", 4)
-
-
 def test_reset_finished_asks_the_lists_again(folder: Folder, make_agent: MakeAgent) -> None:
     agent = make_agent(folder)
     agent.start()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING
 
 from tests.acceptance.daemons import wait
 from tests.acceptance.places import CLUSTER, NODES
 from tests.acceptance.reading import CLUSTER_PREFIX, DEVICE_PREFIX, signed
-from tests.parts.deadlines import let_time_pass, patience, wait_until
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from tests.acceptance.places import Cluster, Folder, Place
 
 FAULT = "80E01801"
-OWN = DEVICE_PREFIX + "node-1"
 HEALTHY = {
     "huawei.com/Ascend910": "Ascend910-0,Ascend910-1",
     "huawei.com/Ascend910-Fault": "[]",
@@ -27,57 +25,6 @@ HEALTHY = {
     "huawei.com/Ascend910-Recovering": "",
     "huawei.com/Ascend910-Unhealthy": "",
 }
-
-
-def test_foreign_edits_are_repaired(cluster: Cluster, make_agent: MakeAgent) -> None:
-    agent = make_agent(cluster)
-    agent.start()
-    agent.up()
-    agent.hardware.occur(4, FAULT)
-    agent.shows(lambda shown: shown.codes(4) == {FAULT}, "occurred")
-    content = signed(HEALTHY, int(time.time()))
-    cluster.write(OWN, {"DeviceInfoCfg": content})
-    assert agent.shows(lambda shown: shown.codes(4) == {FAULT}, "an edit is repaired") < patience(1)
-    cluster.delete(OWN)
-    assert agent.shows(
-        lambda shown: shown.codes(4) == {FAULT}, "a deletion is repaired"
-    ) < patience(1)
-    cluster.write(OWN, {"DeviceInfoCfg": "no json at all"})
-
-    def is_repaired() -> bool:
-        data = cluster.read(OWN)
-        return data is not None and data["DeviceInfoCfg"].startswith("{")
-
-    assert wait(is_repaired, "garbage is repaired") < patience(1)
-    agent.shows(lambda shown: shown.codes(4) == {FAULT}, "to what it was")
-    assert agent.ask("/readyz")[0] == 200
-
-
-def test_two_writers_are_a_conflict(cluster: Cluster, make_agent: MakeAgent) -> None:
-    agent = make_agent(cluster)
-    agent.start()
-    agent.up()
-
-    def fight() -> bool:
-        cluster.write(OWN, {"DeviceInfoCfg": signed(HEALTHY, int(time.time()))})
-        return agent.status()["publications"][0]["conflict_since_ms"] is not None
-
-    wait_until(fight, "the conflict", step_seconds=0.1)
-    status, answer = agent.ask("/readyz")
-    assert status == 503
-    assert "conflict" in json.dumps(answer)
-    assert "npu_vigil_publication_conflict" in agent.metrics()
-    mine = signed(HEALTHY, 1)
-    writes = 0
-    until = time.monotonic() + 4
-    while time.monotonic() < until:
-        data = cluster.read(OWN)
-        if data is None or data["DeviceInfoCfg"] != mine:
-            writes += 1
-            cluster.write(OWN, {"DeviceInfoCfg": mine})
-        let_time_pass(0.05)
-    assert writes <= 4, "the agent writes after pauses of 1, 2 and 4 s"
-    assert wait(lambda: cluster.read(OWN) != {"DeviceInfoCfg": mine}, "it is tried", 10)
 
 
 def test_two_agents_of_one_name(folder: Folder, make_agent: MakeAgent) -> None:

@@ -96,29 +96,6 @@ def test_the_first_document_does_not_wait_for_what_is_blind(
     assert "Ascend910-5" not in shown.free | shown.unhealthy, "it hangs still"
 
 
-def test_polls_find_faults_while_a_subscription_hangs(
-    folder: Folder, make_agent: MakeAgent
-) -> None:
-    agent = make_agent(folder)
-    agent.hardware.command("hang", "dcmi_subscribe_fault_event")
-    agent.hardware.list_code(10, FAULT)
-    agent.start()
-    agent.shows(has(10, FAULT), "by polls")
-    assert "does not return" in agent.status()["driver"]["polling_reason"]
-
-
-def test_a_chip_that_is_cut_up_is_not_supported(folder: Folder, make_agent: MakeAgent) -> None:
-    agent = make_agent(folder)
-    agent.hardware.write("virtual.10", "2")
-    agent.hardware.list_code(4, FAULT)
-    agent.start()
-    wait(lambda: agent.status()["driver"]["virtual_chips"] == [10], "it is reported")
-    nothing_happens_for(1, because="the first document waits FIRST_DOCUMENT_SECONDS, 1.5, at most")
-    assert folder.device_info("node-1") is None
-    assert agent.ask("/readyz")[0] == 503
-    assert "npu_vigil_driver_virtual_chips 1.0" in agent.metrics()
-
-
 def test_ten_thousand_events_and_one_that_matters(folder: Folder, make_agent: MakeAgent) -> None:
     agent = make_agent(folder)
     hardware = agent.hardware

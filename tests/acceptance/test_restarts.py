@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import resource
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,48 +22,7 @@ if TYPE_CHECKING:
     from tests.acceptance.daemons import Daemon
     from tests.acceptance.places import Cluster, Folder, Place
 
-FAULT, OTHER, ONCE, BRIEF = "80E01801", "80E18402", "80E3A201", "80CD8008"
-
-
-def test_kill_9_while_the_api_server_is_away(cluster: Cluster, make_agent: MakeAgent) -> None:
-    plane = cluster.plane
-    with History(plane, NODES) as history:
-        agent = make_agent(cluster)
-        hardware = agent.hardware
-        agent.start()
-        agent.up()
-        hardware.occur(10, OTHER)
-        agent.shows(lambda shown: shown.codes(10) == {OTHER}, "the fault that will recover")
-        plane.kill_apiserver()
-        hardware.occur(4, FAULT)
-        hardware.once(5, ONCE)
-        hardware.recover(10, OTHER)
-        hardware.occur(11, BRIEF)
-        hardware.recover(11, BRIEF)
-        for code, last in (
-            (FAULT, "occur"),
-            (ONCE, "once"),
-            (OTHER, "recover"),
-            (BRIEF, "recover"),
-        ):
-            wait(partial(agent.is_journaled, code, last), f"{code} {last}")
-        # Until then an agent that starts finds in the lists what has recovered.
-        let_time_pass(hardware.recovery_lag_ms / 1000)
-        agent.kill()
-        # What happens while no agent runs, and is over, cannot be known; what stays is found.
-        hardware.occur(18, FAULT)
-        agent.start()
-        wait(lambda: len(agent.status()["faults"]) >= 3, "remembered without the API server")
-        agent.kill()
-        agent.start()
-        plane.start_apiserver()
-        agent.shows(lambda shown: shown.codes(4) == {FAULT}, "the fault", 15)
-        agent.shows(lambda shown: shown.codes(18) == {FAULT}, "the fault meanwhile", 15)
-        agent.shows(lambda shown: not shown.codes(10), "the recovery", 15)
-        agent.shows(lambda shown: not shown.codes(11), "the brief fault is over")
-        assert agent.assertions(BRIEF) == ["occur", "recover"]
-        agent.shows(lambda shown: not shown.codes(5), "the once event is released", 15)
-    assert any(ONCE in shown.codes(5) for shown in history.versions["node-1"])
+FAULT, OTHER = "80E01801", "80E18402"
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -99,24 +57,6 @@ def test_kill_9_at_a_random_time(folder: Folder, make_agent: MakeAgent, seed: in
     )
     known = {fault["chip"]: fault for fault in agent.status()["faults"]}
     assert known[1]["since_ms"] == since
-
-
-def test_the_api_server_is_away_at_start(
-    cluster: Cluster, make_agent: MakeAgent, make_aggregator: Callable[[Place], Daemon]
-) -> None:
-    plane = cluster.plane
-    agent, aggregator = make_agent(cluster), make_aggregator(cluster)
-    plane.stop_apiserver()
-    agent.hardware.list_code(19, FAULT)
-    agent.start()
-    aggregator.start()
-    wait(lambda: len(agent.status()["faults"]) == 1, "it works meanwhile")
-    assert agent.ask("/readyz")[0] == aggregator.ask("/readyz")[0] == 503
-    assert agent.ask("/healthz")[0] == aggregator.ask("/healthz")[0] == 200
-    plane.start_apiserver()
-    wait(lambda: "node-1" in cluster.cluster_info(), "published", 15)
-    wait(lambda: cluster.cluster_info()["node-1"].codes(19) == {FAULT}, "with its fault", 5)
-    wait(lambda: agent.ask("/readyz")[0] == aggregator.ask("/readyz")[0] == 200, "ready")
 
 
 @pytest.mark.parametrize("how", ["stopped", "frozen"])
@@ -178,9 +118,12 @@ def test_a_full_disk(folder: Folder, make_agent: MakeAgent) -> None:
     agent.up()
     agent.hardware.occur(4, FAULT)
     agent.shows(lambda shown: shown.codes(4) == {FAULT}, "occurred")
+    since_ms = agent.status()["faults"][0]["since_ms"]
     agent.kill()
     agent.before_exec = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
     agent.start()
+    wait(lambda: bool(agent.status()["faults"]), "the fault is remembered")
+    assert agent.status()["faults"][0]["since_ms"] == since_ms
     agent.hardware.occur(5, OTHER)
     agent.shows(lambda shown: shown.codes(5) == {OTHER}, "the next one")
     agent.shows(lambda shown: shown.codes(4) == {FAULT}, "and what was known")
@@ -204,17 +147,6 @@ def test_a_state_directory_that_cannot_be_used(folder: Folder, make_agent: MakeA
     assert str(agent.state_dir) in agent.logged()
     status, seconds = agent.stop()
     assert (status, seconds < 5) == (0, True)
-
-
-def test_the_driver_comes_later(folder: Folder, make_agent: MakeAgent) -> None:
-    agent = make_agent(folder)
-    agent.hardware.command("answer", "dcmi_init", value=-8005)
-    agent.start()
-    wait(lambda: agent.ask("/readyz")[0] == 503, "not ready")
-    assert folder.device_info("node-1") is None
-    assert agent.runs
-    agent.hardware.forget("answer", "dcmi_init")
-    agent.up(15)
 
 
 @pytest.mark.exec

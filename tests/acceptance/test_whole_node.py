@@ -44,32 +44,10 @@ def lingqu(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compile_library(tmp_path_factory.mktemp("lingqu"), name="liblingqu-dcmi")
 
 
-def test_a_link_that_is_down_at_the_start_is_found(agent: Agent) -> None:
-    agent.hardware.link(10, "DOWN")
-    agent.start()
-
-    def found() -> bool:
-        info = agent.place.device_info("node-1")
-        return info is not None and has(10, LINK_DOWN)(info)
-
-    wait(found, "the link is shown down", 15)
-    info = agent.place.device_info("node-1")
-    assert info is not None
-    assert info.levels["Ascend910-10", LINK_DOWN] == "NotHandleFault"
-    assert all(info.codes(chip.physical) == set() for chip in GAPPED if chip.physical != 10)
-
-
 @pytest.mark.parametrize(
     "trouble",
-    [
-        "echo Get device health status failed! >&2; exit 3",
-        "echo 'hccn_tool is busy, please try again.'; exit 11",
-        "echo 'link status: SIDEWAYS'; exit 0",
-        "exit 0",
-        "sleep 600",
-        "echo '[devid 3]link status: DOWN'; exit 0",
-    ],
-    ids=["fails", "busy", "rubbish", "silent", "hangs", "other-chip"],
+    ["echo Get device health status failed! >&2; exit 3", "sleep 600"],
+    ids=["fails", "hangs"],
 )
 def test_a_tool_that_fails_is_blind_and_not_link_down(agent: Agent, trouble: str) -> None:
     agent.environment["VIGIL_LINKS_DEADLINE_SECONDS"] = "1"
@@ -84,33 +62,9 @@ def test_a_tool_that_fails_is_blind_and_not_link_down(agent: Agent, trouble: str
     assert len(info.free) == len(GAPPED)
 
 
-def test_an_alarm_of_the_server_makes_and_ends_node_info(agent: Agent) -> None:
-    agent.start()
-    wait(lambda: _shown(agent), "every chip is free", 15)
-    assert agent.place.node_info("node-1") is None
-    agent.hardware.alarm("2C000031", SYSTEM, 0)
-    for index in range(5):
-        agent.hardware.alarm("0300000D", FAN, index)
-    parts = {f"Fan {index}": "NotHandleFault" for index in range(5)}
-
-    def shows(status: str, levels: dict[str, str]) -> bool:
-        shown = agent.place.node_info("node-1")
-        return shown is not None and (shown.status, shown.levels) == (status, levels)
-
-    wait(lambda: shows("UnHealthy", parts | {"System 0": "SeparateFault"}), "the alarms")
-    agent.hardware.end_alarm("2C000031", SYSTEM, 0)
-    wait(lambda: shows("Healthy", parts), "only the fans are left")
-    for index in range(5):
-        agent.hardware.end_alarm("0300000D", FAN, index)
-    wait(lambda: agent.place.node_info("node-1") is None, "node-info is gone")
-
-
 BAD_ANSWERS = {
     "fails": "exit 1",
     "hangs": "sleep 600",
-    "short": "echo ' db 07 00 00 00'; exit 0",
-    "odd length": "echo ' db 07 00 05 00 01 00 31 00 00 2c 00 00 00 00 02 2c 00 00 00 00'; exit 0",
-    "shifted": "echo ' 00 00 00 00'; exit 0",
     "rubbish": "echo what; exit 0",
     "silent": "exit 0",
 }
@@ -137,31 +91,9 @@ def test_a_bad_answer_of_the_bmc_changes_nothing(agent: Agent) -> None:
         wait(lambda: agent.place.node_info("node-1") is None, f"{name}: node-info is gone", 15)
 
 
-def test_a_switch_fault_of_an_a3_server(agent: Agent, lingqu: Path) -> None:
+def test_a_switch_library_that_lies_is_blind_and_hides_no_chip(agent: Agent, lingqu: Path) -> None:
     agent.hardware.become_a3(lingqu)
-    agent.start()
-    wait(lambda: _shown(agent), "every chip is free", 15)
-    healthy = Health("Healthy", {}, {})
-    broken = Health("UnHealthy", {BROKEN_KEY: "Separate"}, {})
-    assert agent.place.switch_info("node-1") == healthy
-    agent.hardware.switch_occur(BROKEN_PORT)
-    wait(lambda: agent.place.switch_info("node-1") == broken, "the switch fault", 2)
-    agent.kill()
-    agent.hardware.switch_recover(BROKEN_PORT, reported=False)
-    agent.start()
-    wait(lambda: agent.place.switch_info("node-1") == healthy, "its end was found", 15)
-    agent.kill()
-    agent.hardware.switch_occur(BROKEN_PORT, reported=False)
-    agent.start()
-    wait(lambda: agent.place.switch_info("node-1") == broken, "it was found", 15)
-
-
-@pytest.mark.parametrize("trouble", ["answer.lq_dcmi_init", "promise"])
-def test_a_switch_library_that_lies_is_blind_and_hides_no_chip(
-    agent: Agent, lingqu: Path, trouble: str
-) -> None:
-    agent.hardware.become_a3(lingqu)
-    agent.hardware.write(trouble, "-8004" if "answer" in trouble else "4000")
+    agent.hardware.write("promise", "4000")
     agent.start()
     wait(lambda: _shown(agent), "every chip is free", 15)
     wait(lambda: '"switch"' in agent.metrics(), "the switch is blind", 15)
@@ -193,6 +125,7 @@ def test_all_of_it_reaches_the_cluster(
     broken = Health("UnHealthy", {BROKEN_KEY: "Separate"}, {})
     server = Health("UnHealthy", {"System 0": "SeparateFault"}, {"System 0": ["2C000031"]})
     wait(lambda: cluster.cluster_switches().get("node-1") == broken, "the switch fault")
+    assert agent.place.switch_info("node-1") == broken
     wait(lambda: cluster.cluster_nodes().get("node-1") == server, "the alarm")
     agent.hardware.switch_recover(BROKEN_PORT)
     agent.hardware.end_alarm("2C000031", SYSTEM, 0)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tests.acceptance.conftest import MakeAgent
     from tests.acceptance.places import Folder
 
-_MACHINE_AT, _POWERPC = 18, b"\x15\x00"
 _SECONDS = 15
 
 
@@ -39,38 +38,12 @@ def run(vigil: Path, *arguments: str, **environment: str) -> tuple[int, str]:
     return done.returncode, " ".join(done.stdout.split())
 
 
-def _spoil(library: Path, how: str) -> None:
-    match how:
-        case "text":
-            library.write_text("this is no library\n")
-        case "empty":
-            library.write_bytes(b"")
-        case "directory":
-            library.unlink()
-            library.mkdir()
-        case "other machine":
-            content = bytearray(library.read_bytes())
-            content[_MACHINE_AT : _MACHINE_AT + 2] = _POWERPC
-            library.write_bytes(content)
-        case "cut off":
-            library.write_bytes(library.read_bytes()[:600])
-
-
-@pytest.mark.parametrize(
-    ("how", "output"),
-    [
-        ("text", "is not an ELF library"),
-        ("empty", "is not an ELF library"),
-        ("directory", "cannot be read"),
-        ("other machine", "is built for"),
-    ],
-)
-def test_wrong_files(folder: Folder, make_agent: MakeAgent, how: str, output: str) -> None:
+def test_a_file_that_is_no_library(folder: Folder, make_agent: MakeAgent) -> None:
     agent = make_agent(folder)
-    _spoil(agent.hardware.library, how)
+    agent.hardware.library.write_text("this is no library\n")
     agent.start()
     assert agent.ended() == 3
-    assert output in agent.logged()
+    assert "is not an ELF library" in agent.logged()
     assert str(agent.hardware.library) in agent.logged()
     assert "Traceback" not in agent.logged()
 
@@ -89,6 +62,8 @@ def test_no_library_at_all(folder: Folder, make_agent: MakeAgent) -> None:
         return any(str(library) in reason for reason in answer["reasons"])
 
     wait(names_it, "it is not ready and names the library")
+    assert "--driver-root" in agent.logged()
+    assert folder.device_info("node-1") is None
     away.rename(library)
     agent.up(20)
 
@@ -136,13 +111,14 @@ def test_a_library_that_is_being_copied(
     folder: Folder, make_agent: MakeAgent, compiled: Callable[..., Path]
 ) -> None:
     agent = make_agent(folder)
-    _spoil(agent.hardware.library, "cut off")
+    library = agent.hardware.library
+    library.write_bytes(library.read_bytes()[:600])
     agent.start()
-    wait(lambda: str(agent.hardware.library) in agent.logged(), "it is reported")
+    wait(lambda: str(library) in agent.logged(), "it is reported")
     assert agent.ask("/readyz")[0] == 503
     # A new file: the half of the old one may still be mapped.
-    agent.hardware.library.unlink()
-    shutil.copy(compiled(), agent.hardware.library)
+    library.unlink()
+    shutil.copy(compiled(), library)
     agent.up(20)
 
 
@@ -161,19 +137,13 @@ def test_a_driver_that_is_not_trusted(vigil: Path, folder: Folder, make_agent: M
     assert str(agent.hardware.library) in output
 
 
-@pytest.mark.parametrize("name", ["", "UPPER", "a_b", "-a", "a-", "a..b", "a" * 254, "ä", "a/b"])
+@pytest.mark.parametrize("name", ["", "a_b"])
 def test_node_names(vigil: Path, tmp_path: Path, name: str) -> None:
     options = ("--store", f"directory:{tmp_path}", "--state-dir", str(tmp_path / "state"))
     status, output = run(vigil, "agent", *options, VIGIL_NODE_NAME=name)
     assert status == 2
     assert "VIGIL_NODE_NAME" in output
     assert not (tmp_path / "state").exists()
-
-
-def test_a_node_without_a_name(vigil: Path, tmp_path: Path) -> None:
-    status, output = run(vigil, "agent", "--state-dir", str(tmp_path / "state"))
-    assert status == 2
-    assert "node-name" in output or "node_name" in output
 
 
 _ERRORS = """
@@ -209,13 +179,9 @@ def test_all_errors_of_a_configuration(vigil: Path, tmp_path: Path) -> None:
         assert [key for key in _WRONG_KEYS if key not in output] == []
 
 
-@pytest.mark.parametrize("content", [b"node_name = ", b"\xff\xfe\x00", None])
-def test_files_that_are_no_configuration(
-    vigil: Path, tmp_path: Path, content: bytes | None
-) -> None:
+def test_a_file_that_is_no_configuration(vigil: Path, tmp_path: Path) -> None:
     file = tmp_path / "vigil.toml"
-    if content is not None:
-        file.write_bytes(content)
+    file.write_bytes(b"node_name = ")
     for arguments in (("validate", str(file)), ("agent", "--config", str(file))):
         status, output = run(vigil, *arguments)
         assert status == 2, output
@@ -266,16 +232,3 @@ def test_a_kubeconfig_that_is_none(vigil: Path, tmp_path: Path, verb: str) -> No
     status, output = run(vigil, verb, "--store", "kubernetes:", *options)
     assert status in (2, 3)
     assert str(tmp_path) in output
-
-
-def test_all_errors_of_a_scenario(vigil: Path, tmp_path: Path) -> None:
-    file = tmp_path / "scenario.toml"
-    file.write_text(
-        'profile = "a2"\nunknown = 1\n'
-        '[[steps]]\nat_ms = -1\ndo = "explode"\n'
-        '[[steps]]\nat_ms = 5\ndo = "occur"\nchip = 99\ncode = "nonsense"\n'
-    )
-    status, output = run(vigil, "validate", str(file))
-    assert status == 2, output
-    for wrong in ("unknown", "steps[0].at_ms", "explode", "steps[1].chip", "nonsense"):
-        assert wrong in output

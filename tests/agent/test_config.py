@@ -64,7 +64,7 @@ def test_our_own_variable_beats_node_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "Node", "node_1", "-node", "node-", "a..b", "n" * 231, "a b", "k\u00f6ln"]
+    "name", ["", "Node", "node_1", "-node", "node-", "a..b", "n" * 231, "a b", "a/b", "k\u00f6ln"]
 )
 def test_a_node_name_that_kubernetes_would_refuse(name: str) -> None:
     with pytest.raises(ConfigurationError) as caught:

@@ -19,61 +19,6 @@ FAULT = "80E01801"
 DEVICES = {"huawei.com/Ascend910": "Ascend910-0", "huawei.com/Ascend910-Unhealthy": ""}
 
 
-def ends(node: Node) -> int:
-    node.start()
-    status = node.process.wait(patience(45))
-    assert "Traceback" not in node.logged()
-    return status
-
-
-def test_a_driver_that_is_not_there(folder_node: Node, tmp_path: Path) -> None:
-    folder_node.driver_root = tmp_path / "nowhere"
-    folder_node.start()
-    folder_node.up()
-    folder_node.wait(lambda: "--driver-root" in folder_node.logged(), "the option is named")
-    folder_node.waits_for_text(str(tmp_path / "nowhere"))
-    assert "Traceback" not in folder_node.logged()
-    assert folder_node.shown() is None
-
-
-def test_a_driver_that_is_no_library(folder_node: Node, tmp_path: Path) -> None:
-    library = tmp_path / "driver" / "lib64" / "driver" / "libdcmi.so"
-    library.parent.mkdir(parents=True)
-    library.write_text("not a library")
-    folder_node.driver_root = tmp_path / "driver"
-    assert ends(folder_node) == 3
-    assert "libdcmi.so" in folder_node.logged()
-
-
-def test_a_node_name_that_kubernetes_would_refuse(tmp_path: Path, built: Path) -> None:
-    node = Node(tmp_path, built, Folder(tmp_path / "store"), "Node_1")
-    try:
-        assert ends(node) == 2
-        assert "--node-name: 'Node_1' is not a Kubernetes node name" in node.logged()
-        assert not (tmp_path / "store").exists()
-        assert not node.state_dir.exists()
-    finally:
-        node.close()
-
-
-def test_a_configuration_with_several_errors_replaces_nothing(
-    folder_node: Node, tmp_path: Path
-) -> None:
-    node = folder_node
-    node.start()
-    node.healthy()
-    node.stop()
-    data = node.place.read(node.document)
-    (tmp_path / "agent.toml").write_text(
-        'listen = "x"\nnonsense = 1\n[chip_faults]\naudit_period_seconds = "often"\n'
-    )
-    node.options = ["--config", str(tmp_path / "agent.toml"), "--store", "nowhere:"]
-    assert ends(node) == 2
-    for where in ("listen", "nonsense", "chip_faults.audit_period_seconds", "--store"):
-        assert f"  {where}: " in node.logged()
-    assert node.place.read(node.document) == data
-
-
 def test_an_address_that_is_taken_keeps_no_fault_back(
     folder_node: Node, tmp_path: Path, built: Path
 ) -> None:
@@ -99,19 +44,6 @@ def test_an_address_that_is_taken_keeps_no_fault_back(
         other.close()
 
 
-def test_a_state_directory_of_another_agent(folder_node: Node, tmp_path: Path, built: Path) -> None:
-    folder_node.start()
-    folder_node.healthy()
-    other = Node(tmp_path / "other", built, Folder(tmp_path / "store"), "node-2")
-    try:
-        other.state_dir = folder_node.state_dir
-        assert ends(other) == 2
-        assert "in use by another agent" in other.logged()
-    finally:
-        other.close()
-    assert folder_node.process.status is None
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -130,7 +62,8 @@ def test_a_state_directory_of_another_agent(folder_node: Node, tmp_path: Path, b
     ],
     ids=["empty", "no-json", "wrong-types", "wrong-check-code", "nonsense-everywhere"],
 )
-def test_a_malformed_document_is_replaced(node: Node, data: dict[str, str]) -> None:
+def test_a_malformed_document_is_replaced(folder_node: Node, data: dict[str, str]) -> None:
+    node = folder_node
     node.place.write(node.document, data)
     node.emulator.occur(2, FAULT)
     node.start()

@@ -85,7 +85,8 @@ def test_changes_are_in_force_at_once(node: Node) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_malformed_at_the_very_first_start(node: Node) -> None:
+def test_malformed_at_the_very_first_start(folder_node: Node) -> None:
+    node = folder_node
     (rules,) = (text for text in recorded_texts(RULES) if '"Times": "2"' in text)
     node.place.write(NAME, {CODES: recorded_texts(CODES)[-1], RULES: rules})
     node.start()

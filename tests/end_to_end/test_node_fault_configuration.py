@@ -85,8 +85,9 @@ def test_levels_follow_the_config_map_at_once(node: Node) -> None:
 
 
 @pytest.mark.timeout(90)
-def test_refused_fault_configuration_changes_nothing(node: Node) -> None:
+def test_refused_fault_configuration_changes_nothing(folder_node: Node) -> None:
     """The recorded documents that the real program refuses, and one without its key."""
+    node = folder_node
     good = table(PreSeparate=[FAN.code], Separate=["2C000031"])
     node.place.write(NAME, good)
     node.start()
@@ -136,7 +137,8 @@ def test_no_difference_with_another_table(node: Node) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_malformed_at_the_very_first_start(node: Node) -> None:
+def test_malformed_at_the_very_first_start(folder_node: Node) -> None:
+    node = folder_node
     node.place.write(NAME, {KEY: "{broken"})
     node.start()
     shows(node, 20, Fan="PreSeparate")

@@ -99,54 +99,6 @@ def test_an_api_server_that_freezes(cluster_node: Node, cluster: Cluster) -> Non
     assert (status, seconds < 5) == (0, True)
 
 
-@pytest.mark.apiserver
-def test_sigterm_while_the_api_server_is_frozen(cluster_node: Node, cluster: Cluster) -> None:
-    node = cluster_node
-    node.start()
-    node.healthy()
-    cluster.plane.pause_apiserver()
-    node.emulator.occur(2, FAULT)
-    node.wait(lambda: bool(node.assertions(FAULT)), "the fault is journaled")
-    let_time_pass(0.1)  # and its write is on its way
-    status, seconds = node.stop()
-    assert (status, seconds < 5) == (0, True), node.logged()
-    assert node.assertions(FAULT) == ["occur"]
-    assert node.journal("stop")
-
-
-def test_a_call_that_hangs_blinds_one_chip_only(folder_node: Node) -> None:
-    node = folder_node
-    node.start()
-    node.healthy()
-    node.emulator.occur(2, OTHER)
-    node.until(lambda now: now.codes(2) == {OTHER}, "the first fault is shown")
-    nothing_happens_for(2.5, because="the list of the start is asked for LAG_SECONDS, 2, after it")
-    node.emulator.hang(CODES, 2)
-    node.emulator.occur(2, FAULT)
-    # Two seconds later its list is asked for, and the call hangs: just then chip 5 fails.
-    let_time_pass(2.0)
-    for chip in (4, 5, 6):
-        node.emulator.occur(chip, FAULT)
-        assert _shows(node, chip) < patience(1.2)
-        let_time_pass(0.3)
-
-    def blind() -> list[str]:
-        return [source["reason"] for source in node.status()["chips"][2]["blind"]]
-
-    node.wait(lambda: bool(blind()), "chip 2 is blind")
-    assert "does not return" in blind()[0]
-    assert 'npu_vigil_blind{chip="2"' in node.ask("/metrics")[1]
-    node.until(lambda now: now.codes(2) == {OTHER, FAULT}, "its last state is kept")
-    assert [chip["chip"] for chip in node.status()["chips"] if chip["blind"]] == [2]
-    assert node.ask("/healthz")[0] == 200
-    node.emulator.clear(CODES, 2)
-    node.wait(lambda: not blind(), "chip 2 answers again by itself", 30)
-    node.emulator.recover(2, OTHER)
-    node.until(lambda now: now.codes(2) == {FAULT}, "its recovery is shown")
-    status, seconds = node.stop()
-    assert (status, seconds < 5) == (0, True)
-
-
 @pytest.mark.parametrize("function", [CODES, HEALTH, "dcmi_init"])
 def test_sigterm_does_not_wait_for_the_driver(folder_node: Node, function: str) -> None:
     node = folder_node
@@ -202,52 +154,6 @@ def test_a_full_disk_costs_nothing_that_is_known(folder_node: Node) -> None:
     assert node.logged().count("publishing continues without it") == 1
     node.start()
     node.until(lambda now: set(now.faults) == {f"Ascend910-{chip}" for chip in (1, 2, 3)}, "kept")
-
-
-def test_a_full_disk_from_the_start(folder_node: Node) -> None:
-    node = folder_node
-    node.start()
-    node.healthy()
-    node.emulator.occur(1, FAULT)
-    node.until(lambda now: now.codes(1) == {FAULT}, "the fault is shown")
-    since_ms = node.status()["faults"][0]["since_ms"]
-    node.kill()
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (16384, limit[1]))
-    try:
-        node.start()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-    node.up()
-    node.wait(lambda: bool(node.status()["faults"]), "the fault is remembered")
-    assert node.status()["faults"][0]["since_ms"] == since_ms
-    node.emulator.occur(2, FAULT)
-    node.until(lambda now: now.codes(2) == {FAULT}, "the next fault is shown")
-
-
-def test_a_state_directory_that_cannot_be_made(folder_node: Node) -> None:
-    node = folder_node
-    node.state_dir = node.log / "state"
-    node.start()
-    node.healthy()
-    node.emulator.occur(1, FAULT)
-    node.until(lambda now: now.codes(1) == {FAULT}, "the fault is shown")
-    status, seconds = node.stop()
-    assert (status, seconds < 5) == (0, True)
-
-
-def test_a_broken_journal_is_moved_aside(folder_node: Node) -> None:
-    node = folder_node
-    node.start()
-    node.healthy()
-    node.emulator.occur(1, FAULT)
-    node.until(lambda now: now.codes(1) == {FAULT}, "the fault is shown")
-    node.stop()
-    (node.state_dir / "journal.sqlite").write_bytes(b"garbage" * 4096)
-    node.emulator.occur(2, FAULT)
-    node.start()
-    node.until(lambda now: bool(now.codes(1) and now.codes(2)), "both faults are shown")
-    node.waits_for_text("moved to journal.sqlite.broken-")
 
 
 def test_no_fault_is_lost_with_a_journal_of_an_older_schema(folder_node: Node) -> None:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contract.codes.chip_codes import RESET_FINISHED
 from dcmi_shim.emulator.functions import functions
-from tests.parts.deadlines import let_time_pass, nothing_happens_for, patience
+from tests.parts.deadlines import nothing_happens_for, patience
 
 if TYPE_CHECKING:
     from tests.end_to_end.node import Node
@@ -81,19 +80,6 @@ def test_a_recovery_is_not_accepted_while_the_query_that_proves_it_fails(node: N
     assert now.codes(CHIP) == {FAULT}
     node.emulator.clear(CODES, CHIP)
     node.until(lambda now: not now.codes(CHIP), "it is over when the list says so", 4)
-
-
-def test_a_finished_reset_is_audited_at_once(folder_node: Node) -> None:
-    """The list is due every 15 s otherwise."""
-    node = folder_node
-    node.start()
-    node.healthy()
-    nothing_happens_for(2.5, because="the list of the start is asked for LAG_SECONDS, 2, after it")
-    node.emulator.lose_next_event()
-    node.emulator.occur(CHIP, FAULT)
-    let_time_pass(0.1)
-    node.emulator.once(CHIP, RESET_FINISHED)
-    node.until(lambda now: now.codes(CHIP) == {FAULT}, "what the reset left is found", 1)
 
 
 def _start_and_see(node: Node, seconds: float = 2.0) -> None:
