@@ -185,12 +185,12 @@ def _is_there(name: str, package: Path) -> bool:
     return any(ROOT.glob(pattern)) or any(package.rglob(pattern))
 
 
-@pytest.mark.parametrize("document", [DOCUMENT, *PACKAGES], ids=lambda path: path.stem)
-def test_files_and_folders_that_are_named_exist(document: Path) -> None:
-    names = list(_paths(document.read_text(encoding="utf-8")))
-    assert names
-    package = ROOT / document.stem if document != DOCUMENT else ROOT / "docs"
-    assert [name for name in names if not _is_there(name, package)] == []
+def test_files_and_folders_that_are_named_exist() -> None:
+    for document in (DOCUMENT, *PACKAGES):
+        names = list(_paths(document.read_text(encoding="utf-8")))
+        assert names, document
+        package = ROOT / document.stem if document != DOCUMENT else ROOT / "docs"
+        assert [name for name in names if not _is_there(name, package)] == [], document
 
 
 def _parts(package: str) -> set[str]:
@@ -200,12 +200,13 @@ def _parts(package: str) -> set[str]:
     return {way[0] if len(way) == 1 else f"{way[0]}/" for way in below} - known
 
 
-@pytest.mark.parametrize("document", PACKAGES, ids=lambda path: path.stem)
-def test_each_document_names_folders_and_files_of_its_package(document: Path) -> None:
-    text = document.read_text(encoding="utf-8")
-    parts = _parts(document.stem)
-    assert parts
-    assert [one for one in sorted(parts) if not re.search(rf"(?<!\w){re.escape(one)}", text)] == []
+def test_each_document_names_folders_and_files_of_its_package() -> None:
+    for document in PACKAGES:
+        text = document.read_text(encoding="utf-8")
+        parts = _parts(document.stem)
+        assert parts, document
+        missing = [one for one in sorted(parts) if not re.search(rf"(?<!\w){re.escape(one)}", text)]
+        assert missing == [], document
 
 
 def test_a_file_that_is_not_there_is_found() -> None:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 FAULT, OTHER, ONCE = "80E01801", "80E18402", "80E3A201"
 A3 = tuple(Chip(die // 2, die % 2, die, die) for die in range(16))
-RESET_FINISHED = "8C2FA009"
 
 
 def test_from_event_to_cluster_info(
@@ -45,21 +44,6 @@ def test_from_event_to_cluster_info(
         wait(lambda: not cluster.cluster_info()["node-1"].levels, "released", 15)
         assert agent.stop()[0] == 0
         assert aggregator.stop()[0] == 0
-
-
-def test_reset_finished_asks_the_lists_again(folder: Folder, make_agent: MakeAgent) -> None:
-    agent = make_agent(folder)
-    agent.start()
-    agent.up()
-    agent.hardware.occur(1, FAULT)
-    agent.shows(lambda shown: shown.codes(1) == {FAULT}, "occurred")
-    wait(lambda: not agent.status()["driver"]["stuck_calls"], "nothing is stuck")
-    agent.hardware.unlist_code(1, FAULT)
-    agent.hardware.list_code(1, OTHER)
-    agent.hardware.once(1, RESET_FINISHED)
-    agent.shows(lambda shown: shown.codes(1) >= {OTHER}, "what is new is found", 2)
-    agent.shows(lambda shown: FAULT not in shown.codes(1), "what is gone is found", 4)
-    assert agent.hardware.chips[1].logic == 6
 
 
 def test_duplicates_disorder_and_a_burst(folder: Folder, make_agent: MakeAgent) -> None:

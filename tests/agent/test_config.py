@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from agent.config import AgentConfiguration, load_agent
-from collectors.chip_faults.collector import ChipFaultsSection
 from contract.errors import ConfigurationError
 from tests.parts.verbs import vigil_process
 
@@ -26,28 +25,6 @@ card_lost_after = 5
 def written(path: Path, text: str) -> Path:
     path.write_text(text)
     return path
-
-
-def test_the_command_line_beats_the_environment_beats_the_file(tmp_path: Path) -> None:
-    file = written(
-        tmp_path / "agent.toml",
-        'node_name = "from-file"\nstore = "directory:/from-file"\nlisten = "127.0.0.1:1"\n'
-        "[chip_faults]\naudit_period_seconds = 7.5\n",
-    )
-    environment = {
-        "VIGIL_NODE_NAME": "from-environment",
-        "VIGIL_STORE": "directory:/from-environment",
-        "VIGIL_CHIP_FAULTS_CARD_LOST_AFTER_SECONDS": "20",
-        "VIGIL_TRUST_DRIVER": "true",
-        "VIGIL_SOMETHING_ELSE": "is not ours",
-    }
-    loaded = load_agent(file, environment, {"node_name": "from-flag", "store": None})
-    assert loaded.node_name == "from-flag"
-    assert loaded.store == "directory:/from-environment"
-    assert loaded.listen == "127.0.0.1:1"
-    assert loaded.trust_driver is True
-    assert loaded.settings_of(ChipFaultsSection).audit_period_seconds == 7.5
-    assert loaded.settings_of(ChipFaultsSection).card_lost_after_seconds == 20
 
 
 def test_defaults() -> None:
@@ -117,15 +94,6 @@ def test_a_file_that_is_none(tmp_path: Path, content: bytes | None) -> None:
         file.write_bytes(content)
     with pytest.raises(ConfigurationError, match=r"agent\.toml"):
         load_agent(file, {}, {})
-
-
-@pytest.mark.daemon
-def test_validate_names_every_problem_and_ends_with_2(tmp_path: Path) -> None:
-    done = vigil_process("validate", written(tmp_path / "agent.toml", WRONG))
-    assert done.returncode == 2
-    for where in ("node_name", "stoer", "listen", "chip_faults.audit_period_seconds"):
-        assert f"  {where}: " in done.stderr
-    assert "6 problems" in done.stderr
 
 
 @pytest.mark.daemon
@@ -215,10 +183,3 @@ def test_an_old_heartbeat_that_has_no_place(variables: dict[str, str], what: str
     with pytest.raises(ConfigurationError) as caught:
         load_agent(None, {"NODE_NAME": "n"} | variables, {})
     assert what in str(caught.value)
-
-
-@pytest.mark.daemon
-def test_an_interval_below_a_second_ends_the_agent_with_2(tmp_path: Path) -> None:
-    done = vigil_process("agent", "--node-name", "n", "--heartbeat-interval-seconds", "0.5")
-    assert done.returncode == 2
-    assert "--heartbeat-interval-seconds: must be at least 1" in done.stderr

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from collectors.chip_faults.collector import ChipFaultsCollector, ChipFaultsSection
-from contract.codes.chip_codes import CARD_DROP
 from contract.observation import chip_subject
 from dcmi_shim.driver import Driver
 from dcmi_shim.library.device_info import VIRTUAL_DEVICES
@@ -99,43 +98,6 @@ async def test_a_fault_lives_and_ends(library: FoundLibrary, hardware: Emulator)
             f"chip 3 once {AIC}",
             f"chip 3 recover {HBM}",
         ]
-
-
-async def test_one_chip_hangs_and_the_others_go_on(
-    library: FoundLibrary, hardware: Emulator
-) -> None:
-    async with collecting(library) as (driver, recorded):
-        await until(lambda: "chip 7 answered" in recorded.words(), 2)
-        hardware.occur(2, HBM)
-        await stays(2.2, because="the list of the start is asked for LAG_SECONDS, 2, after it")
-        for function in ("dcmi_get_device_health", "dcmi_get_device_errorcode_v2"):
-            hardware.hang(function, 2)
-        await until(lambda: len(driver.stuck_calls()) == 2, 8)
-        hardware.occur(5, HBM)
-        await until(lambda: f"chip 5 occur {HBM}" in recorded.words(), 1)
-        hardware.lose_next_event()
-        hardware.occur(6, AIC)
-        assert await until(lambda: f"chip 6 present {AIC}" in recorded.words(), 3) < patience(2)
-        hardware.recover(2, HBM)
-        await stays(2.5, because="the list is asked for LAG_SECONDS, 2, after an event")
-        assert f"chip 2 recover {HBM}" not in recorded.words()
-        blind = [word for word in recorded.words() if "blind" in word]
-        assert len(blind) == 1
-        assert blind[0].startswith("chip 2 blind: dcmi_get_device_")
-        for function in ("dcmi_get_device_health", "dcmi_get_device_errorcode_v2"):
-            hardware.clear(function, 2)
-        await until(lambda: f"chip 2 recover {HBM}" in recorded.words(), 3)
-        await until(lambda: recorded.words().count("chip 2 answered") == 2, 3)
-
-
-async def test_a_card_drops_and_returns(library: FoundLibrary, hardware: Emulator) -> None:
-    async with collecting(library) as (_, recorded):
-        await until(lambda: "chip 7 answered" in recorded.words(), 2)
-        hardware.drop(4)
-        await until(lambda: f"chip 4 present {CARD_DROP}" in recorded.words(), 2)
-        hardware.return_card(4)
-        await until(lambda: f"chip 4 absent {CARD_DROP}" in recorded.words(), 2)
-        assert not [word for word in recorded.words() if "blind" in word]
 
 
 async def test_a_burst_loses_nothing(library: FoundLibrary, hardware: Emulator) -> None:

@@ -49,7 +49,8 @@ def without_times(data: dict[str, str] | None) -> dict[str, Any]:
     return {**others, **outer}
 
 
-def test_a_chip_whose_call_hangs_is_named_beside_upstreams_keys(node: Node) -> None:
+def test_a_chip_whose_call_hangs_is_named_beside_upstreams_keys(folder_node: Node) -> None:
+    node = folder_node
     node.environment |= QUICK
     node.start()
     node.healthy()

@@ -147,19 +147,3 @@ def test_910a_has_events_and_links(make_node: Callable[[str], Node]) -> None:
     node.emulator.link(5, up=False)
     node.until(lambda now: now.codes(5) == {"81078603"}, "the tool finds the link down", 5)
     assert node.status()["driver"]["polling_reason"] is None
-
-
-def test_a_subscription_that_fails_on_a_server_that_has_events(
-    make_node: Callable[[str], Node],
-) -> None:
-    node = make_node("a2")
-    node.emulator.fail("dcmi_subscribe_fault_event", -8005)
-    node.start()
-    node.healthy()
-    assert "-8005" in node.status()["driver"]["polling_reason"]
-    node.emulator.occur(3, UNKNOWN)
-    node.until(lambda now: now.faults == {"Ascend910-3": {UNKNOWN: "SeparateNPU"}}, "a poll", 3)
-    node.emulator.clear("dcmi_subscribe_fault_event")
-    node.wait(lambda: node.status()["driver"]["polling_reason"] is None, "it is tried again", 15)
-    node.emulator.occur(4, FAULT)
-    assert node.until(lambda now: now.codes(4) == {FAULT}, "events arrive") < patience(1)

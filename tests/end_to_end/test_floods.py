@@ -143,19 +143,6 @@ def test_a_link_that_goes_up_and_down_within_a_second(folder_node: Node) -> None
     assert events == ["occur", "recover", "occur", *["occur", "recover"] * 2]
 
 
-def test_a_once_event_of_a_code_that_holds_ends_nothing(folder_node: Node) -> None:
-    node = folder_node
-    node.start()
-    node.healthy()
-    node.emulator.occur(3, FAULT)
-    node.emulator.once(3, FAULT)
-    node.until(lambda now: now.codes(3) == {FAULT}, "the fault is shown")
-    nothing_happens_for(6, because="a notice is shown for ONCE_VISIBLE_MS, 5500")
-    node.until(lambda now: now.codes(3) == {FAULT}, "it outlives the notice", 0.5)
-    node.emulator.recover(3, FAULT)
-    node.until(lambda now: not now.codes(3), "and ends with its recovery")
-
-
 def test_a_once_event_is_seen_for_five_seconds(folder_node: Node, tmp_path: Path) -> None:
     """In device-info and in cluster-info: a scheduler looks once a second."""
     node = folder_node

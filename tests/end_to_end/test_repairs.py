@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from contract.codes.chip_codes import RESET_FINISHED
 from dcmi_shim.emulator.functions import functions
-from tests.parts.deadlines import nothing_happens_for, patience
+from tests.parts.deadlines import let_time_pass, nothing_happens_for, patience
 
 if TYPE_CHECKING:
     from tests.end_to_end.node import Node
 
-CODES, HEALTH = "dcmi_get_device_errorcode_v2", "dcmi_get_device_health"
+CODES = "dcmi_get_device_errorcode_v2"
 FAULT, MILD = "80E01801", "80E21007"
 IOCTL_FAILED = -8009
 CHIP = 3
@@ -82,6 +83,19 @@ def test_a_recovery_is_not_accepted_while_the_query_that_proves_it_fails(node: N
     node.until(lambda now: not now.codes(CHIP), "it is over when the list says so", 4)
 
 
+def test_a_finished_reset_is_audited_at_once(folder_node: Node) -> None:
+    """The list is due every 15 s otherwise."""
+    node = folder_node
+    node.start()
+    node.healthy()
+    nothing_happens_for(2.5, because="the list of the start is asked for LAG_SECONDS, 2, after it")
+    node.emulator.lose_next_event()
+    node.emulator.occur(CHIP, FAULT)
+    let_time_pass(0.1)
+    node.emulator.once(CHIP, RESET_FINISHED)
+    node.until(lambda now: now.codes(CHIP) == {FAULT}, "what the reset left is found", 1)
+
+
 def _start_and_see(node: Node, seconds: float = 2.0) -> None:
     """Start the agent; wait until its first document lists the chips that answer."""
     node.start()
@@ -138,19 +152,3 @@ def test_every_call_of_one_chip_refuses_from_the_start(node: Node) -> None:
         if function.is_about_a_chip:
             node.emulator.clear(function.name, CHIP)
     node.healthy(6)
-
-
-def test_every_call_of_one_chip_refuses_and_the_chip_is_lost_in_the_end(node: Node) -> None:
-    node.environment["VIGIL_CHIP_FAULTS_CARD_LOST_AFTER_SECONDS"] = "10"
-    node.start()
-    node.healthy()
-    for function in (CODES, HEALTH):
-        node.emulator.fail(function, IOCTL_FAILED, CHIP)
-    node.wait(lambda: _blind(node) == [CHIP], "first it is blind", 5)
-    now = node.shown()
-    assert now is not None
-    assert not now.codes(CHIP)
-    node.until(lambda now: now.codes(CHIP) == {"40F84E00"}, "then it is lost", 15)
-    for function in (CODES, HEALTH):
-        node.emulator.clear(function, CHIP)
-    node.until(lambda now: not now.codes(CHIP), "and back when it answers", 5)

@@ -86,11 +86,11 @@ def test_no_color_reaches_the_output(verb: str, known: Stand, terminal: dict[str
         assert "\x1b" not in output.decode() + errors
 
 
-@pytest.mark.parametrize("columns", mostly_slow([20, 40, 80], 3))
 @pytest.mark.parametrize("language", mostly_slow(["zh", "en"], 2))
-def test_lines_fit_any_width(verb: str, known: Stand, columns: int, language: str) -> None:
-    _, output, _ = vigil(known, *VERBS[verb], "--lang", language, COLUMNS=str(columns))
-    assert max(map(columns_of, output.decode().splitlines())) <= columns
+def test_lines_fit_any_width(verb: str, known: Stand, language: str) -> None:
+    for columns in (20, 40, 80):
+        _, output, _ = vigil(known, *VERBS[verb], "--lang", language, COLUMNS=str(columns))
+        assert max(map(columns_of, output.decode().splitlines())) <= columns
 
 
 def test_control_characters_of_an_answer_reach_no_terminal(verb: str, stand: Stand) -> None:
@@ -177,9 +177,9 @@ def test_a_cluster_without_a_node_is_not_well(name: str, known: Stand) -> None:
         (b"HTTP/1.1 999999 \x1b[31m\r\n\r\n", "gives no answer"),
     ],
 )
-def test_an_answer_of_no_daemon_is_named(verb: str, stand: Stand, raw: bytes, why: str) -> None:
+def test_an_answer_of_no_daemon_is_named(stand: Stand, raw: bytes, why: str) -> None:
     stand.raw = raw
-    status, output, errors = vigil(stand, *VERBS[verb])
+    status, output, errors = vigil(stand, "status")
     assert (status, output) == (3, b"")
     assert stand.url in errors
     assert why in errors

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+from itertools import product
 
 import pytest
 
 from contract.codes.reference import all_codes
-from tests.parts.deadlines import patience
 from tests.parts.verbs import columns_of, run_verb
 from vigil.language import CATALOGUE, read_catalogue
 
@@ -30,10 +27,10 @@ def test_a_code_is_explained_without_a_daemon() -> None:
     assert max(map(len, lines)) <= 100
 
 
-@pytest.mark.parametrize("columns", [20, 40, 80])
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_an_explanation_fits_any_width(columns: int, language: str) -> None:
-    for code in ("80CD8008", "81078603", "220001001"):
+def test_an_explanation_fits_any_width(language: str) -> None:
+    codes = ("80CD8008", "81078603", "220001001")
+    for code, columns in product(codes, (20, 40, 80)):
         status, output, _ = explain(code, "--lang", language, COLUMNS=str(columns))
         assert status == 0
         assert max(map(columns_of, output.decode().splitlines())) <= columns
@@ -74,19 +71,6 @@ def test_effect_and_action_of_each_code_are_chinese() -> None:
     )
 
 
-@pytest.mark.slow
-def test_a_terminal_without_utf_8_gets_what_it_can_show() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "vigil", "explain", "80E01801", "--lang", "zh"],
-        capture_output=True,
-        env=os.environ | {"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"},
-        timeout=patience(60),
-        check=False,
-    )
-    assert done.returncode == 0
-    assert done.stdout.splitlines()[0].startswith(b"80E01801  HBM???")
-
-
 def test_json_carries_both_names() -> None:
     found = json.loads(explain("80E01801", "--json")[1])
     assert found["code"] == "80E01801"
@@ -117,18 +101,3 @@ def test_an_unknown_code_names_what_happens_to_codes_of_its_form(code: str, expe
     assert status == 2
     assert expected in errors
     assert errors.endswith("docs/codes.md lists all codes.\n")
-
-
-@pytest.mark.slow
-def test_a_closed_pipe_is_no_traceback() -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    done = subprocess.run(
-        [sys.executable, "-m", "vigil", "explain", "80E01801"],
-        stdout=writer,
-        stderr=subprocess.PIPE,
-        timeout=patience(60),
-        check=False,
-    )
-    os.close(writer)
-    assert done.stderr == b""

@@ -318,13 +318,21 @@ async def test_a_slow_commit_that_fails_is_an_error(
     assert failed == ["ERROR", "WARNING"]
 
 
-@pytest.mark.slow
-async def test_a_broken_file_is_moved_aside_and_a_new_one_begun(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / FILE_NAME
+def broken_journal(directory: Path) -> Path:
+    """Write what is no database in the place of the journal; return the file."""
+    path = directory / FILE_NAME
     path.write_bytes(b"this is not a database, whatever its name says" * 100)
-    (tmp_path / f"{FILE_NAME}.broken-1").write_bytes(b"an older one")
+    (directory / f"{FILE_NAME}.broken-1").write_bytes(b"an older one")
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("made", "level"), [(broken_journal, "ERROR"), (older_journal, "WARNING")])
+async def test_a_broken_file_or_one_with_an_older_schema_is_moved_aside_and_a_new_one_begun(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, made: Callable[[Path], Path], level: str
+) -> None:
+    path = made(tmp_path)
+    content = path.read_bytes()
     recovered: list[bool] = []
     journal = Journal(
         tmp_path,
@@ -332,14 +340,16 @@ async def test_a_broken_file_is_moved_aside_and_a_new_one_begun(
         wall_clock=lambda: NOW_MS,
         on_recovered=lambda: recovered.append(True),
     )
-    journal.append([(RowKind.START, "{}")], NOW_MS)
+    journal.append([(RowKind.REPORTS, "[1]")], NOW_MS)
     await until(lambda: bool(recovered), "a snapshot is asked for")
     assert await journal.close()
-    assert [row[1] for row in stored_rows(tmp_path)] == ["start", "gap"]
+    assert [row[1] for row in stored_rows(tmp_path)] == ["reports", "gap"]
     aside = f"{FILE_NAME}.broken-{NOW_MS}"
-    assert names_in(tmp_path) == [FILE_NAME, aside]
-    assert (tmp_path / aside).read_bytes().startswith(b"this is not")
-    assert "moved to" in caplog.text
+    assert (tmp_path / aside).read_bytes() == content
+    assert not (tmp_path / f"{FILE_NAME}.broken-1").exists(), "only the last one stays"
+    (moved,) = [record for record in caplog.records if "moved to" in record.getMessage()]
+    assert moved.levelname == level
+    assert str(path) in moved.getMessage()
 
 
 @pytest.mark.slow
@@ -372,28 +382,6 @@ async def test_a_journal_of_a_newer_version_is_left_alone(tmp_path: Path) -> Non
     assert "newer release: its schema is version 99" in str(journal.status().trouble)
     assert not await journal.close()
     assert stored_rows(tmp_path) == []
-
-
-@pytest.mark.slow
-async def test_a_journal_with_an_older_schema_that_appears_is_moved_aside(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    older = older_journal(tmp_path)
-    recovered: list[bool] = []
-    journal = Journal(
-        tmp_path,
-        first_sequence=1,
-        wall_clock=lambda: NOW_MS,
-        on_recovered=lambda: recovered.append(True),
-    )
-    journal.append([(RowKind.REPORTS, "[1]")], NOW_MS)
-    await until(lambda: bool(recovered), "a snapshot is asked for")
-    assert await journal.close()
-    assert [row[1] for row in stored_rows(tmp_path)] == ["reports", "gap"]
-    assert (tmp_path / f"{FILE_NAME}.broken-{NOW_MS}").exists()
-    moved = [record for record in caplog.records if "moved to" in record.getMessage()]
-    assert [record.levelname for record in moved] == ["WARNING"]
-    assert str(older) in moved[0].getMessage()
 
 
 def test_the_rows_of_an_older_schema_are_not_replayed(tmp_path: Path) -> None:

@@ -138,12 +138,6 @@ def test_a_list_that_lags_is_not_compared() -> None:
     assert one.codes([], 3.0) == [f"absent {HBM}"]
 
 
-def test_an_answer_asked_before_the_event_proves_nothing() -> None:
-    one = chip()
-    one.occur(HBM, 1.0)
-    assert one.codes([], 0.9) == []
-
-
 def test_other_codes_of_a_lagging_list_are_compared() -> None:
     one = chip()
     one.occur(HBM, 1.0)

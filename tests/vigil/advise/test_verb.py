@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,7 +19,8 @@ from tests.vigil.advise.cluster import (
 )
 from tests.vigil.advise.running import sessions_of, vigil
 
-ROOT = Path(__file__).parents[3]
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -288,23 +287,10 @@ def test_wrong_use_of_a_server(options: tuple[str, ...]) -> None:
 
 
 @pytest.mark.slow
-def test_a_whole_process_and_the_same_bytes_for_any_hash_seed(dump: Path) -> None:
-    command = [sys.executable, "-m", "vigil", "advise", "--dump", str(dump), "--json"]
-    printed = set()
-    for seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
-        ran = subprocess.run(
-            [*command, "--what-if", "chip 3 of n1 SeparateNPU"],
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            check=False,
-        )
-        assert (ran.returncode, ran.stderr) == (1, b"")
-        printed.add(ran.stdout)
-    assert len(printed) == 1
+def test_a_wrong_dump_ends_a_whole_process_with_2(dump: Path) -> None:
     dump.write_text("{")
-    wrong = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
+    command = [sys.executable, "-m", "vigil", "advise", "--dump", str(dump), "--json"]
+    wrong = subprocess.run(command, capture_output=True, check=False)
     assert (wrong.returncode, wrong.stdout) == (2, b"")
     assert f"{dump}: 1 problem\n  line 1: is not JSON".encode() in wrong.stderr
 

@@ -28,15 +28,11 @@ def found(path: Path) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_wrong_file_raises_its_finding(name: str) -> None:
+def test_the_wrong_file_raises_its_finding_and_its_correction_nothing(name: str) -> None:
     path = CASES / f"{name}.wrong.yaml"
     expected = [(code, int(line)) for code, line in _EXPECTED.findall(path.read_text())]
     assert name.partition("-")[0] in dict(expected)
     assert found(path) == expected
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_correction_raises_nothing(name: str) -> None:
     assert found(CASES / f"{name}.right.yaml") == []
 
 

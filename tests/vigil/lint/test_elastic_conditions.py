@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
-
-import pytest
+from typing import Any
 
 from advisor.lint.labels import RING_CONTROLLER
-from tests.advisor.workloads.broken_jobs import BROKEN, second_container
+from tests.advisor.workloads.broken_jobs import second_container
 from tests.elastic.jobs import vcjob
 from vigil.lint.reading import File
 from vigil.lint.run import lint
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-_NOT_IN_MANIFESTS = ("state", "elastic-scheduling")
-"""What a daemon wrote, and the label by which a job asks for elastic training."""
 
 
 def found(item: dict[str, Any]) -> list[str]:
@@ -25,19 +17,6 @@ def found(item: dict[str, Any]) -> list[str]:
     item["metadata"]["labels"][RING_CONTROLLER] = "ascend-910"
     report = lint([File("job.json", json.dumps(item))])
     return [one.rule.code for one in report.findings if one.rule.code.startswith("ELASTIC_")]
-
-
-def test_a_job_that_meets_all_conditions() -> None:
-    assert found(vcjob()) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "spoil"), [(n, spoil) for n, spoil, _ in BROKEN if n not in _NOT_IN_MANIFESTS]
-)
-def test_each_condition_is_found(name: str, spoil: Callable[[dict[str, Any]], object]) -> None:
-    item = vcjob()
-    spoil(item)
-    assert found(item), name
 
 
 def test_a_single_pod_needs_two_chips_in_one_container() -> None:

@@ -200,17 +200,18 @@ def test_labels_at_the_configmap_of_a_rank_table() -> None:
     assert codes(table, vcjob(RETRIES)) == ["RESCHEDULING_OFF"]
 
 
-def test_a_service_and_a_runtime_in_two_namespaces() -> None:
+def test_a_service_and_a_runtime_of_one_name_in_namespaces() -> None:
     """Each service gets the labels of the runtime in its own namespace, or of the cluster."""
-    local = runtime({}, None, **runner()) | {"kind": "ServingRuntime"}
-    local["metadata"] = {"name": "r", "namespace": "a"}
-    services = [inference_service({"minReplicas": 1}, "r") for _ in range(2)]
-    services[0]["metadata"]["namespace"] = "a"
-    services[1]["metadata"]["namespace"] = "b"
-    everywhere = runtime(RETRIES | ON, None, **runner())
-    found = findings(*services, local, everywhere)
+    services = [inference_service({"minReplicas": 1}, "r") for _ in range(3)]
+    runtimes = [
+        runtime(labels, None, **runner()) | {"kind": "ServingRuntime"}
+        for labels in ({}, RETRIES | ON)
+    ]
+    for one, namespace in (*zip(services, "abc", strict=True), *zip(runtimes, "ab", strict=True)):
+        one["metadata"] |= {"name": "r", "namespace": namespace}
+    found = findings(*services, *runtimes, runtime(RETRIES | ON, None, **runner()))
     assert [(one.rule.code, one.place.object) for one in found] == [
-        ("RESCHEDULING_OFF", "InferenceService a/i"),
+        ("RESCHEDULING_OFF", "InferenceService a/r"),
     ]
 
 
@@ -219,7 +220,9 @@ def test_a_runtime_of_two_services_is_found_once() -> None:
     wrong["metadata"]["labels"] = ON
     services = [inference_service({"minReplicas": 1}, "r") for _ in range(2)]
     services[1]["metadata"]["name"] = "other"
-    assert sorted(codes(*services, wrong)) == ["PLACE_WITHOUT_EFFECT"] + ["RESCHEDULING_OFF"] * 2
+    shown = sorted((one.rule.code, one.place.object) for one in findings(*services, wrong))
+    assert [code for code, _ in shown] == ["PLACE_WITHOUT_EFFECT"] + ["RESCHEDULING_OFF"] * 2
+    assert [name for _, name in shown[1:]] == ["InferenceService i", "InferenceService other"]
 
 
 def test_a_label_of_the_service_reaches_engine_decoder_and_router() -> None:
@@ -239,11 +242,18 @@ def test_labels_that_are_no_map(labels: object) -> None:
         assert codes(item, *others) == ["RESCHEDULING_OFF"], kind
 
 
-@pytest.mark.parametrize("engine", [{}, {"minReplicas": 0}, None, [], "engine"])
+@pytest.mark.parametrize(
+    "engine", [{}, {"minReplicas": 0}, {"runner": {}}, {"leader": None}, None, [], "engine"]
+)
 def test_an_engine_without_pods(engine: object) -> None:
+    """What OME makes of it is not known without its runtime, and no pod is judged."""
     service = inference_service({}, "r")
     service["spec"]["engine"] = engine
     assert codes(service, runtime(RETRIES | ON, None, **runner())) == []
+    del service["spec"]["runtime"]
+    report = lint([File("x.yaml", yaml.safe_dump(service))])
+    expected = ["RUNTIME_NOT_NAMED"] if isinstance(engine, dict) else []
+    assert [one.rule.code for one in report.findings] == expected
 
 
 def test_rows_that_name_the_test_with_real_controllers_are_in_it() -> None:
