@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar
+import contextlib
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from contract.codes.chip_codes import format_code
 from contract.codes.levels import Severity
 from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverGone
 from contract.observation import HealthRead, Observation, SourceAnswered, SourceBlind, chip_subject
 from dcmi_shim.values import Chip, DriverEvent, DriverGap, Inventory, StuckCall
+from tests.parts.collector_context import SavedInMemory, collector_context
 from tests.parts.deadlines import stand_in_waits
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
-    from contract.observation import Report
+    from collectors.base import Collector, CollectorContext, Sink
+    from contract.observation import Report, Subject
     from dcmi_shim.values import Utilization
 
 T = TypeVar("T")
@@ -204,3 +207,34 @@ def word(item: Report) -> str:
 HBM = 0x80E01801
 HBM_CODE = format_code(HBM)
 CHIP_1 = chip_subject(1)
+
+
+@contextlib.asynccontextmanager
+async def beside_others(
+    make: Callable[[CollectorContext], Collector[Any]],
+    memory: SavedInMemory | None = None,
+    tracked: Mapping[tuple[Subject, str], int] | None = None,
+) -> AsyncIterator[tuple[RecordedReports, Sink]]:
+    """Run the collector; yield its reports, and the sink for other collectors' reports."""
+    recorded = RecordedReports()
+    listeners: list[Sink] = []
+
+    def push(reports: Sequence[Report]) -> None:
+        for listener in listeners:
+            listener(reports)
+
+    around = collector_context(
+        recorded,
+        virtual_ms,
+        ScriptedDriver(),
+        saved_state=memory,
+        tracked=tracked,
+        listen=listeners.append,
+    )
+    task = asyncio.create_task(make(around).run())
+    try:
+        yield recorded, push
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -73,15 +74,15 @@ def test_times_are_in_utc_on_demand(verb: str, known: Stand) -> None:
     assert b" UTC" not in output
 
 
-@pytest.mark.parametrize(
-    "terminal",
-    mostly_slow(
-        [{"TERM": "xterm-256color", "FORCE_COLOR": "1"}, {"NO_COLOR": "1"}, {"TERM": "dumb"}], 3
-    ),
-    ids=lambda one: ",".join(one),
-)
-def test_no_color_reaches_the_output(verb: str, known: Stand, terminal: dict[str, str]) -> None:
-    for arguments in (VERBS[verb], (*VERBS[verb], "--nonsense")):
+_TERMINALS: list[dict[str, str]] = [
+    {"TERM": "xterm-256color", "FORCE_COLOR": "1"},
+    {"NO_COLOR": "1"},
+    {"TERM": "dumb"},
+]
+
+
+def test_no_color_reaches_the_output(verb: str, known: Stand) -> None:
+    for arguments, terminal in product((VERBS[verb], (*VERBS[verb], "--nonsense")), _TERMINALS):
         _, output, errors = vigil(known, *arguments, **terminal)
         assert "\x1b" not in output.decode() + errors
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
 import threading
 from functools import partial
@@ -39,17 +37,17 @@ from contract.codes.host_codes import (
     NO_INODES,
     READ_ONLY,
 )
-from contract.observation import Assertion, Gap, Observation, Subject, host_subject
-from tests.collectors.scripted import RecordedReports, ScriptedDriver, virtual_ms, word
+from contract.observation import Assertion, Gap, Observation, host_subject
+from tests.collectors.scripted import RecordedReports, beside_others, word
 from tests.parts import deadlines
-from tests.parts.collector_context import SavedInMemory, collector_context
+from tests.parts.collector_context import SavedInMemory
 from tests.parts.deadlines import patience, stays, time_passes
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from collectors.base import CollectorContext, Sink
+    from collectors.base import CollectorContext
     from contract.observation import Report
 
 NOW_MS = 1_800_000_000_000
@@ -334,37 +332,6 @@ def host(tmp_path: Path) -> Host:
     return Host(tmp_path)
 
 
-@contextlib.asynccontextmanager
-async def running(
-    make: Callable[[CollectorContext], FileSystemsCollector],
-    memory: SavedInMemory | None = None,
-    tracked: Mapping[tuple[Subject, str], int] | None = None,
-) -> AsyncIterator[tuple[RecordedReports, Sink]]:
-    """Run the collector; yield its reports, and the sink for other collectors' reports."""
-    recorded = RecordedReports()
-    listeners: list[Sink] = []
-
-    def push(reports: Sequence[Report]) -> None:
-        for listener in listeners:
-            listener(reports)
-
-    around = collector_context(
-        recorded,
-        virtual_ms,
-        ScriptedDriver(),
-        saved_state=memory,
-        tracked=tracked,
-        listen=listeners.append,
-    )
-    task = asyncio.create_task(make(around).run())
-    try:
-        yield recorded, push
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-
 async def until(recorded: RecordedReports, count: int) -> list[str]:
     await deadlines.until(lambda: len(recorded.words()) >= count, seconds=5)
     return recorded.words()
@@ -372,7 +339,7 @@ async def until(recorded: RecordedReports, count: int) -> list[str]:
 
 async def test_the_kernel_wakes_the_check(host: Host) -> None:
     memory = SavedInMemory()
-    async with running(host.collector(), memory) as (recorded, push):
+    async with beside_others(host.collector(), memory) as (recorded, push):
         assert await until(recorded, 1) == [ANSWERED]
         host.mount(data="ro")
         push([Gap(KERNEL_LOG, 1, "lost")])
@@ -392,13 +359,13 @@ async def test_only_this_boot_is_remembered(host: Host, boot: str) -> None:
     seen_in = boot_id() if boot == "this" else boot
     memory = SavedInMemory(msgspec.json.encode(SavedFileSystems(seen_in, {DEVICE: frozenset({5})})))
     host.mount(data="ro")
-    async with running(host.collector(), memory) as (recorded, _):
+    async with beside_others(host.collector(), memory) as (recorded, _):
         await until(recorded, 1)
     assert recorded.words()[1:] == ([f"{DISK} present {READ_ONLY}"] if boot == "this" else [])
 
 
 async def test_a_full_one_is_reported_with_its_mount_point(host: Host) -> None:
-    async with running(host.collector(full_percent=1e-9)) as (recorded, _):
+    async with beside_others(host.collector(full_percent=1e-9)) as (recorded, _):
         await until(recorded, 3)
     stats = [one for _, batch in recorded.batches for one in batch if isinstance(one, Observation)]
     assert {one.subject for one in stats if one.code == FULL} == {
@@ -420,7 +387,7 @@ async def test_hanging_file_system_blinds_no_other(
         return statvfs(path)
 
     monkeypatch.setattr(os, "statvfs", hanging)
-    async with running(host.collector(1e-9, deadline_seconds=0.05)) as (recorded, push):
+    async with beside_others(host.collector(1e-9, deadline_seconds=0.05)) as (recorded, push):
         words = await until(recorded, 2)
         assert all(one.startswith(f"host {os.makedev(8, 3)} File System") for one in words[:-1])
         assert words[-1] == "node 0 blind: /data: no answer within 0.05 s"
@@ -437,14 +404,14 @@ async def test_hanging_file_system_blinds_no_other(
 
 async def test_file_system_that_cannot_be_asked_is_blindness(host: Host) -> None:
     host.mount(others="7 1 8:4 / /gone rw - ext4 /dev/sda4 rw\n")
-    async with running(host.collector()) as (recorded, _):
+    async with beside_others(host.collector()) as (recorded, _):
         assert await until(recorded, 1) == ["node 0 blind: /gone: No such file or directory"]
     (host.proc / "filesystems").unlink()
-    async with running(host.collector()) as (recorded, _):
+    async with beside_others(host.collector()) as (recorded, _):
         (blind,) = await until(recorded, 1)
     assert "the mounts cannot be read" in blind
 
 
 async def test_undecodable_saved_state_is_dropped(host: Host) -> None:
-    async with running(host.collector(), SavedInMemory(b"{")) as (recorded, _):
+    async with beside_others(host.collector(), SavedInMemory(b"{")) as (recorded, _):
         assert await until(recorded, 1) == [ANSWERED]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,16 +18,15 @@ from collectors.memory.pressure import (
 )
 from contract.codes.host_codes import HOST_MEMORY, KERNEL_LOG, MEMORY_PRESSURE, OOM_KILL
 from contract.observation import Assertion, Gap, Observation, host_subject
-from tests.collectors.scripted import RecordedReports, ScriptedDriver, virtual_ms
-from tests.parts.collector_context import SavedInMemory, collector_context
+from tests.collectors.scripted import beside_others
+from tests.parts.collector_context import SavedInMemory
 from tests.parts.deadlines import time_passes
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
-    from collectors.base import CollectorContext, Sink
-    from contract.observation import Report
+    from collectors.base import CollectorContext
 
 PRESSURE = """\
 some avg10=31.00 avg60=30.10 avg300=9.00 total=1234
@@ -116,43 +114,9 @@ def collector_of(kernel: Kernel, **percent: float) -> Callable[[CollectorContext
     return partial(MemoryCollector, MemorySection(**percent), proc=kernel.proc)  # type: ignore[arg-type]
 
 
-@contextlib.asynccontextmanager
-async def running(
-    make: Callable[[CollectorContext], MemoryCollector],
-    memory: SavedInMemory | None = None,
-    *,
-    short: bool = False,
-) -> AsyncIterator[tuple[RecordedReports, Sink]]:
-    """Run the collector; yield its reports, and the sink for other collectors' reports."""
-    recorded = RecordedReports()
-    listeners: list[Sink] = []
-
-    def push(reports: Sequence[Report]) -> None:
-        for listener in listeners:
-            listener(reports)
-
-    tracked = {(host_subject(HOST_MEMORY, 0), MEMORY_PRESSURE): 1} if short else {}
-    around = collector_context(
-        recorded,
-        virtual_ms,
-        ScriptedDriver(),
-        saved_state=memory,
-        tracked=tracked,
-        listen=listeners.append,
-    )
-    task = asyncio.create_task(make(around).run())
-    await time_passes(0.1)
-    try:
-        yield recorded, push
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-
 @pytest.mark.looptime
 async def test_pressure_comes_and_goes(kernel: Kernel) -> None:
-    async with running(collector_of(kernel)) as (recorded, _):
+    async with beside_others(collector_of(kernel)) as (recorded, _):
         kernel.stalls(50)
         await asyncio.sleep(60)
         kernel.stalls(15)
@@ -164,18 +128,16 @@ async def test_pressure_comes_and_goes(kernel: Kernel) -> None:
 
 @pytest.mark.looptime
 async def test_tracked_pressure_ends_when_memory_is_available(kernel: Kernel) -> None:
-    async with running(collector_of(kernel), short=True) as (recorded, _):
-        pass
+    tracked = {(host_subject(HOST_MEMORY, 0), MEMORY_PRESSURE): 1}
+    async with beside_others(collector_of(kernel), tracked=tracked) as (recorded, _):
+        await time_passes(0.1)
     assert recorded.words() == [ANSWERED, ENOUGH]
 
 
 @pytest.mark.looptime
 async def test_kills_are_counted_where_the_log_is_silent(kernel: Kernel) -> None:
     memory = SavedInMemory()
-    async with running(collector_of(kernel), memory) as (
-        recorded,
-        push,
-    ):
+    async with beside_others(collector_of(kernel), memory) as (recorded, push):
         kernel.kills(4)
         push([KILLED])
         await asyncio.sleep(130)
@@ -187,10 +149,7 @@ async def test_kills_are_counted_where_the_log_is_silent(kernel: Kernel) -> None
         await asyncio.sleep(2)
         assert recorded.words() == [ANSWERED, KILL]
     kernel.kills(7)
-    async with running(collector_of(kernel), memory) as (
-        recorded,
-        _,
-    ):
+    async with beside_others(collector_of(kernel), memory) as (recorded, _):
         await asyncio.sleep(3)
     assert recorded.words() == [ANSWERED, KILL], "while nobody looked"
 
@@ -198,10 +157,7 @@ async def test_kills_are_counted_where_the_log_is_silent(kernel: Kernel) -> None
 @pytest.mark.looptime
 async def test_kills_since_another_boot(kernel: Kernel) -> None:
     memory = SavedInMemory(b'{"boot":"another","accounted":900}')
-    async with running(collector_of(kernel), memory) as (
-        recorded,
-        _,
-    ):
+    async with beside_others(collector_of(kernel), memory) as (recorded, _):
         await asyncio.sleep(3)
     assert recorded.words() == [ANSWERED, KILL]
 
@@ -209,15 +165,12 @@ async def test_kills_since_another_boot(kernel: Kernel) -> None:
 @pytest.mark.looptime
 async def test_a_kernel_without_pressure_is_asked_what_is_available(kernel: Kernel) -> None:
     (kernel.proc / "pressure/memory").unlink()
-    async with running(
+    async with beside_others(
         collector_of(kernel, available_percent=100.0, available_cleared_percent=100.0)
-    ) as (
-        recorded,
-        _,
-    ):
+    ) as (recorded, _):
         await asyncio.sleep(61)
     assert recorded.words() == [ANSWERED, SHORT]
-    async with running(collector_of(kernel)) as (recorded, _):
+    async with beside_others(collector_of(kernel)) as (recorded, _):
         await asyncio.sleep(61)
     assert recorded.words() == [ANSWERED], "this machine has enough"
 
@@ -225,7 +178,7 @@ async def test_a_kernel_without_pressure_is_asked_what_is_available(kernel: Kern
 @pytest.mark.looptime
 async def test_a_kernel_without_figures_is_blindness(kernel: Kernel) -> None:
     (kernel.proc / "vmstat").unlink()
-    async with running(collector_of(kernel), SavedInMemory(b"{")) as (recorded, _):
+    async with beside_others(collector_of(kernel), SavedInMemory(b"{")) as (recorded, _):
         await asyncio.sleep(120)
         (blind,) = recorded.words()
         assert "vmstat" in blind
