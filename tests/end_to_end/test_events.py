@@ -167,28 +167,6 @@ def test_a_removed_reason_is_reported_whatever_removed_it(
         assert event["involvedObject"]["name"] == "node-1"
 
 
-def test_problems_of_the_fault_configuration_are_reported(
-    cluster_node: Node, cluster: Cluster
-) -> None:
-    node, plane = cluster_node, cluster.plane
-    plane.request("DELETE", EVENTS)
-    configuration = {
-        "metadata": {"name": "mindx-dl-fault-config", "namespace": "kube-system"},
-        "data": {"faultCode.json": "{"},
-    }
-    plane.request("POST", "/api/v1/namespaces/kube-system/configmaps", configuration)
-    node.start()
-
-    def about() -> list[dict[str, Any]]:
-        found = plane.request("GET", EVENTS)["items"]
-        return [event for event in found if event["involvedObject"]["kind"] == "ConfigMap"]
-
-    node.wait(lambda: len(about()) == 1, "the problem is reported")
-    [event] = about()
-    assert event["involvedObject"]["name"] == "mindx-dl-fault-config"
-    assert event["source"] == {"component": "npu-vigil", "host": node.name}
-
-
 def test_of_a_burst_all_is_reported(
     cluster_node: Node, posted: Callable[[], list[dict[str, Any]]]
 ) -> None:

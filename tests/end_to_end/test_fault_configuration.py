@@ -198,6 +198,7 @@ def test_an_event_on_the_config_map(cluster_node: Node, cluster: Cluster) -> Non
     (event,) = events()
     assert (event["type"], event["reason"]) == ("Warning", "FaultConfigurationProblem")
     assert event["involvedObject"]["kind"] == "ConfigMap"
+    assert event["source"] == {"component": "npu-vigil", "host": node.name}
     assert event["message"].startswith("1 problem: PollInterval: $: '5m' is not a valid number")
     names.add(event["metadata"]["name"])
     node.kill()

@@ -179,22 +179,3 @@ def test_an_api_server_that_comes_later(cluster_node: Node, cluster: Cluster) ->
     assert node.status()["fault_configuration"]["trouble"]
     cluster.plane.start_apiserver()
     shows(node, 30, Fan="Separate", Disk="PreSeparate")
-
-
-@pytest.mark.apiserver
-@pytest.mark.timeout(60)
-def test_an_event_on_the_config_map(cluster_node: Node, cluster: Cluster) -> None:
-    node, code = cluster_node, "7F0000EE"
-    node.place.write(NAME, table(Separate=[code], NotHandle=[code]))
-    node.start()
-
-    def events() -> list[dict[str, Any]]:
-        query = f"fieldSelector=involvedObject.name={NAME}"
-        path = f"/api/v1/namespaces/mindx-dl/events?{query}"
-        found: list[dict[str, Any]] = cluster.plane.request("GET", path)["items"]
-        return [one for one in found if code in one["message"]]
-
-    node.wait(lambda: events() != [], "there is an Event", 20)
-    (event,) = events()
-    assert (event["type"], event["reason"]) == ("Warning", "FaultConfigurationProblem")
-    assert event["message"].startswith(f"1 problem: {KEY}: $.FaultTypeCode.")

@@ -112,15 +112,6 @@ def test_an_aggregator_answers_for_the_cluster(well: Node, aggregator: Daemon) -
     assert "knows no node of this name" in errors
 
 
-def test_where_no_daemon_listens_it_names_the_remedy(tmp_path: Path) -> None:
-    status, lines, errors = run_vigil("status", "--state-dir", str(tmp_path))
-    assert (status, lines) == (3, [])
-    assert "no daemon listens there; start the agent, or name another daemon" in errors
-    status, _, errors = run_vigil("faults", "--server", "ftp://x")
-    assert status == 2
-    assert "is neither http://HOST:PORT" in errors
-
-
 def test_a_chip_is_explained_from_its_agent_to_cluster_info_and_what_happened_is_shown(
     well: Node, aggregator: Daemon, tmp_path: Path
 ) -> None:

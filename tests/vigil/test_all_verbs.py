@@ -200,7 +200,8 @@ def test_a_daemon_that_hangs_is_left(
 def test_without_any_source_each_verb_names_the_remedy(verb: str, tmp_path: Path) -> None:
     status, output, errors = run_verb(*VERBS[verb], "--state-dir", str(tmp_path))
     assert (status, output) == (3, b"")
-    for text in ("no daemon listens there", "--server", "--kubeconfig", "--store"):
+    remedy = "no daemon listens there; start the agent, or name another daemon by "
+    for text in (remedy, "--server", "--kubeconfig", "--store"):
         assert text in errors
 
 

@@ -217,8 +217,9 @@ async def test_the_config_map_of_the_server_is_followed_too(tmp_path: Path) -> N
         await follower.until_problems("PollInterval")
         assert levels() == shipped().node_levels
         assert follower.levels[-1] == "RestartNPU"
-    involved = [(event.namespace, event.involved.name) for event in follower.posted]
+    involved = [(event.involved.namespace, event.involved.name) for event in follower.posted]
     assert involved == [there, (NAMESPACE, NAME)]
+    assert [event.namespace for event in follower.posted] == [there[0], NAMESPACE]
     assert follower.posted[0].message.startswith("2 problems: NodeDConfiguration.json: $.")
     assert follower.posted[1].message.startswith("1 problem: PollInterval: ")
 
