@@ -48,26 +48,6 @@ def test_a_file_that_is_no_library(folder: Folder, make_agent: MakeAgent) -> Non
     assert "Traceback" not in agent.logged()
 
 
-def test_no_library_at_all(folder: Folder, make_agent: MakeAgent) -> None:
-    agent = make_agent(folder)
-    library = agent.hardware.library
-    away = library.with_name("away")
-    library.rename(away)
-    agent.start()
-    wait(lambda: "does not exist" in agent.logged(), "it is logged")
-
-    def names_it() -> bool:
-        status, answer = agent.ask("/readyz")
-        assert status == 503
-        return any(str(library) in reason for reason in answer["reasons"])
-
-    wait(names_it, "it is not ready and names the library")
-    assert "--driver-root" in agent.logged()
-    assert folder.device_info("node-1") is None
-    away.rename(library)
-    agent.up(20)
-
-
 @pytest.mark.parametrize(
     ("without", "output"),
     [("NO_INIT", "is not a DCMI library"), ("SECOND_GENERATION", "not supported yet")],

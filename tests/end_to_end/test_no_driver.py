@@ -42,6 +42,7 @@ def test_it_waits_beats_and_reports_the_server(folder_node: Node, tmp_path: Path
     assert node.ask("/healthz")[0] == 200
     assert node.place.read(node.document) is None, "nothing is known of chips"
     node.waits_for_text("it is searched every 10 s")
+    node.waits_for_text(f"{library} (--driver-root): does not exist")
     assert node.logged().count("it is searched every 10 s") == 1
     assert "its files are gone" not in node.logged(), "there never were any"
     process = node.process
