@@ -74,7 +74,8 @@ print(json.dumps({
     "logging": [len(logging.root.handlers), logging.root.level],
     "flags": list(sys.flags)[:15],
     "limit": sys.getrecursionlimit(),
-    "hooks": [sys.excepthook is sys.__excepthook__, sys.gettrace(), sys.getprofile()],
+    # Coverage.py has a tracer of its own in each process.
+    "hooks": [sys.excepthook is sys.__excepthook__, type(sys.gettrace()), sys.getprofile()],
     "stdin": sys.stdin.read() if sys.stdin else None,
 }, default=str))
 """
