@@ -27,6 +27,8 @@ def _repeat(step: Callable[[], bool]) -> None:
         try:
             if not step():
                 return
-        # The second one is of a lock that cannot be allocated.
-        except (MemoryError, threading.ThreadError):
+        except (MemoryError, threading.ThreadError) as error:
+            # The second one is a ``RuntimeError``, which an error in a step may be, too.
+            if not isinstance(error, MemoryError) and "allocate lock" not in str(error):
+                raise
             time.sleep(_WITHOUT_MEMORY_SECONDS)

@@ -40,6 +40,8 @@ _LOOK_SECONDS = 0.1
 _START_SECONDS = 30.0
 _MAX_WAITING = 4
 """So many troubles may have stopped agents that do not answer yet; a plan has no more."""
+_MAX_ANSWER_SECONDS = 8.0
+"""An agent that needs longer than this for its answer is slow by itself."""
 _SETTLE_SECONDS = 60.0
 _SHORT_PERIODS = {
     "VIGIL_CHIP_FAULTS_AUDIT_PERIOD_SECONDS": "4",
@@ -161,7 +163,8 @@ class Answers:
         troubles = [*past]
         for number, answered in self._ends.items():
             if answered.exception() is None:
-                end = max(troubles[number].end, answered.result())
+                ended = troubles[number].end
+                end = max(ended, min(answered.result(), ended + _MAX_ANSWER_SECONDS))
                 troubles[number] = dataclasses.replace(troubles[number], end=end)
         self._threads.shutdown()
         return troubles

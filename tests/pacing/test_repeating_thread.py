@@ -27,3 +27,13 @@ def test_a_step_without_memory_is_repeated(
     thread.join(patience(10))
     assert not thread.is_alive()
     assert results == []
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_another_error_ends_the_thread() -> None:
+    def step() -> bool:
+        raise RuntimeError("deque mutated during iteration")
+
+    thread = repeating_thread.repeat_in_thread(step, "test")
+    thread.join(patience(10))
+    assert not thread.is_alive()

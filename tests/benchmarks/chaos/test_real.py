@@ -202,12 +202,15 @@ def test_a_stranger_changes_nothing_while_the_api_server_is_away(
     TROUBLES[trouble].apply(stage, "node-1")
 
 
-def test_the_bound_of_a_trouble_counts_from_the_answer_of_its_agent() -> None:
+@pytest.mark.parametrize(("answered", "end"), [(2.5, 3.0), (7.5, 7.5), (20.0, 11.0)])
+def test_the_bound_of_a_trouble_counts_from_the_answer_of_its_agent(
+    answered: float, end: float
+) -> None:
     ended = PastTrouble(TROUBLES["agent-killed"], frozenset({"node-1"}), 1.0, 3.0, 6.0)
     unseen = PastTrouble(TROUBLES["event-lost"], frozenset({"node-2"}), 2.0, 3.0, 6.0)
     gone = PastTrouble(TROUBLES["agent-killed"], frozenset({"node-2"}), 4.0, 5.0, 6.0)
     release = threading.Event()
-    times = iter([7.5])
+    times = iter([answered])
     nodes = {
         "node-1": SimpleNamespace(up=release.wait),
         "node-2": SimpleNamespace(up=lambda: 1 / 0),
@@ -219,7 +222,7 @@ def test_the_bound_of_a_trouble_counts_from_the_answer_of_its_agent() -> None:
         answers.note(past)
         answers.note(past)  # a fault came after the trouble
     release.set()
-    assert answers.ended(past) == [dataclasses.replace(ended, end=7.5), unseen, gone]
+    assert answers.ended(past) == [dataclasses.replace(ended, end=end), unseen, gone]
 
 
 @pytest.mark.server
