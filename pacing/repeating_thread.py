@@ -25,10 +25,13 @@ def repeat_in_thread(step: Callable[[], bool], name: str) -> threading.Thread:
 def _repeat(step: Callable[[], bool]) -> None:
     while True:
         try:
-            if not step():
-                return
-        except (MemoryError, threading.ThreadError) as error:
-            # The second one is a ``RuntimeError``, which an error in a step may be, too.
-            if not isinstance(error, MemoryError) and "allocate lock" not in str(error):
+            while step():
+                pass
+            return
+        except MemoryError:
+            pass
+        except threading.ThreadError as error:
+            # This is a ``RuntimeError``, which an error in a step may be, too.
+            if "allocate lock" not in str(error):
                 raise
-            time.sleep(_WITHOUT_MEMORY_SECONDS)
+        time.sleep(_WITHOUT_MEMORY_SECONDS)
