@@ -108,8 +108,8 @@ def _use_one_arena() -> None:
 def _shorten_tls_buffers() -> None:
     """Have asyncio give each TLS connection a buffer of 64 KiB, in place of 256.
 
-    It is filled with zeros, so all its pages are resident. An agent on an API server has 13
-    connections, and an aggregator 25.
+    It is filled with zeros, so all its pages are resident. An agent on an API server has 8
+    connections, and an aggregator 17.
     """
     sslproto.SSLProtocol.max_size = _TLS_BUFFER_BYTES
 
