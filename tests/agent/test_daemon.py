@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn, cast
@@ -14,7 +12,8 @@ import pytest
 from agent.daemon import Agent
 from agent.node_documents import NodeDocuments
 from collectors.registry import COLLECTORS
-from tests.parts.deadlines import patience, stays, until
+from tests.parts.deadlines import stays, until
+from tests.parts.verbs import changed_agent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,16 +126,7 @@ main()
 
 @pytest.mark.slow
 def test_an_agent_whose_task_failed_ends_though_another_one_never_does(tmp_path: Path) -> None:
-    options = ["--driver-root", str(tmp_path), "--trust-driver", "--node-name", "n1"]
-    options += ["--store", f"directory:{tmp_path}", "--state-dir", str(tmp_path / "state")]
-    options += ["--listen", "127.0.0.1:0"]
-    ended = subprocess.run(
-        [sys.executable, "-c", _FAILING, "agent", *options],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=patience(20),
-    )
+    ended = changed_agent(_FAILING, tmp_path)
     assert ended.returncode == 1
     assert "the agent ends, because the task 'failing' failed: MemoryError()" in ended.stderr
     assert "the shutdown takes longer than its deadline" in ended.stderr

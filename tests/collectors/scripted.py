@@ -13,6 +13,7 @@ from contract.observation import HealthRead, Observation, SourceAnswered, Source
 from dcmi_shim.values import Chip, DriverEvent, DriverGap, Inventory, StuckCall
 from tests.parts.collector_context import SavedInMemory, collector_context
 from tests.parts.deadlines import stand_in_waits
+from tests.parts.tasks import beside
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -231,10 +232,5 @@ async def beside_others(
         tracked=tracked,
         listen=listeners.append,
     )
-    task = asyncio.create_task(make(around).run())
-    try:
+    async with beside(make(around).run()):
         yield recorded, push
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task

@@ -24,6 +24,7 @@ from contract.observation import Observation, host_subject
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, virtual_ms
 from tests.parts.collector_context import SavedInMemory, collector_context
 from tests.parts.deadlines import let_time_pass, patience, time_passes
+from tests.parts.tasks import beside
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -65,14 +66,9 @@ async def running(
     around = collector_context(
         recorded, virtual_ms, ScriptedDriver(), saved_state=memory, tracked=tracked
     )
-    task = asyncio.create_task(host.collector(around).run())
-    await time_passes(1)
-    try:
+    async with beside(host.collector(around).run()):
+        await time_passes(1)
         yield recorded
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def texts(recorded: RecordedReports) -> list[str]:

@@ -5,7 +5,6 @@ Source: docs/spec/device-plugin.md#6.3.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import shutil
@@ -23,6 +22,7 @@ from dcmi_shim.library.discovery import VendorPaths, find_library
 from stores.address import open_store
 from tests.agent.held_claim import held_claim
 from tests.parts.deadlines import stays, until
+from tests.parts.tasks import beside
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -51,11 +51,8 @@ def hardware(
 async def driver(hardware: tuple[Emulator, Path]) -> AsyncIterator[Driver]:
     library = find_library(VendorPaths(hardware[1], True, {}))
     driver = Driver(library, lambda: time.time_ns() // 1_000_000)
-    running = asyncio.create_task(driver.run())
-    yield driver
-    running.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await running
+    async with beside(driver.run()):
+        yield driver
 
 
 @contextlib.asynccontextmanager
@@ -63,11 +60,8 @@ async def keeping(objects: ClusterObjects, driver: Driver) -> AsyncIterator[None
     keeper = NodeObjectWriter(
         objects, "node-1", held_claim(), ChipLabels(driver, refresh_seconds=0.2), None
     )
-    running = asyncio.create_task(keeper.run())
-    yield
-    running.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await running
+    async with beside(keeper.run()):
+        yield
 
 
 async def test_an_address_follows_and_the_last_one_is_kept(

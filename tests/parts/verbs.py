@@ -9,9 +9,13 @@ import subprocess
 import sys
 import unicodedata
 from contextlib import redirect_stderr, redirect_stdout
+from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 from tests.parts.deadlines import patience
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def columns_of(line: str) -> int:
@@ -80,4 +84,20 @@ def vigil_process(*arguments: object, **environment: object) -> subprocess.Compl
         text=True,
         timeout=patience(60),
         check=False,
+    )
+
+
+def changed_agent(code: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    """Run Python code that changes the agent and calls ``main`` as ``vigil agent``.
+
+    Its driver, store and state are below ``directory``. Return its result.
+    """
+    options = ["--driver-root", str(directory), "--trust-driver", "--node-name", "n1"]
+    options += ["--store", f"directory:{directory}", "--state-dir", str(directory / "state")]
+    return subprocess.run(
+        [sys.executable, "-c", code, "agent", *options, "--listen", "127.0.0.1:0"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=patience(20),
     )

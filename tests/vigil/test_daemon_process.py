@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.parts.deadlines import patience
+from tests.parts.verbs import changed_agent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,15 +110,8 @@ def test_the_agent_begins_with_a_process_that_suits_its_library(tmp_path: Path) 
     library = tmp_path / "lib64/driver/libdcmi.so"
     library.parent.mkdir(parents=True)
     shutil.copy(_ctypes.__file__, library)  # any shared object; nothing opens it
-    options = ["--driver-root", str(tmp_path), "--trust-driver", "--node-name", "n1"]
-    options += ["--store", f"directory:{tmp_path}", "--state-dir", str(tmp_path)]
-    found = subprocess.run(
-        [sys.executable, "-c", _STARTED_DRIVER, "agent", *options],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=patience(10),
-    )
+    found = changed_agent(_STARTED_DRIVER, tmp_path)
+    assert found.returncode == 0
     assert found.stderr == "True\n"
 
 

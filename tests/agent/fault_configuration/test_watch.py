@@ -39,6 +39,7 @@ from tests.parts.deadlines import (
     time_passes,
     until,
 )
+from tests.parts.tasks import beside
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -97,11 +98,8 @@ class Follower:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         self.followed.put_cached_in_force()
-        task = asyncio.create_task(self.followed.run())
-        yield
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        async with beside(self.followed.run()):
+            yield
 
     async def put(self, **data: str) -> None:
         keys = dict(

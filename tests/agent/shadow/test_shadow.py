@@ -24,6 +24,7 @@ from contract.pages.agent_status import (
     WriteResult,
 )
 from tests.agent.shadow.documents import rich_tree, written
+from tests.parts.tasks import beside
 from tests.replay.cluster import RecordedCluster
 
 if TYPE_CHECKING:
@@ -88,11 +89,8 @@ HEARTBEAT = HeartbeatStatus("a_1", 5.0, "unknown", None, 0, 0, None, None, None)
 
 @contextlib.asynccontextmanager
 async def running(bench: Bench) -> AsyncIterator[Bench]:
-    task = asyncio.create_task(bench.shadow.run())
-    yield bench
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    async with beside(bench.shadow.run()):
+        yield bench
 
 
 @pytest.fixture

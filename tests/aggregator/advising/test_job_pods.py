@@ -18,6 +18,7 @@ from contract.pages.changes import STATUS, FaultChange
 from service.clock import Instant
 from stores.cluster import Snapshot, Update
 from tests.elastic.jobs import ENDED_MS, UID, read, size, vcjob, with_kept
+from tests.parts.tasks import beside
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -87,11 +88,9 @@ async def _stored(history: ClusterHistory, changes: Iterable[FaultChange]) -> No
 @contextlib.asynccontextmanager
 async def _running(history: ClusterHistory) -> AsyncIterator[None]:
     """Run a history in the block. Its end stores what it has gathered."""
-    async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(history.run())
+    async with beside(history.run()):
         await asyncio.sleep(0)  # a task that has not begun has no end either
         yield
-        running.cancel()
 
 
 async def _judged(

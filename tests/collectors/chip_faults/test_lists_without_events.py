@@ -19,6 +19,7 @@ from tests.collectors.scripted import (
     virtual_ms,
 )
 from tests.parts.collector_context import collector_context
+from tests.parts.tasks import beside
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -43,14 +44,8 @@ async def collecting(
 
     around = collector_context(recorded, virtual_ms, driver, show=show)
     collector = ChipFaultsCollector(ChipFaultsSection(list_period_seconds=period), around)
-    task = asyncio.create_task(collector.run())
-    try:
+    async with beside(collector.run()):
         yield recorded
-    finally:
-        assert not task.done(), task.exception()
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def polled(chips: int = 2) -> ScriptedDriver:

@@ -38,6 +38,7 @@ from tests.parts.collector_context import SavedInMemory as Memory
 from tests.parts.collector_context import collector_context
 from tests.parts.deadlines import stays, time_passes, until
 from tests.parts.kernel_log import DRIVER, HARMLESS, HUNG, KILLED, LOCKUP, KernelLogPipe, line
+from tests.parts.tasks import beside
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -84,13 +85,8 @@ async def running(
     # Shorter than an operator may set.
     settings = KernelLogSection(device=str(device), hold_seconds=hold_seconds)
     collector = KernelLogCollector(settings, around)
-    task = asyncio.create_task(collector.run())
-    try:
+    async with beside(collector.run()):
         yield recorded
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def remembered(memory: Memory) -> SavedLogPosition:

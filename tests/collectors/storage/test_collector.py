@@ -14,6 +14,7 @@ from contract.observation import storage_subject
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, virtual_ms
 from tests.parts.collector_context import SavedInMemory, collector_context
 from tests.parts.deadlines import stand_in_waits
+from tests.parts.tasks import beside
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -86,12 +87,9 @@ class Host:
         )
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("collectors.storage.collector.read_checked", self.read)
-            task = asyncio.create_task(StorageCollector(settings, around).run())
-            await asyncio.sleep(0.1)
-            yield recorded
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            async with beside(StorageCollector(settings, around).run()):
+                await asyncio.sleep(0.1)
+                yield recorded
 
 
 async def test_nothing_is_logged_of_what_was_never_there(tmp_path: Path) -> None:
@@ -324,13 +322,10 @@ async def test_a_file_that_hangs_holds_up_nothing(
     around = collector_context(recorded, virtual_ms, ScriptedDriver())
     collector = StorageCollector(settings, around)
     collector.deadline_seconds = 0.2
-    task = asyncio.create_task(collector.run())
-    await asyncio.sleep(0.5)
-    released.set()
-    await asyncio.sleep(0.4)
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    async with beside(collector.run()):
+        await asyncio.sleep(0.5)
+        released.set()
+        await asyncio.sleep(0.4)
     assert [word.removeprefix("storage 0 ") for word in recorded.words()] == [
         "DTFS answered",
         f"DTFS present {DTFS_PROCESS}",
