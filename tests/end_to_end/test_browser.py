@@ -177,6 +177,23 @@ async def test_questions_of_the_night_are_answered_by_two_clicks(
         await expect(changes.filter(has_text=CODE)).to_have_count(1)
 
 
+async def test_a_change_that_was_not_stored_yet_is_shown_a_little_later(
+    chromium: Chromium, daemon: Daemon
+) -> None:
+    async with chromium.page() as page:
+
+        async def without_events(route: Route) -> None:
+            answer = await route.fetch()
+            await route.fulfill(response=answer, json=await answer.json() | {"events": []})
+
+        await page.goto(daemon.url)
+        await expect(page.get_by_role("option", name="n2")).to_be_visible()
+        await page.route("**/api/v1/history?*", without_events, times=1)
+        await page.get_by_role("navigation").get_by_role("link", name="Timeline").click()
+        changes = page.get_by_role("region", name="Timeline").get_by_role("row")
+        await expect(changes.filter(has_text=CODE)).to_have_count(1)
+
+
 async def test_filters_are_in_the_address_and_a_colleague_sees_the_same(
     chromium: Chromium, daemon: Daemon
 ) -> None:

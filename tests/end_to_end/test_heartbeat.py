@@ -53,7 +53,9 @@ def test_a_stop_may_take_a_while_and_a_kill_may_not(cluster_node: Node, cluster:
     node.kill()
     assert lease(cluster)["leaseDurationSeconds"] == 3
     node.start()
-    node.healthy()
+    # Its documents are those of the killed one: only its own page shows that it beats.
+    node.up()
+    node.wait(lambda: node.status()["heartbeat"]["beats"], "the next agent beats")
     status, seconds = node.stop()
     assert (status, lease(cluster)["leaseDurationSeconds"]) == (0, 300)
     assert seconds < patience(3)

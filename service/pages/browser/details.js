@@ -17,7 +17,8 @@ const WITHOUT_RUNBOOK = ["NotHandleFault", "NotHandle"];
 
 /**
  * A view of an answer of the daemon. It asks again when nodes changed that it `concerns`, when it
- * `hears` an event, and every `everyMs`; one that `hasHistory` asks once more a little later.
+ * `hears` an event, and every `everyMs`. One that `hasHistory` asks each time once more a little
+ * later, also when it is opened: the last changes may not be stored yet.
  */
 export class Asking {
   #make;
@@ -36,7 +37,7 @@ export class Asking {
     this.#hears = hears;
     this.#hasHistory = hasHistory;
     this.element = el("div", { "aria-busy": "true" }, el("p", {}, t("loading")));
-    this.again();
+    this.#changed();
     if (everyMs) this.#timer = setInterval(() => document.hidden || this.again(), everyMs);
   }
 
@@ -333,7 +334,7 @@ function timelineView(_, query) {
       && (!code || row.code.includes(code)) && (!text || `${row.node} ${row.part}`.includes(text)));
     parts.push(historyTable(Number.isNaN(atMs) ? t("timeline") : t("timeline.since", { at: moment(atMs) }), rows));
     return parts;
-  }, { hasHistory: true, concerns: () => true });
+  }, { hasHistory: true, everyMs: REFRESH_MS, concerns: () => true });
   const form = el("form", { class: "filters", role: "search", "aria-label": t("filters"), submit: (event) => {
     event.preventDefault();
     history.replaceState(null, "", link(["timeline"], values()));
