@@ -92,7 +92,9 @@ async def await_with_ticks(
     failure: Exception | None = None
     timer: asyncio.TimerHandle
 
-    def tick() -> None:
+    # It is its own argument. A function that names itself would stay until a full collection, with
+    # all that the caller handed over.
+    def tick(itself: Callable[..., None]) -> None:
         nonlocal failure, timer
         try:
             meanwhile()
@@ -100,9 +102,9 @@ async def await_with_ticks(
             failure = error
             caller.cancel()
         else:
-            timer = loop.call_later(every_seconds, tick)
+            timer = loop.call_later(every_seconds, itself, itself)
 
-    timer = loop.call_later(every_seconds, tick)
+    timer = loop.call_later(every_seconds, tick, tick)
     try:
         # Not in a task of its own, which would begin a turn of the loop later.
         return await work

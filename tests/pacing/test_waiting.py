@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import random
+import weakref
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -47,6 +49,18 @@ async def test_something_else_is_done_each_period_until_the_result_is_there() ->
     )
     assert result == "done"
     assert done == [10, 20, 30]
+
+
+@pytest.mark.looptime
+async def test_what_is_done_meanwhile_is_released_without_garbage_collection() -> None:
+    released = weakref.ref(meanwhile := lambda: None)
+    gc.disable()
+    try:
+        await await_with_ticks(asyncio.sleep(25), 10.0, meanwhile)
+        del meanwhile
+        assert released() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.looptime
