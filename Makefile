@@ -7,8 +7,7 @@ override PYTHON := python3
 endif
 VENV := .venv
 BIN := $(VENV)/bin
-# Tests wait half of their time, so there are two workers a processor, with 1 GiB each. With three the
-# tests take as long, and tests that fail by time come.
+# Tests wait half of their time, so there are two workers a processor, with 1 GiB each.
 WORKERS ?= $(shell awk -v processors=$$(nproc) '/^MemTotal/ { \
 	workers = 2 * processors; memory = int($$2 / 1048576); \
 	if (workers > memory) workers = memory; \
@@ -113,9 +112,10 @@ collected: $(VENV)/installed-dev
 
 # These tests wait for programs more than for processors. VIGIL_TEST_PATIENCE multiplies all
 # deadlines where the machine does other work, as the other workers are. A test that fails fails the
-# run (decision 84).
+# run (decision 84). A third of the workers begins when `make computing` has ended (tests/conftest.py):
+# with all of them beside it, tests fail by time.
 together: $(VENV)/installed-dev
-	VIGIL_TEST_PATIENCE=$${VIGIL_TEST_PATIENCE:-3} $(BIN)/pytest -n $(WORKERS) --dist worksteal -m waiting
+	VIGIL_TEST_PATIENCE=$${VIGIL_TEST_PATIENCE:-3} $(BIN)/pytest -n $$(($(WORKERS) * 3 / 2)) --dist worksteal -m waiting
 
 # These tests hardly wait, so they give way to the others, but not further: some of them set deadlines
 # of a driver, which do not grow. Their deadlines grow three times as far as those of the tests to which

@@ -37,6 +37,7 @@ from tests.parts.template import Templates
 from tests.random_order import SEED, RandomOrder
 from tests.slowest import Durations
 from tests.tiers import Guard, mark_tiers, needs
+from tests.unit import wait_for_computing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,9 +104,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(patience(timeout.args[0])), append=False)
 
 
-@pytest.hookimpl(wrapper=True)
+@functools.cache
+def _begin(config: pytest.Config) -> None:
+    """Let a third of the workers run no test before ``make computing`` has ended.
+
+    The processors have enough to do until then, and are idle half of the time later. Meanwhile
+    other workers take over the tests of those that wait.
+    """
+    worker: dict[str, Any] = getattr(config, "workerinput", {"workerid": "gw0", "workercount": 1})
+    if int(worker["workerid"].removeprefix("gw")) * 3 >= worker["workercount"] * 2:
+        wait_for_computing()
+
+
+# First, so that no time of a test runs while it waits.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Choose how the test starts commands; guard a unit test with its fixtures."""
+    _begin(item.config)
     _TEMPLATES.are_used = not any(map(item.get_closest_marker, ("exec", "alone", "unit")))
     if item.get_closest_marker("unit") is None:
         return (yield)

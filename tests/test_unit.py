@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tests.parts.examples import examples
 from tests.parts.tree import ROOT
-from tests.unit import COMPUTING, DIVISOR, UNIT, Selection, Share, imported, shares
+from tests.unit import (
+    COMPUTING,
+    DIVISOR,
+    UNIT,
+    Selection,
+    Share,
+    imported,
+    lock_computing,
+    shares,
+    wait_for_computing,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -50,6 +67,20 @@ def test_modules_are_imported_before_the_fork_and_those_for_types_are_not() -> N
     assert imported(["tests/agent/publishing/test_ownership.py"]) > {"pytest", "__future__"}
     assert "tests.parts.examples" in imported(["tests/test_unit.py"])
     assert "stores.base" not in imported(["tests/stores/conftest.py"])  # below TYPE_CHECKING
+
+
+def test_a_worker_waits_until_the_copies_have_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tests.unit._COMPUTING_LOCK", tmp_path / "cache" / "computing.lock")
+    wait_for_computing()  # none was ever run here
+    lock = lock_computing()
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(wait_for_computing)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.1)
+        os.close(lock)
+    waiting.result()
 
 
 def test_a_property_gets_an_eighth_of_its_examples_and_at_least_ten(

@@ -14,6 +14,7 @@ each processor.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import gc
 import importlib
 import os
@@ -38,6 +39,8 @@ DIVISOR = "VIGIL_TEST_EXAMPLES"
 """The variable with the number by which the examples of each property are divided."""
 
 _CACHE = ".pytest_cache/{mark}-{copy}"
+_COMPUTING_LOCK = ROOT / ".pytest_cache/computing.lock"
+"""Locked while ``make computing`` runs."""
 _BYTES_A_SECOND = 20_000
 """How long a file takes that was never run; the mean of all is about this."""
 
@@ -102,6 +105,20 @@ def shares(paths: Iterable[str], seconds: Mapping[str, float], count: int) -> li
         shared[smallest].append(path)
         sums[smallest] += weight(path)
     return [sorted(share) for share in shared]
+
+
+def lock_computing() -> int:
+    """Lock until this process and its copies have ended; return the descriptor of the lock."""
+    _COMPUTING_LOCK.parent.mkdir(exist_ok=True)
+    lock = os.open(_COMPUTING_LOCK, os.O_CREAT | os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
+
+
+def wait_for_computing() -> None:
+    """Return when no ``make computing`` runs in this checkout."""
+    with suppress(FileNotFoundError), _COMPUTING_LOCK.open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
 
 
 class Share:
@@ -171,6 +188,8 @@ def main() -> int:
         help="slow tests that compute, too; all examples, beside other tests",
     )
     selection = COMPUTING if parser.parse_args().computing else UNIT
+    if selection is COMPUTING:
+        lock_computing()
     folder = Path(tempfile.mkdtemp(prefix="vigil-unit-"))
     # The same as in ``conftest.py``, which is imported after gRPC here.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
