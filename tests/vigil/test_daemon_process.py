@@ -50,6 +50,33 @@ def test_threads_share_one_arena_unless_the_environment_has_another_number(
     assert (found.stderr.count("Arena ") == 1) is is_one, found.stderr
 
 
+_GAPS = """
+import gc, sys
+from pathlib import Path
+from vigil.daemon_process import daemon_process
+def resident_kib():
+    line = next(l for l in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in l)
+    return int(line.split()[1])
+with daemon_process():
+    blocks = [bytearray(20_000) for _ in range(1_000)]  # of the heap, not mapped
+    del blocks[::2]
+    before = resident_kib()
+    gc.collect(1)
+    young = resident_kib()
+    gc.collect()
+    print(before - young, young - resident_kib(), file=sys.stderr)
+"""
+
+
+def test_a_full_collection_returns_the_gaps_of_the_heap() -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", _GAPS], check=True, capture_output=True, text=True
+    )
+    young_kib, full_kib = map(int, found.stderr.split())
+    assert young_kib < 1_000
+    assert full_kib > 6_000
+
+
 _HANGING = """
 import os, signal, threading
 from vigil.daemon_process import daemon_process
