@@ -15,7 +15,7 @@ from stores.base import Changed, Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
 from stores.kubernetes_api import watch as kubernetes_watch
 from stores.kubernetes_api.client import connection as kubernetes_connection
-from tests.parts.deadlines import patience, stays, time_passes
+from tests.parts.deadlines import patience, stays, time_passes, until
 from tests.parts.relay import Relay
 from tests.parts.watching import watching
 
@@ -167,6 +167,30 @@ async def test_a_watch_of_what_never_changes_is_no_trouble(
         await kubernetes.put(a_document("one", "1"))
         await seen.until(lambda seen: PLACE in seen.documents)
     assert [type(event) for event in seen.events] == [DocumentsListed, Changed]
+
+
+async def test_watches_of_what_never_changes_share_a_connection(
+    kubernetes: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one is given up for its silence; the server ends the others before that."""
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=1.0, sock_read=3.0)
+    monkeypatch.setattr(kubernetes_connection, "_WATCH_TIMEOUT", timeout)
+    monkeypatch.setattr(kubernetes_watch, "_QUIET_WATCH_SECONDS", (1, 1))
+    monkeypatch.setattr(kubernetes_watch, "_MIN_WATCH_SECONDS", 0.5)
+    ports: list[int] = []
+
+    def note_port(response: aiohttp.ClientResponse) -> None:
+        connection = response.connection
+        assert connection is not None
+        assert connection.transport is not None
+        ports.append(connection.transport.get_extra_info("sockname")[1])
+
+    monkeypatch.setattr(kubernetes_connection, "_notice_dead_peer", note_port)
+    async with watching(kubernetes, Selection("mindx-dl")):
+        await until(lambda: len(ports) == 4, "three watches follow the first one", 30.0)
+    first, *others = ports
+    assert others == [others[0]] * 3
+    assert first != others[0]
 
 
 async def test_a_watch_that_is_cut_goes_on_without_a_list(
