@@ -26,9 +26,15 @@ _WITHOUT_MEANING = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 _CERTIFICATES = "SSL_CERT_FILE"
 """The variable that names the file with the host's authorities to OpenSSL."""
 
-# ctypes has no constants of C headers; this value is part of glibc's ABI.
-_M_ARENA_MAX = -8
-"""Of glibc's ``malloc.h``."""
+_MALLOC_OPTIONS = (
+    # Each thread that writes a file would keep the most that it ever needed in an arena of its own.
+    ("MALLOC_ARENA_MAX", -8, 1),
+    # Larger blocks are mapped. They are buffers and documents, which would leave gaps in the heap.
+    ("MALLOC_MMAP_THRESHOLD_", -3, 64 * 1024),
+)
+"""Variables of glibc, the numbers of their options in its ``malloc.h``, and the values for them.
+ctypes has no constants of C headers; these numbers are part of glibc's ABI.
+"""
 
 _FULL = 2
 """The generation that is everything but what is frozen."""
@@ -53,7 +59,7 @@ def daemon_process() -> Iterator[None]:
     protect_standard_streams()
     # The watchdog of systemd ends a process that hangs by SIGABRT, and its log shows where.
     faulthandler.enable(STANDARD_ERROR)
-    _use_one_arena()
+    _tune_malloc()
     _trim_after_collections()
     _shorten_tls_buffers()
     for number in STOP_SIGNALS:
@@ -104,16 +110,15 @@ def _import_aiohttp() -> None:
             os.environ[_CERTIFICATES] = before
 
 
-def _use_one_arena() -> None:
-    """Have all threads allocate from one arena, where the C library is glibc.
-
-    Each thread that writes a file keeps the most that it ever needed in an arena of its own
-    otherwise. Decision 029. What the environment sets stays.
-    """
+def _tune_malloc() -> None:
+    """Set how glibc allocates memory; what the environment sets stays. Decision 029."""
     # musl has no ``mallopt``.
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None and not {"MALLOC_ARENA_MAX", "GLIBC_TUNABLES"} & os.environ.keys():
-        mallopt(_M_ARENA_MAX, 1)
+    if mallopt is None or "GLIBC_TUNABLES" in os.environ:
+        return
+    for variable, option, value in _MALLOC_OPTIONS:
+        if variable not in os.environ:
+            mallopt(option, value)
 
 
 def _trim_after_collections() -> None:
