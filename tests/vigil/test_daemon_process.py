@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _ctypes
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -48,6 +49,35 @@ def test_threads_share_one_arena_unless_the_environment_has_another_number(
         text=True,
     )
     assert (found.stderr.count("Arena ") == 1) is is_one, found.stderr
+
+
+_MAPPED = """
+import ctypes, sys
+from vigil.daemon_process import daemon_process
+with daemon_process():
+    blocks = [bytearray(70_000) for _ in range(10)]  # glibc itself maps from 128 KiB on
+    ctypes.CDLL(None).malloc_stats()
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "are_mapped"),
+    [({}, True), ({"MALLOC_MMAP_THRESHOLD_": "1000000"}, False)],
+    ids=["own", "given"],
+)
+def test_large_blocks_are_mapped_unless_the_environment_has_another_size(
+    given: dict[str, str], are_mapped: bool
+) -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", _MAPPED],
+        env=os.environ | given,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    regions = re.search(r"max mmap regions = +(\d+)", found.stderr)
+    assert regions is not None
+    assert (int(regions[1]) >= 10) is are_mapped, found.stderr
 
 
 _GAPS = """
