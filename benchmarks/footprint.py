@@ -18,8 +18,7 @@ of 10 ms for each process: over 60 s a figure is right within some 0.05 % of a c
 within 0.01 %. Ends with 1 when the idle figures miss their budget, or when a source is blind, since
 that would cost too little;
 but where this machine lets no program read its kernel's log, or its kernel reports no lockups, that
-is only printed. An agent that
-ends meanwhile has no figures: the run ends with its log.
+is only printed. An agent that ends meanwhile has no figures: the run ends with its log.
 """
 
 from __future__ import annotations
