@@ -17,8 +17,9 @@ measurement; that of tools, which are run now and then, is counted apart. The ke
 of 10 ms for each process: over 60 s a figure is right within some 0.05 % of a core, over 300 s
 within 0.01 %. Ends with 1 when the idle figures miss their budget, or when a source is blind, since
 that would cost too little;
-but where this machine lets no program read its kernel's log, or its kernel reports no lockups, that
-is only printed. An agent that ends meanwhile has no figures: the run ends with its log.
+but where this machine lets no program read its kernel's log, or its kernel does not report
+everything, that is only printed. An agent that ends meanwhile has no figures: the run ends with its
+log.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from collectors.kernel_log.evidence import KernelEvidence
 from contract.codes.catalogue import shipped_levels
 from contract.operator_rules.fault_codes import FAULT_CODE_KEY
 from contract.operator_rules.fault_configuration import FAULT_CONFIG_NAME, FAULT_CONFIG_NAMESPACE
@@ -65,7 +67,6 @@ _START_SECONDS = 60.0
 _SETTLE_SECONDS = 10.0
 _ANSWER_SECONDS = 10.0
 _KERNEL_LOG = Path("/dev/kmsg")
-_KERNEL_SETTINGS = Path("/proc/sys/kernel")
 _OF_KERNEL_LOG = 'source="kernel-log"'
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -180,12 +181,6 @@ def is_readable(device: Path) -> bool:
     return True
 
 
-def reports_lockups(settings: Path) -> bool:
-    """Return whether the kernel with these settings reports soft lockups."""
-    values = ((settings / name).read_text().strip() for name in ("watchdog", "soft_watchdog"))
-    return "0" not in values
-
-
 class Subject:
     """One agent on one emulated server."""
 
@@ -220,7 +215,7 @@ class Subject:
         with urllib.request.urlopen(f"{url}/metrics", timeout=_ANSWER_SECONDS) as answer:
             unseen = blind(answer.read().decode())
         refused = [line for line in unseen if _OF_KERNEL_LOG in line]
-        if refused and not (is_readable(_KERNEL_LOG) and reports_lockups(_KERNEL_SETTINGS)):
+        if refused and (not is_readable(_KERNEL_LOG) or KernelEvidence(0.0).silenced(0.0)):
             print(f"this machine's kernel shows not all, so its log is blind: {refused}")
             unseen = [line for line in unseen if line not in refused]
         if unseen:

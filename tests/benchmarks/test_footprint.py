@@ -18,7 +18,6 @@ from benchmarks.footprint import (
     imported,
     is_readable,
     pss_mib,
-    reports_lockups,
     usage,
 )
 
@@ -94,14 +93,3 @@ def test_whether_a_log_can_be_read(tmp_path: Path) -> None:
     assert is_readable(pipe), "though nothing is in it"
     os.close(writer)
     assert not is_readable(tmp_path)
-
-
-def test_whether_a_kernel_reports_lockups(tmp_path: Path) -> None:
-    for watchdog, soft_watchdog, reports in (
-        ("1", "1", True),
-        ("1", "0", False),
-        ("0", "1", False),
-    ):
-        (tmp_path / "watchdog").write_text(f"{watchdog}\n")
-        (tmp_path / "soft_watchdog").write_text(f"{soft_watchdog}\n")
-        assert reports_lockups(tmp_path) is reports
