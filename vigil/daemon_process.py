@@ -39,9 +39,9 @@ ctypes has no constants of C headers; these numbers are part of glibc's ABI.
 _FULL = 2
 """The generation that is everything but what is frozen."""
 
-_FULL_COLLECTION = 1
-"""More than so many collections of middle-aged objects begin a full one. With Python's 10 it comes
-after 16 to 26 minutes, and garbage and free lists grow until then.
+_MIDDLE_COLLECTIONS = 1
+"""More than so many collections of the middle generation begin a full one. With Python's 10 it
+comes after 16 to 26 minutes, and garbage and free lists grow until then.
 """
 
 _TLS_BUFFER_BYTES = 64 * 1024
@@ -84,7 +84,7 @@ def loading() -> Iterator[None]:
     look at then, so it comes more often. Decision 029.
     """
     gc.disable()
-    gc.set_threshold(*gc.get_threshold()[:2], _FULL_COLLECTION)
+    gc.set_threshold(*gc.get_threshold()[:2], _MIDDLE_COLLECTIONS)
     try:
         _import_aiohttp()
         yield
