@@ -114,9 +114,16 @@ class MqttClient(ExtendedClient):
         return self
 
     async def __aexit__(self, *raised: Any) -> None:
-        # A broker that takes not even a goodbye has none.
-        with contextlib.suppress(aiomqtt.MqttError):
-            await super().__aexit__(*raised)
+        leaving = asyncio.ensure_future(super().__aexit__(*raised))
+        try:
+            # Not awaited itself: it uses ``asyncio.wait_for``, which in Python 3.11 drops a
+            # cancellation that meets the result. A connection that is closed would then go on.
+            await asyncio.wait({leaving})
+        finally:
+            leaving.cancel()
+            # A broker that does not even take DISCONNECT gets none.
+            with contextlib.suppress(aiomqtt.MqttError, OSError, asyncio.CancelledError):
+                await leaving
         if self._end.done() and not self._end.cancelled():
             # Where nothing waited for the end, asyncio would log it as an error that was missed.
             self._end.exception()

@@ -308,6 +308,24 @@ async def test_a_connection_that_breaks_while_it_is_left_makes_no_noise(
     assert [one for one in caplog.records if one.name == "asyncio"] == []
 
 
+async def test_a_cancellation_that_meets_the_end_of_the_connection_is_not_lost(
+    broker: Broker,
+) -> None:
+    address = parse_address(broker.url)
+    learned = LearnedLimits(address)
+    connection = client.MqttClient(address, Mqtt(), "one", None, lambda *_: None, learned)
+
+    async def leave() -> None:
+        async with connection:
+            pass
+
+    leaving = asyncio.create_task(leave())
+    # Called in the iteration in which whoever waits for the end is woken.
+    connection._end.add_done_callback(lambda _: leaving.cancel())
+    await asyncio.wait({leaving}, timeout=patience(15))
+    assert leaving.cancelled()
+
+
 @pytest.mark.slow
 async def test_a_connection_that_is_abandoned_and_then_refused_makes_no_noise(
     caplog: pytest.LogCaptureFixture,
