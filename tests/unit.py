@@ -220,7 +220,7 @@ def main() -> int:
             statuses.append(os.waitpid(running[len(statuses)], 0)[1])
     for path in filter(Path.is_file, outputs):
         sys.stdout.write(path.read_text("utf-8", errors="replace"))
-    shutil.rmtree(folder)
+    shutil.rmtree(folder, ignore_errors=True)
     return max(map(_status, statuses))
 
 

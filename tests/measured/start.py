@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _SAVE = signal.SIGRTMAX - 3
 """No program of the product uses it."""
 
-_SAVE_SECONDS = 2.0
+_SAVE_SECONDS = 10.0
 _POLL_SECONDS = 0.005
 _CONFIG = "COVERAGE_PROCESS_START"
 _ISOLATED = Path(__file__).with_name("isolated.py")
