@@ -25,17 +25,17 @@ _CHIPS = tuple(f"Ascend910-{number}" for number in range(8))
 _RECORD = DeviceRecord("Ascend910", _CHIPS, (), (), (), (), 1_800_000_000, -2, 0, -2)
 
 
-def _message(assertion: str, node: str = NODE, device: int = 3) -> str:
+def _message(assertion: str, node: str = NODE, device: int = 3, name: str = "fault") -> str:
     influence = [{"nodeName": node, "deviceIds": [device, 0]}]
     fault = {
-        "faultId": "fault-0001",
+        "faultId": f"{name}-0001",
         "faultType": "NPU",
         "faultCode": "220001001",
         "faultTime": _NOW_MS,
         "assertion": assertion,
         "influence": influence,
     }
-    milder = fault | {"faultId": "fault-0002", "faultCode": "010001001"}
+    milder = fault | {"faultId": f"{name}-0002", "faultCode": "010001001"}
     message = {
         "id": "message-1",
         "timestamp": _NOW_MS,
@@ -91,7 +91,8 @@ class ReceivedPublicFaults:
     def __init__(self) -> None:
         self._faults = _begun({}, {})
         self._second = 0
-        self._apply("other", _message("occur", OTHER, 5))
+        # With a name that is in no good input: a message may end it by its name and node.
+        self._apply("other", _message("occur", OTHER, 5, "other"))
 
     def feed(self, text: str) -> None:
         """Apply ``text``; what is refused is reported as such."""
