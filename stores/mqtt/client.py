@@ -13,6 +13,7 @@ import contextlib
 import logging
 import socket
 import ssl
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import aiomqtt
@@ -21,6 +22,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from typing_extensions import override
 
 from contract.errors import StoreRefused, StoreUnavailable
+from stores.certificates import end_of_pem
 from stores.mqtt.errors import (
     connect_error,
     end_reason,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from stores.settings import Mqtt
 
 _ANSWER_SECONDS = 10.0
+_NEVER = datetime.max.replace(tzinfo=UTC)
 _PROTOCOLS = {"5": aiomqtt.ProtocolVersion.V5, "3.1.1": aiomqtt.ProtocolVersion.V311}
 
 
@@ -73,6 +76,8 @@ class MqttClient(ExtendedClient):
         self.granted_qos = 0
         """The QoS that the broker granted to the last subscription."""
         self._acknowledgements: dict[int, asyncio.Future[Any]] = {}
+        self.certificate_end = certificate_end(mqtt) if address.is_tls else _NEVER
+        """When the certificate ends that this client shows."""
         is_v5 = mqtt.protocol == "5"
         super().__init__(
             address.host,
@@ -127,6 +132,7 @@ class MqttClient(ExtendedClient):
         if self._end.done() and not self._end.cancelled():
             # Where nothing waited for the end, asyncio would log it as an error that was missed.
             self._end.exception()
+        self._end_unanswered("the connection was closed")
 
     async def take_place(self, topic: str, payload: bytes) -> bool:
         """Wait until the broker may be sent this message, which ``publish_now`` then does.
@@ -242,14 +248,17 @@ class MqttClient(ExtendedClient):
             was_too_large=is_too_large(getattr(error, "rc", None)),
             is_named=is_about_else(error),
         )
+        self._end_unanswered(f"the connection broke: {reason}")
+        return reason
+
+    def _end_unanswered(self, reason: str) -> None:
         self._window.end()
         for waiting in self._acknowledgements.values():
             if not waiting.done():
-                waiting.set_exception(StoreUnavailable(f"the connection broke: {reason}"))
+                waiting.set_exception(StoreUnavailable(reason))
                 # A caller that gave up waiting does not read it any more.
                 waiting.exception()
         self._acknowledgements.clear()
-        return reason
 
     def _awaited(self, mid: int) -> asyncio.Future[None]:
         future = asyncio.get_running_loop().create_future()
@@ -327,6 +336,19 @@ class _TlsSocket(ssl.SSLSocket):
         except BaseException:
             self.close()
             raise
+
+
+def certificate_end(mqtt: Mqtt) -> datetime:
+    """Return when the certificate in the client's file ends; never without one.
+
+    Raises ``OSError``.
+    """
+    if mqtt.certificate_file is None:
+        return _NEVER
+    try:
+        return end_of_pem(mqtt.certificate_file.read_text("ascii", "ignore"))
+    except ValueError:
+        return _NEVER  # what is no certificate is refused where it is loaded
 
 
 def tls_of(mqtt: Mqtt) -> ssl.SSLContext:

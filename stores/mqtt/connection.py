@@ -15,14 +15,18 @@ import ssl
 import time
 import uuid
 from collections import deque
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from contract.errors import StoreError, StoreForbidden, StoreUnavailable
 from contract.plural import plural
 from contract.topics import CLUSTER_ECHO, ECHO_BY_WILDCARD, echo_topic, filters_of
+from pacing.abandonable_thread import AbandonableThread
 from pacing.backoff import Backoff
+from pacing.waiting import shared_pause, wait_for_event
 from stores.interruption import Interrupted
-from stores.mqtt.client import MqttClient
+from stores.mqtt.client import MqttClient, certificate_end
 from stores.mqtt.errors import ended_at_first, first_refused, hung_up_at_retained
 from stores.mqtt.limits import (
     LearnedLimits,
@@ -35,7 +39,7 @@ from stores.mqtt.limits import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     import aiomqtt
 
@@ -59,6 +63,11 @@ _SHOWN_SECONDS = 2.0
 _MAX_PAUSE_SECONDS = 3.0
 _STEADY_SECONDS = 5.0
 """A connection that breaks sooner was none: the next attempt waits longer."""
+_RENEWAL = timedelta(hours=1)
+"""A certificate with less time left is replaced by a newer one of its file."""
+_RENEWAL_POLL_SECONDS = 60.0
+"""How often the file of such a certificate is looked at."""
+_DISK_SECONDS = 10.0
 
 MAX_WAITING = 20_000
 """Messages that wait for a reader, before it is interrupted."""
@@ -154,6 +163,10 @@ class Session:
         self._retained_at = 0.0
         self._listing = asyncio.Lock()
         self._client: MqttClient | None = None
+        self._requests = 0
+        """Those under way, each of which may send several messages."""
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
         self._end = ""
         self._over = asyncio.Event()
 
@@ -213,7 +226,8 @@ class Session:
 
     async def keeps(self, size: int) -> bool:
         """Return whether the broker keeps a retained message of this size, cleared afterwards."""
-        return bool(await self._shown_by(self._connected, size))
+        with self._request():
+            return bool(await self._shown_by(self._connected, size))
 
     async def _shown_by(self, client: MqttClient, size: int) -> tuple[str, ...]:
         """Retain a message of this size; return the first filter of ``_lists`` that shows it."""
@@ -296,20 +310,26 @@ class Session:
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool) -> None:
         """Publish a message; done when the broker took it."""
-        alone = await self._connected.take_place(topic, payload)
-        done = self._connected.publish_now(topic, payload, retain=retain)
-        try:
-            await self._answer(done, f"publication of {topic}")
-        finally:
-            # An answer has let others pass already; the next one that goes alone may be on its way.
-            if alone and done.cancelled() and self._client is not None:
-                self._client.pass_suspect()
+        with self._request():
+            alone = await self._connected.take_place(topic, payload)
+            done = self._connected.publish_now(topic, payload, retain=retain)
+            try:
+                await self._answer(done, f"publication of {topic}")
+            finally:
+                # An answer has let others pass already; the next one that goes alone may be on its
+                # way.
+                if alone and done.cancelled() and self._client is not None:
+                    self._client.pass_suspect()
 
     async def publish_shown(self, topic: str, payload: bytes) -> bool:
         """Publish a retained message; return whether the broker shows it to a new subscription.
 
         A subscription to the topic is taken back meanwhile, so that the message comes once.
         """
+        with self._request():
+            return await self._publish_shown(topic, payload)
+
+    async def _publish_shown(self, topic: str, payload: bytes) -> bool:
         shown = Sink()
         is_followed = topic in self._sinks
         if is_followed:
@@ -358,11 +378,12 @@ class Session:
         """
         # One list at a time: the message that ends it is recognised by ``_echo_name``, of which
         # there is one.
-        async with self._listing:
-            began = time.monotonic()
-            await self._echo_behind(topics)
-            if self._quiet_seconds:
-                await self._be_quiet(began, is_single="+" not in topics)
+        with self._request():
+            async with self._listing:
+                began = time.monotonic()
+                await self._echo_behind(topics)
+                if self._quiet_seconds:
+                    await self._be_quiet(began, is_single="+" not in topics)
 
     async def _be_quiet(self, began: float, *, is_single: bool) -> None:
         """Wait until nothing that is retained comes any more; ``is_single``: for one message."""
@@ -414,6 +435,21 @@ class Session:
         The keepalive detects a broker that hangs, or lost packets, only after twice its seconds.
         """
         await self.publish(self._echo, b"", retain=False)
+
+    async def wait_until_idle(self, within_seconds: float) -> None:
+        """Wait until no request is under way, at most so long."""
+        await wait_for_event(self._is_idle, within_seconds)
+
+    @contextlib.contextmanager
+    def _request(self) -> Iterator[None]:
+        self._requests += 1
+        self._is_idle.clear()
+        try:
+            yield
+        finally:
+            self._requests -= 1
+            if not self._requests:
+                self._is_idle.set()
 
     async def ended(self) -> str:
         """Wait for the end; return its reason."""
@@ -488,6 +524,8 @@ class BrokerConnection:
         self._session: Session | None = None
         self._error: StoreError | None = None
         self._changed = asyncio.Event()
+        self._unusable = ""
+        """Why the newer certificate could not be used."""
 
     @property
     def address(self) -> BrokerAddress:
@@ -576,6 +614,8 @@ class BrokerConnection:
                     reason = await self._work(session, client)
                 if time.monotonic() - began > _STEADY_SECONDS:
                     backoff.reset()
+                if reason is None:
+                    continue
                 self._lost(StoreUnavailable(reason))
             except StoreError as error:
                 self._lost(error)
@@ -585,10 +625,14 @@ class BrokerConnection:
                 self._lost(StoreForbidden(f"{self._address}: its files cannot be used: {error}"))
             await asyncio.sleep(backoff.next_seconds())
 
-    async def _work(self, session: Session, client: MqttClient) -> str:
-        """Work until the connection ends; return the reason of its end."""
+    async def _work(self, session: Session, client: MqttClient) -> str | None:
+        """Work until the connection ends; return the reason of its end.
+
+        ``None``: it can be made anew with a newer certificate.
+        """
         reason = f"{self._address}: the connection was closed"
         ending = asyncio.create_task(client.ended())
+        renewing = asyncio.create_task(self._find_newer_certificate(client.certificate_end))
         try:
             # An agent has each document of its own read back, and a broker has many agents.
             await session.attach_client(client, self.largest if self._node is None else 0)
@@ -601,11 +645,60 @@ class BrokerConnection:
             # Only after a while, so that a connection that breaks again and again fills no log.
             if is_back and not (await asyncio.wait({ending}, timeout=_STEADY_SECONDS))[0]:
                 _log.info("%s: connected again", self._address)
+            await asyncio.wait({ending, renewing}, return_when=asyncio.FIRST_COMPLETED)
+            if not ending.done():
+                renewing.result()  # a mistake of the program ends all users of the connection
+                reason = f"{self._address}: the connection is made anew with a newer certificate"
+                _log.info("%s", reason)
+                # From now on callers wait for the next one.
+                self._session = None
+                await session.wait_until_idle(_ANSWER_SECONDS)
+                return None
             reason = f"{self._address}: the connection broke: {await ending}"
         finally:
             ending.cancel()
+            renewing.cancel()
             session.end(reason)
         return reason
+
+    async def _find_newer_certificate(self, end: datetime) -> None:
+        """Return once the certificate that ends then has a successor that the broker accepts.
+
+        It is not looked for before the last hour.
+        """
+        reading: AbandonableThread[datetime] | None = None
+        while True:
+            await asyncio.sleep(shared_pause(_RENEWAL_POLL_SECONDS))
+            # A disk that hangs keeps one thread.
+            if end - datetime.now(UTC) > _RENEWAL or (reading is not None and reading.is_stuck):
+                continue
+            reading = AbandonableThread(partial(certificate_end, self._mqtt), "client certificate")
+            with contextlib.suppress(OSError, TimeoutError):
+                if await reading.result(_DISK_SECONDS) > end and await self._accepts_files():
+                    return
+
+    async def _accepts_files(self) -> bool:
+        """Return whether the broker accepts a client with the files of now.
+
+        Files may be half replaced, and the connection that works must not end for them.
+        """
+        try:
+            trial = MqttClient(
+                self._address,
+                self._mqtt,
+                f"{self._identifier}-trial",
+                None,
+                lambda *_: None,
+                LearnedLimits(self._address),
+            )
+            async with trial:
+                self._unusable = ""
+                return True
+        except (StoreError, OSError, ssl.SSLError, ValueError) as error:
+            if str(error) != self._unusable:
+                self._unusable = str(error)
+                _log.warning("%s: the newer certificate cannot be used: %s", self._address, error)
+        return False
 
     def _lost(self, error: StoreError) -> None:
         self._session = None

@@ -160,8 +160,9 @@ class MqttProxy:
         finally:
             for way in ways:
                 way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
+            # First: ``drop`` may cancel what waits here.
             broker_writer.transport.abort()
+            await asyncio.gather(*ways, return_exceptions=True)
 
     async def _up(
         self, connection: _Connection, reader: asyncio.StreamReader, broker: asyncio.StreamWriter
