@@ -18,6 +18,7 @@ from agent.policy.state import (
     ClockSetBack,
     Configured,
     PolicyState,
+    subject_of,
 )
 from agent.policy.step import Input
 from contract.codes.levels import ChipLevel
@@ -153,6 +154,9 @@ def tables_of(row: JournalRow) -> Catalogue:
 
 def _check(state: PolicyState) -> None:
     """Raise ``ValueError`` for a state that our policy cannot have made."""
+    for text in state.others:
+        if subject_of(text).kind == "chip":
+            raise ValueError(f"{text!r} is not a subject besides chips")
     for chip in state.chips.values():
         for fault in chip.faults.values():
             ChipLevel(fault.level)
