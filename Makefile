@@ -269,6 +269,7 @@ fuzz: $(VENV)/installed-dev
 $(VENV)/fuzz/installed: requirements-fuzz.lock
 	$(PYTHON) -m venv $(VENV)/fuzz
 	$(VENV)/fuzz/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-fuzz.lock
+	$(VENV)/fuzz/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
 # `ARGS=--keep` selects the inputs that `make test` feeds.
@@ -279,7 +280,7 @@ lock: $(VENV)/installed-dev
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --extra build -o requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --extra build --extra dev -o requirements-dev.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --group site -o requirements-site.lock
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --extra fuzz -c requirements-dev.lock -o requirements-fuzz.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url pyproject.toml --extra build --extra fuzz -c requirements-dev.lock -o requirements-fuzz.lock
 
 # After a newer grpcio-tools, protobuf in pyproject.toml must be as new as what it generates demands.
 wire: $(VENV)/installed-dev
