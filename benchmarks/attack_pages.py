@@ -247,7 +247,7 @@ class Subject:
     def logged(self) -> list[str]:
         """Return the lines of its log; those about the changes of chips are left out."""
         lines = self.running.log.read_text().splitlines()
-        return [line for line in lines if " agent.faults: " not in line]
+        return [line for line in lines if _CODE not in line]
 
     async def close(self) -> None:
         """End it."""
