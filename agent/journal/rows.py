@@ -15,10 +15,10 @@ from agent.policy.state import (
     Acknowledged,
     Change,
     ChipsListed,
+    ChipState,
     ClockSetBack,
     Configured,
     PolicyState,
-    subject_of,
 )
 from agent.policy.step import Input
 from contract.codes.levels import ChipLevel
@@ -154,9 +154,6 @@ def tables_of(row: JournalRow) -> Catalogue:
 
 def _check(state: PolicyState) -> None:
     """Raise ``ValueError`` for a state that our policy cannot have made."""
-    for text in state.others:
-        if subject_of(text).kind == "chip":
-            raise ValueError(f"{text!r} is not a subject besides chips")
     for chip in state.chips.values():
         for fault in chip.faults.values():
             ChipLevel(fault.level)
@@ -166,6 +163,8 @@ def _check(state: PolicyState) -> None:
         _check_keys(chip.held_back)
     for subject, subject_state in state.subjects():
         _check_subject(subject)
+        if subject.kind == "chip" and not isinstance(subject_state, ChipState):
+            raise ValueError(f"{str(subject)!r} is not a subject besides chips")
         _check_keys(subject_state.faults)
         _check_keys(
             {
