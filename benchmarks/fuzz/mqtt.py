@@ -11,8 +11,8 @@ from benchmarks.fuzz.running import Target
 from contract.errors import VigilError
 from contract.topics import document_filters, filters_of
 from stores.mqtt.beats import ReceivedHeartbeats
-from stores.mqtt.connection import Received
 from stores.mqtt.documents import decode, encode
+from stores.mqtt.session import Received
 from stores.refusals import Refusals
 
 if TYPE_CHECKING:

@@ -28,7 +28,8 @@ from stores.document_names import check_node_name
 from stores.refusals import Refusals
 
 if TYPE_CHECKING:
-    from stores.mqtt.connection import BrokerConnection, Received
+    from stores.mqtt.connection import BrokerConnection
+    from stores.mqtt.session import Received
 
 _MAX_BYTES = 4096
 _UNKNOWN_INTERVAL_SECONDS = 5.0

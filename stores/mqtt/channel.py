@@ -19,7 +19,7 @@ from contract.topics import ALL_EVENTS, ack_topic, events_topic, node_of
 from contract.validation_texts import decode_text
 from stores.base import EventChannel, HistoryAck, HistoryBatch
 from stores.interruption import Interrupted
-from stores.mqtt.connection import Received
+from stores.mqtt.session import Received
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from stores.base import Selection, WatchEvent
-    from stores.mqtt.connection import BrokerConnection, Received
+    from stores.mqtt.connection import BrokerConnection
+    from stores.mqtt.session import Received
 
 _log = logging.getLogger(__name__)
 

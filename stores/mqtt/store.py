@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from stores.base import Beat, Document, LastWriter, Selection, WatchEvent
     from stores.mqtt.address import BrokerAddress
-    from stores.mqtt.connection import Session
+    from stores.mqtt.session import Session
     from stores.settings import Mqtt
 
 _SHOWN_AFTER_SECONDS = (0.0, 0.3)

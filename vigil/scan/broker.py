@@ -22,9 +22,10 @@ from stores.certificates import end_of_der, end_of_pem
 from stores.deadline import answered_within
 from stores.mqtt.address import parse_address
 from stores.mqtt.client import MqttClient, tls_of
-from stores.mqtt.connection import BrokerConnection, Sink
+from stores.mqtt.connection import BrokerConnection
 from stores.mqtt.documents import BrokerDocuments
 from stores.mqtt.limits import LearnedLimits, small_retained, unusable
+from stores.mqtt.session import Sink
 from vigil.exit_status import ExitStatus
 from vigil.scan.configuration import check_fault_configuration
 from vigil.scan.findings import not_applicable, ok, problem

@@ -18,8 +18,9 @@ from stores.base import Changed, Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
 from stores.mqtt import client
 from stores.mqtt.address import parse_address
-from stores.mqtt.connection import BrokerConnection, Received, Subscribed
+from stores.mqtt.connection import BrokerConnection, Subscribed
 from stores.mqtt.limits import LearnedLimits
+from stores.mqtt.session import Received
 from stores.settings import Mqtt
 from tests.parts.broker import AGGREGATOR, Broker
 from tests.parts.deadlines import patience, stays, time_passes, until, until_succeeds
@@ -272,7 +273,7 @@ async def test_a_part_of_a_list_is_never_taken_for_all(tmp_path: Path, protocol:
 async def test_too_many_messages_interrupt_their_reader(
     broker: Broker, anybody: BrokerConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stores.mqtt.connection.MAX_WAITING", 10)
+    monkeypatch.setattr("stores.mqtt.session.MAX_WAITING", 10)
     topic = "vigil/v1/nodes/node-1/events"
     writer = BrokerConnection(parse_address(broker.url), Mqtt(), None)
     seen = anybody.messages("vigil/v1/nodes/+/events")
