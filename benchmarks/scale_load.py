@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 # A few are enough for 10,000 nodes: HTTP/1.1 answers one request after the other.
 _CONNECTIONS = 8
+_COMMAND_BYTES = 1 << 22
+"""A storm names a twentieth of the nodes."""
 _IDLE_SECONDS = 30.0
 """The API server closes a connection on which nothing was asked for 90 s."""
 _CREATED = (200, 201)
@@ -250,7 +252,7 @@ async def run(directory: Path, port: int, nodes: int, chips: int) -> None:
     tls.load_cert_chain(directory / "admin.crt", directory / "admin.key")
     pipes = [Pipe(port, tls) for _ in range(_CONNECTIONS)]
     load = Load(pipes, node_names(nodes), chips)
-    lines = asyncio.StreamReader()
+    lines = asyncio.StreamReader(_COMMAND_BYTES)
     loop = asyncio.get_running_loop()
     # Commands are awaited in the loop, so that renewals go on meanwhile.
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)

@@ -55,6 +55,8 @@ LINES = (
     ),
     Line("start_cpu_s", "CPU until then", "s", 2),
     Line("start_peak_mb", "RSS, peak until then", "MB"),
+    Line("server_cpu_s", "(API server: CPU until then)", "s", 2),
+    Line("server_mb", "(API server: RSS then)", "MB"),
     Line("rss_mb", "RSS at rest", "MB", 0, _both("78", "262"), _both(110, 262)),
     Line("pss_mb", "PSS at rest", "MB", 0, None, {10_000: 110, 50_000: 300}),
     Line("peak_mb", "RSS, peak", "MB", 0, {10_000: "292"}, {10_000: 350, 100_000: 600}),

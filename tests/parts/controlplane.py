@@ -55,12 +55,21 @@ class ControlPlane:
 
     Users: ``kubeconfig`` is the administrator's; ``kubeconfig_of`` makes one for a user without
     any rights, for one with all (``CHIEF_TOKEN``), or with a token that was never issued.
-    With ``audited`` every request of a service account is in ``audit``.
+    With ``audited`` every request of a service account is in ``audit``. ``quota_bytes`` is the most
+    that etcd stores, 2 GiB by default.
     """
 
-    def __init__(self, directory: Path, *, audited: bool = False, port: int | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        audited: bool = False,
+        port: int | None = None,
+        quota_bytes: int = 2 << 30,
+    ) -> None:
         self.directory = directory
         self._audited = audited
+        self._quota_bytes = quota_bytes
         self._audited_bytes = 0
         """Length of the audit log when ``clean`` was called last."""
         self.port, self.etcd_port, self._peer_port = free_ports(3)
@@ -140,6 +149,7 @@ class ControlPlane:
                 f"--initial-cluster=default={peer}",
                 # A machine that loses power loses the test, too.
                 "--unsafe-no-fsync",
+                f"--quota-backend-bytes={self._quota_bytes}",
             ],
             self.directory / "etcd.log",
         )
