@@ -6,13 +6,13 @@ While the store gives no answer, and after a restart, the last known allocation 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from agent.journal.rows import RowKind, UsageRow, body_of, decoded
 from contract.errors import JournalError
 from contract.pages.agent_status import AllocationStatus
 from contract.pages.blind import BlindStatus
+from contract.record import Record
 from stores.base import PodUsage
 from stores.cluster import Snapshot, Update
 from stores.interruption import Interrupted
@@ -31,8 +31,7 @@ SOURCE = "pods"
 """The source name under which a missing allocation is reported as blind."""
 
 
-@dataclass(frozen=True)
-class ChipAllocation:
+class ChipAllocation(Record, frozen=True):
     """Names of devices: ``used`` are those that pods have.
 
     ``assigned`` are those that a scheduler chose for a pod. Both are in use.

@@ -7,7 +7,6 @@ import logging
 import os
 import threading
 from collections import Counter
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,6 +16,7 @@ from collectors.file_systems.collector import FileSystemsSection
 from collectors.registry import COLLECTORS
 from contract.codes.host_codes import HOST_CODES
 from contract.observation import NODE, Assertion, Gap, Observation, SourceBlind
+from contract.record import Record
 from dcmi_shim.library.discovery import VendorPaths
 from service.files.atomic import replace
 
@@ -72,8 +72,7 @@ def reports_when_disabled(
     return [SourceBlind(source, NODE, now_ms, reason)] if faults else []
 
 
-@dataclass(frozen=True)
-class _CollectorState:
+class _CollectorState(Record, frozen=True):
     """See ``SavedState``."""
 
     read: Callable[[], bytes | None]

@@ -21,11 +21,13 @@ import hashlib
 import logging
 import math
 import os
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec.structs import replace
+
 from collectors.boot import boot_id, machine_id
+from contract.record import Record
 from contract.sentences import sentence
 from pacing.waiting import now_seconds
 
@@ -64,8 +66,7 @@ class ClaimState(StrEnum):
     CONFLICT = "conflict"
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(Record, frozen=True):
     """The state of a claim: ``other`` is the last beat of another holder.
 
     ``since`` is the time of a monotonic clock, in seconds, at which ``other`` was first seen.

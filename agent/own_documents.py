@@ -8,7 +8,6 @@ releases. In shadow, the comparison asks the object of device-info instead.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
@@ -23,6 +22,7 @@ from agent.shadow.reasons import Background
 from agent.shadow.shadow import is_edit
 from contract.documents.separation import chip_of
 from contract.observation import Observation, SourceAnswered, chip_subject
+from contract.record import Record
 from pacing.waiting import wait_for_event
 
 if TYPE_CHECKING:
@@ -70,8 +70,7 @@ class NodeDocument(Protocol):
         """Raise ``DocumentError`` if readers would refuse ``document``."""
 
 
-@dataclasses.dataclass(frozen=True)
-class DocumentsContext:
+class DocumentsContext(Record, frozen=True):
     """The parts of the agent that its documents use.
 
     ``on_chips_restored`` is called when a document named chips: collectors of chips must start
@@ -229,7 +228,7 @@ class OwnDocument:
         if desired is None:
             return None
         # Changes are journaled in the turn in which they are made, so it shows all of them.
-        return dataclasses.replace(desired, through=self._context.journal.last_sequence)
+        return replace(desired, through=self._context.journal.last_sequence)
 
     def stamp_of(self, document: Document) -> int | None:
         """Return the time of a stored document in seconds; ``None`` when it is not plausible."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -41,6 +40,7 @@ from collectors.boot import boot_id, machine_digest
 from collectors.storage.collector import StorageSection
 from contract.codes import catalogue
 from contract.operator_rules.fault_configuration import catalogue_of
+from contract.record import Record
 from service.pages.event_stream import PLACES, Stream
 from service.tls.expiry import CertificateFiles
 from service.watchdog import Watchdog
@@ -60,8 +60,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.parts")
 
 
-@dataclass(frozen=True)
-class AgentContext:
+class AgentContext(Record, frozen=True):
     """What the daemon was started with, and the clocks of its parts."""
 
     configuration: AgentConfiguration
@@ -82,8 +81,7 @@ class AgentContext:
         return self.store.objects if "device-info" in self.configuration.documents else None
 
 
-@dataclass(frozen=True)
-class ClusterParts:
+class ClusterParts(Record, frozen=True):
     """What this agent writes and reads beside its documents; ``None``: a part is not used."""
 
     events: EventSender | None
@@ -114,8 +112,7 @@ class ClusterParts:
                 yield name, part.run
 
 
-@dataclass(frozen=True)
-class ChipParts:
+class ChipParts(Record, frozen=True):
     """The list of chips, requests to forget one, and whether all of them are blind.
 
     ``names`` are those of NPU exporter, by physical id.
@@ -127,8 +124,7 @@ class ChipParts:
     names: dict[int, ChipNames]
 
 
-@dataclass(frozen=True)
-class _NodeWatches:
+class _NodeWatches(Record, frozen=True):
     """What the store shows about this node beside documents; ``None``: it does not, or unused."""
 
     own_node_only: OwnNodeOnlyCheck | None
@@ -140,8 +136,7 @@ class _NodeWatches:
             self.own_node_only.wake()
 
 
-@dataclass(frozen=True)
-class _BeatContent:
+class _BeatContent(Record, frozen=True):
     """See ``BeatContent``."""
 
     blindness: AgentBlindness

@@ -7,7 +7,6 @@ The subjects are: inputs, heartbeats, missed writes, jobs, clients, advice, cond
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,7 @@ from aggregator.rank_tables.plugin import RankTables
 from aggregator.scheduler_signals.removal import RuleRemoval, SignalRemoval
 from aggregator.scheduler_signals.signal_memory import RuleMemory, SignalMemory
 from contract.errors import StoreUnavailable
+from contract.record import Record
 from service.pages.event_stream import PLACES, Stream
 from service.tls.expiry import CertificateFiles
 
@@ -64,8 +64,7 @@ _MIN_STORE_TIMEOUT_MS = 500
 # Inputs.
 
 
-@dataclass(frozen=True, kw_only=True)
-class Inputs:
+class Inputs(Record, frozen=True, kw_only=True):
     """What is read of all stores: pods and Nodes, documents of nodes, and which nodes there are.
 
     ``lasting`` judges what a store no longer has; ``sources`` are in the order of the stores.
@@ -187,8 +186,7 @@ def missed_writes(
 # Jobs.
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobParts:
+class JobParts(Record, frozen=True, kw_only=True):
     """What has to do with jobs: which are hit, their rank tables, faults of RDMA NICs, labels."""
 
     view: JobView
@@ -362,8 +360,7 @@ def advising(
 # Conditions and taints.
 
 
-@dataclass(frozen=True, kw_only=True)
-class SignalParts:
+class SignalParts(Record, frozen=True, kw_only=True):
     """What writes conditions and taints, remembers them, and removes those of options that are off.
 
     ``service`` is ``None``, and not loaded, without an option.

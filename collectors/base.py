@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import (
     TYPE_CHECKING,
     ClassVar,
@@ -16,6 +15,9 @@ from typing import (
     TypeVar,
 )
 
+import msgspec
+
+from contract.record import Record
 from contract.settings import Section
 
 if TYPE_CHECKING:
@@ -48,8 +50,7 @@ class SavedState(Protocol):
         """Store ``content`` instead, soon; never blocks, and a failure is only logged."""
 
 
-@dataclass(frozen=True)
-class AgentOptions:
+class AgentOptions(Record, frozen=True):
     """Options of the agent that collectors follow, beside their own settings."""
 
     npu_exporter_names: bool = False
@@ -60,8 +61,7 @@ class AgentOptions:
     """File systems mounted only below these paths are not watched; ``None``: the default."""
 
 
-@dataclass(frozen=True)
-class CollectorContext:
+class CollectorContext(Record, frozen=True):
     """What the daemon provides to a collector.
 
     ``tracked`` holds the lasting faults of this collector's source at start, from the journal:
@@ -81,7 +81,7 @@ class CollectorContext:
     progress: Callable[[], None]
     """To be called at least once per ``period_seconds`` while the collector makes progress."""
     options: AgentOptions
-    ended: Mapping[tuple[Subject, str], int] = field(default_factory=dict)
+    ended: Mapping[tuple[Subject, str], int] = msgspec.field(default_factory=dict)
     chips: frozenset[int] = frozenset()
     """Physical ids of the chips that are known, which the driver may not list."""
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec.structs import replace
 
 from contract.observation import Assertion, Observation, Subject
+from contract.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,8 +33,7 @@ Key: TypeAlias = tuple[Subject, str]
 """The subject that a code is about, and the code."""
 
 
-@dataclass(frozen=True)
-class ListedCode:
+class ListedCode(Record, frozen=True):
     """What a list contains of a code besides that it holds."""
 
     severity: Severity | None = None

@@ -11,13 +11,13 @@ from __future__ import annotations
 import copy
 import errno
 import json
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 
 import msgspec
 
 from contract.errors import ConfigurationError, Problem
+from contract.record import Record
 from contract.settings import Section
 from contract.toml_text import toml_content
 from service.setting_values import WrongValue, fields_of, read_section, read_value
@@ -34,8 +34,7 @@ _Path = tuple[str, ...]
 M = TypeVar("M", bound=Section)
 
 
-@dataclass(frozen=True)
-class _LeafSetting:
+class _LeafSetting(Record, frozen=True):
     """One leaf of the model."""
 
     path: _Path

@@ -5,11 +5,11 @@ Sources: ``docs/spec/clusterd.md#1.8``, 3.3 and 6, ``docs/spec/consumers.md#1.15
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from contract.record import Record
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -106,8 +106,7 @@ JobsEvent: TypeAlias = Snapshot[JobState] | Update[JobState] | KindUnavailable |
 """Keys are uids of PodGroups, of which a job may have several."""
 
 
-@dataclass(frozen=True)
-class ObjectKind(Generic[Value]):
+class ObjectKind(Record, Generic[Value], frozen=True):
     """Objects of any kind, for a reader that knows what is in them.
 
     ``name`` is for people, a plural. ``path`` is that of all objects in the API, ``query`` selects
@@ -120,13 +119,12 @@ class ObjectKind(Generic[Value]):
     name: str
     path: str
     read: Callable[[KubernetesObject], Value | None]
-    query: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = msgspec.field(default_factory=dict)
     by_name: bool = False
     pause_seconds: float = 0.0
 
 
-@dataclass(frozen=True)
-class SharedReader(Generic[Value]):
+class SharedReader(Record, Generic[Value], frozen=True):
     """Another reader of the objects that a watch follows, so that each kind is watched once.
 
     ``kind`` is what it makes of them. The query of the watch is the widest of all readers.

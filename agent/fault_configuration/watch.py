@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
+
+from msgspec.structs import replace
 
 from agent.fault_configuration.files import read_files, read_stored, store_in_force, watch_files
 from contract.errors import Problem
@@ -26,6 +27,7 @@ from contract.operator_rules.fault_configuration import (
     judge,
 )
 from contract.plural import plural
+from contract.record import Record
 from pacing.waiting import wait_for_event
 from service.log.ongoing_failure import OngoingFailure, OngoingFailures
 from stores.base import Changed, DocumentsListed, Involved, KubernetesEvent, Selection
@@ -48,8 +50,7 @@ _MAX_LOGGED = 50
 _MAX_EVENT_BYTES = 1024
 
 
-@dataclass(frozen=True)
-class FaultConfigurationCallbacks:
+class FaultConfigurationCallbacks(Record, frozen=True):
     """What the watch calls in its daemon; all return at once.
 
     ``configure`` puts a configuration in force, ``post`` queues a Kubernetes Event.

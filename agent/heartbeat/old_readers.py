@@ -8,7 +8,6 @@ without heartbeats for dead (``docs/spec/noded.md#7.2``).
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from agent.publishing.node_info_heartbeat import NodeInfoBeat, whole_seconds
 from contract.documents.node_info import Generation
 from contract.errors import StoreError, StoreRefused
 from contract.names import HEARTBEAT_ANNOTATION, HEARTBEAT_LABEL, INTERVAL_ANNOTATION
+from contract.record import Record
 from service.log.ongoing_failure import OngoingFailure
 from stores.base import WRITE_SECONDS
 from stores.deadline import answered_within
@@ -112,8 +112,7 @@ class RequiredLabel:
         self.problem = self._logged = problem
 
 
-@dataclass(frozen=True)
-class OldReaders:
+class OldReaders(Record, frozen=True):
     """What is done for them: nothing with generation ``lease``.
 
     ``label`` is ``None`` also where nothing has labels.

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from dataclasses import dataclass
+
+from contract.record import Record
 
 WINDOW = 8
 """How many batches may wait for their acknowledgement."""
@@ -25,8 +26,7 @@ _ASKED_SECONDS = 0.4
 _POLL_SECONDS = 1.0
 
 
-@dataclass(frozen=True)
-class Sent:
+class Sent(Record, frozen=True):
     """A batch without an acknowledgement: its number of rows, and the time of the first
     (``at_ms``).
     """

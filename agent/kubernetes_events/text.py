@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from agent.kubernetes_events.event_rules import OCCUR
 from agent.policy.state import ChangeKind
 from contract.codes.families import FAMILIES
 from contract.documents.separation import UpgradeReason, write_reasons, written_code
+from contract.record import Record
 from stores.base import Involved, KubernetesEvent
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ _NO_NAME = re.compile(r"[^a-z0-9.-]+|(?<![a-z0-9])[.-]+|[.-]+(?![a-z0-9])")
 _BY_LOGIC_ID = "Ascend910A5"
 
 
-@dataclass(frozen=True)
-class Reporter:
+class Reporter(Record, frozen=True):
     """The reporting agent. ``pod`` is the name of our pod, ``None`` outside of one."""
 
     node: str

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from agent.publishing.chip_lists import family_of
@@ -24,6 +23,7 @@ from collectors.network_health import NETWORK
 from contract.codes.chip_codes import CARD_DROP
 from contract.errors import DriverGone
 from contract.observation import chip_subject
+from contract.record import Record
 from dcmi_shim.values import ChipNames
 from service.metric_families import gauge, single_gauge
 
@@ -104,8 +104,7 @@ SHOWN = {
 """Reading to name and help text; the value is the same."""
 
 
-@dataclass(frozen=True)
-class Cards:
+class Cards(Record, frozen=True):
     """What NPU exporter's metrics are made of. ``inventory`` is ``None`` until it was read."""
 
     inventory: Inventory | None

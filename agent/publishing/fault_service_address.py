@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from contract.record import Record
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@dataclass(frozen=True)
-class FaultServiceAddress:
+class FaultServiceAddress(Record, frozen=True):
     """Where ClusterD is: ``HOST:PORT``, with ``ca_file`` over TLS. Files are PEM."""
 
     target: str

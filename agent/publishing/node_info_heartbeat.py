@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agent.publishing.node_info import NodeInfoDocument, generation_of, node_status
@@ -22,6 +21,7 @@ from contract.documents.node_info import (
     encode_node_beat,
 )
 from contract.errors import DocumentError
+from contract.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,8 +33,7 @@ JITTER = 0.1
 """Share of the interval: nodes that start together do not write together for ever."""
 
 
-@dataclass(frozen=True)
-class NodeInfoBeat:
+class NodeInfoBeat(Record, frozen=True):
     """The heartbeat in node-info; ``is_withheld`` is whether a root task makes no progress."""
 
     generation: Generation

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NoReturn
 
@@ -22,6 +21,7 @@ from contract.names import (
     device_info_name,
     node_info_name,
 )
+from contract.record import Record
 from contract.sentences import sentence
 from pacing.backoff import Backoff
 from pacing.waiting import TICK_SECONDS, now_seconds, shared_pause, wait_for_event
@@ -45,8 +45,7 @@ _GRACE_SECONDS = 60
 _PROGRESS_SECONDS = 10.0
 
 
-@dataclass(frozen=True)
-class Owned:
+class Owned(Record, frozen=True):
     """A document that this agent is configured to write.
 
     ``kind`` is its name in ``documents``; ``rewritten_seconds`` the longest period with which
@@ -59,8 +58,7 @@ class Owned:
     rewritten_seconds: int
 
 
-@dataclass(frozen=True)
-class OtherProgram:
+class OtherProgram(Record, frozen=True):
     """Another program that writes ``owned``; ``left_seconds`` until it counts as gone."""
 
     owned: Owned

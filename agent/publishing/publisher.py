@@ -23,12 +23,12 @@ import asyncio
 import logging
 import math
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from agent.publishing.publication import CONFLICT, FAILED, INVALID, Publication
 from agent.publishing.update_times import Stamps
 from contract.errors import DocumentError, StoreConflict, StoreError, StoreRefused
+from contract.record import Record
 from pacing.backoff import Backoff
 from pacing.waiting import TICK_SECONDS, now_seconds, pause_until_mark, wait_for_event
 from service.owned_documents.foreign_parts import differences
@@ -68,8 +68,7 @@ _WATCH_SECONDS = 0.5
 """How long a watch may take to show what was acknowledged, before it is read instead."""
 
 
-@dataclass(frozen=True)
-class DesiredDocument:
+class DesiredDocument(Record, frozen=True):
     """The document to publish, made from the state of ``revision``.
 
     ``content`` is everything but the stamp; a write is due when it differs from the last one's.
@@ -149,8 +148,7 @@ class PublishedDocument(Protocol):
         """Note that the store is watched again after an interruption."""
 
 
-@dataclass(frozen=True)
-class _WriteRequest:
+class _WriteRequest(Record, frozen=True):
     """One request: to write ``document``, or where that is ``None`` to delete it."""
 
     document: Document | None
@@ -164,8 +162,7 @@ class _WriteRequest:
     remains: Document | None = None
 
 
-@dataclass(frozen=True)
-class _Pause:
+class _Pause(Record, frozen=True):
     """Nothing to do for ``seconds``, or until the event is set."""
 
     seconds: float

@@ -18,6 +18,7 @@ import msgspec
 
 from agent.policy.state import Change
 from agent.replay.level_history import DAY_MS, LevelHistory, Span
+from contract.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -106,8 +107,7 @@ class Findings(msgspec.Struct):
     days: tuple[Day, ...] = ()
 
 
-@dataclass(frozen=True)
-class _DifferenceKind:
+class _DifferenceKind(Record, frozen=True):
     """What a difference is like; equal ones of a day are merged."""
 
     code: str

@@ -10,6 +10,7 @@ from agent.policy.transaction import level_of
 from contract.codes.chip_codes import is_network
 from contract.codes.levels import ChipLevel, is_healthy, is_network_healthy, most_serious
 from contract.observation import chip_subject
+from contract.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 DAY_MS = 86_400_000
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(Record, frozen=True):
     """The time that counts, from ``since_ms`` until before ``until_ms``; ``None``: no limit."""
 
     since_ms: int | None = None
@@ -60,8 +60,7 @@ class Sums:
     isolated_ms: int = 0
 
 
-@dataclass(frozen=True)
-class LevelReason:
+class LevelReason(Record, frozen=True):
     """The level of a code and the reason for it."""
 
     level: str

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from agent.shadow.difference import (
     ISOLATION,
     DocumentDifference,
@@ -31,6 +33,7 @@ from agent.shadow.difference import (
 )
 from contract.errors import DocumentError
 from contract.pages.agent_status import Field, WriteResult
+from contract.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,8 +75,7 @@ _ABSENT = DocumentDifference(Fact(Field.DOCUMENT), None, "written")
 _OLD = DocumentDifference(Fact(Field.UPDATE_TIME), "older than 5 min", "written every 5 min")
 
 
-@dataclass(frozen=True)
-class ComparisonResult:
+class ComparisonResult(Record, frozen=True):
     """``differences`` of the write at ``at_ms``, or what is not written since then.
 
     ``theirs`` are all facts of the document, as far as it can be decoded.
@@ -82,7 +84,7 @@ class ComparisonResult:
     result: WriteResult
     at_ms: int
     differences: tuple[DocumentDifference, ...] = ()
-    theirs: Facts = field(default_factory=dict)
+    theirs: Facts = msgspec.field(default_factory=dict)
 
 
 @dataclass

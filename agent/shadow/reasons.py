@@ -5,13 +5,13 @@ The ids are those of ``device-plugin#9``; ``docs/compatibility.md`` has what our
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from contract.codes.chip_codes import LINK_DOWN
 from contract.codes.levels import ChipLevel, most_serious
 from contract.codes.policies import AUTOFILL_CODE
 from contract.pages.agent_status import Field
+from contract.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from agent.shadow.difference import DocumentDifference, Facts
 
 
-@dataclass(frozen=True)
-class Background:
+class Background(Record, frozen=True):
     """What is known beside the documents.
 
     ``is_known``: whether a code of chips is in a level table. ``is_link_blind``: whether the tool

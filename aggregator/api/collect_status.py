@@ -6,7 +6,6 @@ two rows of one reply may be some milliseconds apart.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -43,6 +42,7 @@ from contract.pages.aggregator_status import (
     ObjectsStatus,
 )
 from contract.pages.scheduler_signals import SchedulerSignalsPage
+from contract.record import Record
 from pacing.cooperative import all_of
 from service.pages.page_rows import SLICE_ROWS
 
@@ -90,8 +90,7 @@ if TYPE_CHECKING:
 _MAX_SHARED = 1000
 
 
-@dataclass(frozen=True, kw_only=True)
-class AggregatorStatus:
+class AggregatorStatus(Record, frozen=True, kw_only=True):
     """What metrics show, read at one scrape."""
 
     health: ProbeStatus
@@ -113,8 +112,7 @@ class AggregatorStatus:
     certificate_ends_ms: Mapping[str, int]
 
 
-@dataclass(frozen=True, kw_only=True)
-class StatusQueries:
+class StatusQueries(Record, frozen=True, kw_only=True):
     """What pages and metrics show, read from the parts of an aggregator when it is asked for.
 
     Mappings are by URL of a store. ``publish_lost``: nodes that fall silent are published as lost.

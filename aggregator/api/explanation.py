@@ -5,7 +5,6 @@ It compares what the node reported with what is published and names what made th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,6 +21,7 @@ from contract.pages.explanation import (
     ExplainedPublicFault,
 )
 from contract.pages.faults import names_of
+from contract.record import Record
 from contract.sentences import counted, joined, message, sentence
 from service.clock import shown_time
 
@@ -41,8 +41,7 @@ _PRE_SEPARATE = "PreSeparate"
 
 
 # Not a ``msgspec.Struct``, which would load all modules of public faults and jobs for its types.
-@dataclass(frozen=True)
-class ExplanationContext:
+class ExplanationContext(Record, frozen=True):
     """What is known of a node besides its documents.
 
     ``standing`` are its public faults, ``dpu_faults`` those of its RDMA NICs and DPUs with what
@@ -53,7 +52,7 @@ class ExplanationContext:
     fault of a server is published.
     """
 
-    node_context: NodeContext = field(default_factory=NodeContext)
+    node_context: NodeContext = msgspec.field(default_factory=NodeContext)
     standing: tuple[ActivePublicFault, ...] = ()
     dpu_faults: tuple[tuple[DpuFault, str], ...] = ()
     dpu_problems: tuple[str, ...] = ()

@@ -6,7 +6,6 @@ the ``UpdateTime`` of an entry: ``clusterd#2.3`` and 2.4, defect B3, M7, ``docs/
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -29,6 +28,7 @@ from contract.documents.switch_info import SwitchRecord
 from contract.documents.vigil_key import VIGIL_KEY, VigilRecord, decode_vigil_key
 from contract.errors import DocumentError
 from contract.names import CLUSTER_NODE_NAME, device_info_name, node_info_name, switch_info_name
+from contract.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,8 +113,7 @@ class DecodedReport(msgspec.Struct, Generic[R], frozen=True):
     problem: str | None = None
 
 
-@dataclass(frozen=True)
-class Content(Generic[R]):
+class Content(Record, Generic[R], frozen=True):
     """What is read of a node's document. ``name`` is the one in logs and pages."""
 
     name: str
@@ -130,8 +129,7 @@ class Content(Generic[R]):
     """Milliseconds in a unit of the stamp."""
 
 
-@dataclass(frozen=True)
-class DocumentKind(Content[R]):
+class DocumentKind(Content[R], frozen=True):
     """One kind of document that is read, merged and published."""
 
     is_only_silence: Callable[[R], bool]

@@ -16,7 +16,6 @@ already. Withheld faults do not count. Pure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,6 +24,7 @@ import msgspec
 from aggregator.jobs.rank_faults import NPU, SWITCH, WHOLE, device_id_of
 from contract.documents.switch_info import event_key
 from contract.pages.aggregator_status import RankFaultDevice
+from contract.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -48,8 +48,7 @@ class RelationRow(msgspec.Struct, frozen=True):
     strategy: str
 
 
-@dataclass(frozen=True)
-class RelationTables:
+class RelationTables(Record, frozen=True, dict=True):
     """``windows_ms``: how long a relation fault waits for its trigger; 0 where none is named."""
 
     rows: tuple[RelationRow, ...]

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, NoReturn, Protocol
 from zlib import crc32
 
+import msgspec
+
 from aggregator.publish.document_state import LATE_MS, W, WatchedDocument
 from contract.errors import DocumentError, StoreConflict, StoreError
+from contract.record import Record
 from pacing.backoff import Backoff
 from pacing.waiting import wait_for_event
 from service.failing_requests import FailingRequests
@@ -80,8 +82,7 @@ def compares_versions(store: Store) -> bool:
     return store.leader_lease is not None or store.leader_lock is not None
 
 
-@dataclass(frozen=True)
-class WriterContext:
+class WriterContext(Record, frozen=True):
     """What all writers to one store share.
 
     ``touch_period_seconds`` of ``None``: nothing is touched. ``failing`` are their failed writes.
@@ -93,7 +94,7 @@ class WriterContext:
     stalls: Watchdog
     turns: WriteQueue
     touch_period_seconds: float | None = None
-    failing: FailingRequests = field(default_factory=FailingRequests)
+    failing: FailingRequests = msgspec.field(default_factory=FailingRequests)
 
 
 class WriteTarget(Protocol[W]):

@@ -9,10 +9,10 @@ own.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
+from msgspec.structs import replace
 from typing_extensions import override
 
 from aggregator.plugin import View

@@ -7,7 +7,6 @@ something moves. A figure that can be read again is compared with its last value
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
@@ -16,6 +15,7 @@ from collectors.answer_tracker import AnswerTracker
 from contract.codes.chip_codes import HANG
 from contract.codes.levels import Severity
 from contract.observation import Assertion, Observation
+from contract.record import Record
 from contract.settings import Section
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ class HangSection(Section, frozen=True):
     detect_duration: Annotated[int, Meta(ge=1, le=1440)] = 5
 
 
-@dataclass(frozen=True)
-class Figures:
+class Figures(Record, frozen=True):
     """What a chip with processes does; ``None`` is what could not be read.
 
     Percent, percent, packets since the counters were reset, seconds.
@@ -54,8 +53,8 @@ class Figures:
         """Return these figures, with those of ``before`` for missing ones."""
         return Figures(
             **{
-                each.name: getattr(before if getattr(self, each.name) is None else self, each.name)
-                for each in fields(self)
+                name: getattr(before if getattr(self, name) is None else self, name)
+                for name in self.__struct_fields__
             }
         )
 

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from contract.record import Record
 from dcmi_shim.hccn.tool import COUNTERS, LINK_UPS, OPTICAL, SPEED, ToolQuestion
 
 if TYPE_CHECKING:
@@ -70,8 +70,7 @@ def _counters(counters: Mapping[str, int]) -> Mapping[str, float]:
     return {name: float(counters[key]) for name, key in _COUNTERS.items() if key in counters}
 
 
-@dataclass(frozen=True)
-class Readings:
+class Readings(Record, frozen=True):
     """One question, and the readings in its answer by metric name."""
 
     question: ToolQuestion[Any]

@@ -6,8 +6,9 @@ Source: ``docs/spec/noded.md#4.3`` and 4.4.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+from contract.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,8 +19,7 @@ _FLAG = re.compile(rb"(\w+):[\t\n\f\r ]*(-?\d{1,20})")
 _SHOWN = 60
 
 
-@dataclass(frozen=True)
-class Flag:
+class Flag(Record, frozen=True):
     """One line of an instance: ``key`` is 0, or ``bad`` while the fault ``code`` holds."""
 
     key: str
@@ -27,8 +27,7 @@ class Flag:
     code: str
 
 
-@dataclass(frozen=True)
-class StorageClient:
+class StorageClient(Record, frozen=True):
     """A shared storage client: the lines of each of its instances, in order.
 
     ``may_be_empty``: a file without any instance is a good one.

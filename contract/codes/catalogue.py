@@ -6,12 +6,12 @@ The tables under ``contract/data`` hold the facts that MindCluster 26.x ships. S
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import resources
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from contract.codes.chip_codes import is_network, parse_code
 from contract.codes.host_codes import HOST_CODES
@@ -24,6 +24,7 @@ from contract.codes.policies import (
     policies_by_code,
 )
 from contract.errors import ConfigurationError, Problem
+from contract.record import Record
 from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
@@ -91,8 +92,7 @@ _PUBLIC_TABLES = {
 _UNKNOWN_IS_HARMLESS = frozenset({Severity.SUGGESTION, Severity.MINOR})
 
 
-@dataclass(frozen=True)
-class Catalogue:
+class Catalogue(Record, frozen=True, dict=True):
     """Levels, severities, names and rules by code. Codes are as on the wire."""
 
     chip_levels: Mapping[str, ChipLevel]
@@ -100,9 +100,9 @@ class Catalogue:
     facts: Mapping[str, CodeFacts]
     switch_levels: Mapping[str, SwitchLevel]
     node_levels: Mapping[str, NodeLevel]
-    public_levels: Mapping[str, ChipLevel] = field(default_factory=dict)
-    durations: Mapping[str, DurationPolicy] = field(default_factory=dict)
-    frequencies: Mapping[str, FrequencyPolicy] = field(default_factory=dict)
+    public_levels: Mapping[str, ChipLevel] = msgspec.field(default_factory=dict)
+    durations: Mapping[str, DurationPolicy] = msgspec.field(default_factory=dict)
+    frequencies: Mapping[str, FrequencyPolicy] = msgspec.field(default_factory=dict)
 
     @cached_property
     def autofill_release_ms(self) -> int | None:

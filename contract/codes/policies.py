@@ -5,13 +5,13 @@ Source: ``docs/spec/device-plugin.md#3.4`` and 3.5.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from contract.codes.chip_codes import parse_code
 from contract.codes.levels import ChipLevel
+from contract.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,8 +29,7 @@ AUTOFILL_CODE = "AutofillFaultCode"
 """The word in place of a code in such a reason, as on the wire."""
 
 
-@dataclass(frozen=True)
-class FrequencyPolicy:
+class FrequencyPolicy(Record, frozen=True):
     """A code that occurs ``times`` within ``window_seconds`` is at ``level``, until it was gone for
     longer than ``release_ms`` since its last occurrence; ``None``: until an operator releases it.
     """
@@ -41,8 +40,7 @@ class FrequencyPolicy:
     release_ms: int | None
 
 
-@dataclass(frozen=True)
-class DurationPolicy:
+class DurationPolicy(Record, frozen=True):
     """A code that holds for longer than ``fault_timeout_ms`` is at ``level``, until it was gone for
     longer than ``recover_timeout_ms``."""
 

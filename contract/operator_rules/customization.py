@@ -6,7 +6,6 @@ Source: ``docs/spec/device-plugin.md#3.3`` to 3.5. What the Device Plugin skips 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
@@ -18,6 +17,7 @@ from contract.errors import FoundProblems, Problem, quoted
 from contract.go.decode import GoStruct, Int64, decode_all, refuse
 from contract.go.dropped import dropped
 from contract.operator_rules.fault_codes import number_of
+from contract.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -74,8 +74,7 @@ class _Customization(GoStruct, frozen=True, rename="pascal"):
     fault_duration: list[_Duration] | None = None
 
 
-@dataclass(frozen=True)
-class Customization:
+class Customization(Record, frozen=True):
     """The rules by code as on the wire."""
 
     frequencies: Mapping[str, FrequencyPolicy]

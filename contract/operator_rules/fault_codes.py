@@ -7,7 +7,6 @@ Source: ``device-plugin#3.2`` and 2.7. What the Device Plugin skips without a wo
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from contract.codes.chip_codes import NETWORK_FAULT_CODES, code_of, is_network
@@ -15,6 +14,7 @@ from contract.codes.levels import ChipLevel, most_serious
 from contract.errors import FoundProblems, Problem, quoted
 from contract.go.decode import GoStruct, decode_all, refuse
 from contract.go.dropped import dropped
+from contract.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,8 +59,7 @@ _NETWORK = {
 }
 
 
-@dataclass(frozen=True)
-class FaultCodes:
+class FaultCodes(Record, frozen=True):
     """Level by code as on the wire, and how the document wrote each number (lower case)."""
 
     levels: Mapping[str, ChipLevel]

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from contract.codes import catalogue
 from contract.errors import MAX_LISTED, ConfigurationError, DocumentError, Problem, quoted
@@ -21,6 +21,7 @@ from contract.operator_rules.customization import CUSTOMIZATION_KEY, read_custom
 from contract.operator_rules.fault_codes import FAULT_CODE_KEY, read_fault_codes
 from contract.operator_rules.node_levels import NODE_CONFIGURATION_KEY, read_node_levels
 from contract.operator_rules.switch_levels import SWITCH_FAULT_CODE_KEY, read_switch_levels
+from contract.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,8 +47,7 @@ DOCUMENTS = {
 """Key of a document in its ConfigMap, and name of its file: its member in ``FaultTexts``."""
 
 
-@dataclass(frozen=True)
-class OperatorConfigMap:
+class OperatorConfigMap(Record, frozen=True):
     """One that operators write: where it is, and the keys that have an effect in it.
 
     ``is_whole``: one that lacks a document is as wrong as one in which it cannot be decoded.
@@ -109,8 +109,7 @@ class InForce(msgspec.Struct, frozen=True):
         return self.places.get(key, ConfigurationPlace.SHIPPED)
 
 
-@dataclass(frozen=True)
-class FaultProblem:
+class FaultProblem(Record, frozen=True):
     """Something in ``document`` (its key) as found at ``place`` that has not the effect it seems
     to have. ``config_map`` is the one that has it, where one has."""
 
@@ -124,8 +123,7 @@ class FaultProblem:
         return f"{self.document} ({where}): {self.problem}"
 
 
-@dataclass(frozen=True)
-class Judged:
+class Judged(Record, frozen=True):
     """What is in force from now on.
 
     ``kept`` are the keys of documents that stay in force though there is another text in their

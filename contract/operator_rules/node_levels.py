@@ -7,13 +7,13 @@ but a code at two levels is found at once, too (D-07), and everything that is wr
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from contract.codes.levels import NodeLevel
 from contract.errors import ConfigurationError, DocumentError, FoundProblems, Problem, quoted
 from contract.go.decode import GoStruct, Pairs, describe, folded, parsed
 from contract.go.dropped import dropped
+from contract.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,8 +42,7 @@ class _NodeLevelsDocument(GoStruct, frozen=True):
     FaultTypeCode: _NodeCodeLists | None = None
 
 
-@dataclass(frozen=True)
-class NodeLevels:
+class NodeLevels(Record, frozen=True):
     """Level by code in upper case, and what has not the effect it seems to have."""
 
     levels: Mapping[str, NodeLevel]

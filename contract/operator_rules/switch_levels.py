@@ -5,7 +5,6 @@ Source: ``docs/spec/device-plugin.md#5.2``. Codes are compared as text.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from contract.codes.levels import SwitchLevel
@@ -13,6 +12,7 @@ from contract.codes.switch_codes import format_switch_code, parse_switch_code
 from contract.errors import FoundProblems, Problem, quoted
 from contract.go.decode import GoStruct, decode_all, refuse
 from contract.go.dropped import dropped
+from contract.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,8 +44,7 @@ _LEVELS = {
 }
 
 
-@dataclass(frozen=True)
-class SwitchLevels:
+class SwitchLevels(Record, frozen=True):
     """Level by code as text."""
 
     levels: Mapping[str, SwitchLevel]

@@ -8,11 +8,11 @@ program is running it.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from contract.errors import ToolFailed
+from contract.record import Record
 from dcmi_shim.hccn.answers import (
     parse_counters,
     parse_link,
@@ -43,8 +43,7 @@ _LIBRARIES = ("lib64/driver", "lib64/common", "lib64")
 Answer = TypeVar("Answer", covariant=True)
 
 
-@dataclass(frozen=True)
-class ToolQuestion(Generic[Answer]):
+class ToolQuestion(Record, Generic[Answer], frozen=True):
     """One command and the parser of its answer."""
 
     words: tuple[str, ...]

@@ -10,12 +10,14 @@ import os
 import platform
 import stat
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import force_setattr
+
 from contract.errors import DriverMissing, DriverNotFound
 from contract.file_kinds import kind_of
+from contract.record import Record
 from dcmi_shim.library.vendor import DCMI
 
 if TYPE_CHECKING:
@@ -35,8 +37,7 @@ _ELF_HEADER = 20
 _MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243, "loongarch64": 258}
 
 
-@dataclass(frozen=True)
-class VendorPaths:
+class VendorPaths(Record, frozen=True):
     """Where the vendor's libraries and tools are: as configured, not checked.
 
     ``driver_root`` is ``None`` unless the operator gave one (the vendor's default then comes after
@@ -51,11 +52,10 @@ class VendorPaths:
     def __post_init__(self) -> None:
         """Make the root absolute: children that load the library work in another directory."""
         if self.driver_root is not None:
-            object.__setattr__(self, "driver_root", self.driver_root.absolute())
+            force_setattr(self, "driver_root", self.driver_root.absolute())
 
 
-@dataclass(frozen=True)
-class FoundLibrary:
+class FoundLibrary(Record, frozen=True):
     """A library to load.
 
     ``search`` are directories in which it may find the libraries that it needs.

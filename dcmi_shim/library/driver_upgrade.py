@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from contract.errors import DriverError, DriverNotFound
+from contract.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +28,7 @@ _log = logging.getLogger(__name__)
 _MAX_FILES = 2000
 
 
-@dataclass(frozen=True)
-class Installation:
+class Installation(Record, frozen=True):
     """A library with the identity of its files and of the libraries beside it."""
 
     library: FoundLibrary

@@ -5,7 +5,6 @@ A chip whose identity cannot be read is left out and named; the others are serve
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -13,6 +12,7 @@ import msgspec
 from contract.codes.families import chip_family
 from contract.errors import DriverCallError, DriverCallStuck, DriverError
 from contract.plural import plural
+from contract.record import Record
 from dcmi_shim.library.device_info import SUPER_POD, VIRTUAL_DEVICES
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
 from dcmi_shim.values import Chip, ChipNames, Inventory, NodeFacts, SuperPod
@@ -114,8 +114,7 @@ class _Queries:
         return None
 
 
-@dataclass(frozen=True)
-class Survey:
+class Survey(Record, frozen=True):
     """The result of a survey. ``inventory`` is ``None`` when too little answered.
 
     ``listed`` are the chips of which the driver lists the ids; where it ``is_refused`` they are of

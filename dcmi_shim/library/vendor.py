@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from contract.errors import DriverCallError, DriverError, DriverNotFound
+from contract.record import Record
 from dcmi_shim.library.return_codes import (
     SWITCH_MEANINGS,
     SYMBOL_MISSING,
@@ -24,8 +24,7 @@ _DEVICES = Path("/dev")
 _DEVICE_FILES = ("davinci*", "devmm_svm", "hisi_hdc")
 
 
-@dataclass(frozen=True)
-class VendorLibrary:
+class VendorLibrary(Record, frozen=True):
     """A kind of library. ``kind`` is the child's argument for it.
 
     ``check_init`` raises for a failed answer to ``init``.

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from contract.errors import DriverCallError, DriverError, DriverGone, DriverNotFound
 from contract.plural import plural
+from contract.record import Record
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
 from dcmi_shim.worker.event_queue import EventQueue, Overlap
 from dcmi_shim.worker.process import ChildProcess, Message, start_process
@@ -42,8 +42,7 @@ _LATE_COPIES_SECONDS = 5.0
 """How long a process may be behind one that ended, with events that both received."""
 
 
-@dataclass(frozen=True)
-class DriverSettings:
+class DriverSettings(Record, frozen=True):
     """Deadlines and periods, in seconds.
 
     ``call_seconds`` is the usual deadline of one call, ``longest_call_seconds`` that of one that

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from contract.record import Record
 from service.files.private import private_database
 
 if TYPE_CHECKING:
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
-@dataclass(frozen=True)
-class ConnectionSettings:
+class ConnectionSettings(Record, frozen=True):
     """How a connection works: ``wal_bytes`` of the file's log are kept.
 
     Without ``autocheckpoint`` another connection makes the checkpoints, from the first commit on.
@@ -32,13 +31,16 @@ class ConnectionSettings:
     autocheckpoint: bool = True
 
 
+_USUAL = ConnectionSettings()
+
+
 def open_database(
     path: Path,
     schema: str,
     version: int,
     *,
     synchronous: str,
-    settings: ConnectionSettings = ConnectionSettings(),
+    settings: ConnectionSettings = _USUAL,
 ) -> sqlite3.Connection:
     """Open a file for writing, in WAL mode and with ``schema``, and make it where it is not there.
 

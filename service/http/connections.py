@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import select
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from contract.record import Record
 from service.http.counts import ConnectionEnd
 
 if TYPE_CHECKING:
@@ -220,8 +220,7 @@ class _Turn:
             self.result.set_result(True)
 
 
-@dataclass(frozen=True)
-class ListenerLimits:
+class ListenerLimits(Record, frozen=True):
     """Limits of one listener (decision 011).
 
     ``connections`` are open at once; ``host_places`` of them are kept for addresses of this host.
@@ -240,8 +239,7 @@ class ListenerLimits:
     unsent_seconds: float = 60.0
 
 
-@dataclass(frozen=True)
-class RateLimits:
+class RateLimits(Record, frozen=True):
     """Limits of all listeners of a daemon together.
 
     ``per_second`` requests begin in a second, ``burst`` of them at once, and ``at_once`` are

@@ -10,9 +10,9 @@ invariant 5, and ``docs/decisions/013``.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from contract.record import Record
 from contract.sentences import joined, sentence
 from pacing.backoff import Backoff
 
@@ -33,8 +33,7 @@ def pauses() -> Backoff:
     return Backoff(FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS, jitter=0.0)
 
 
-@dataclass(frozen=True)
-class ForeignWriter:
+class ForeignWriter(Record, frozen=True):
     """The program that changes something of ours, as far as that is known.
 
     ``manager`` is the name under which the store has its writes. ``differing`` is what the answer

@@ -16,13 +16,13 @@ from __future__ import annotations
 import hashlib
 import html
 import re
-from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from aiohttp import hdrs, web
 
+from contract.record import Record
 from service.http.address import is_own_name
 from service.pages.compression import packed, packed_answer
 from service.pages.daemon_pages import HOST_NAMES, is_kept, json_response
@@ -51,8 +51,7 @@ _TYPES = {
 }
 
 
-@dataclass(frozen=True)
-class _BrowserFile:
+class _BrowserFile(Record, frozen=True, dict=True):
     plain: bytes
     content_type: str
     tag: str

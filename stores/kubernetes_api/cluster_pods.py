@@ -8,12 +8,12 @@ node has several, are not kept.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from sys import intern
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from contract.kubernetes import Member
 from stores.cluster import PodState, Texts

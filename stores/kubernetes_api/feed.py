@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import logging
 import random
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
 from contract.errors import StoreNotFound
 from contract.kubernetes import ObjectMetadata, decode_object
+from contract.record import Record
 from contract.validation_texts import decode_text
 from stores.cluster import KindUnavailable, Snapshot, Update
 from stores.kubernetes_api.watch import ListPage, read_objects, watched
@@ -42,8 +42,7 @@ Value = TypeVar("Value")
 _read_raw_page = msgspec.json.Decoder(ListPage[msgspec.Raw]).decode
 
 
-@dataclass(frozen=True)
-class WatchedKind(Generic[Value]):
+class WatchedKind(Record, Generic[Value], frozen=True):
     """What is followed, and how it is read. ``name`` is for people, a plural."""
 
     name: str

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from agent.fault_state import restored_state
 from agent.journal.file import FILE_NAME, RestoredJournal, read_restored

@@ -7,11 +7,12 @@ import contextlib
 import itertools
 import subprocess
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import FoundLibrary

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from contract.codes.catalogue import Catalogue, shipped
 from contract.codes.levels import ChipLevel

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from agent.policy.state import Acknowledged, ChangeKind, PolicyState
 from agent.policy.step import ONCE_VISIBLE_MS, next_deadline_ms, step

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from agent.chip_allocation import NOTHING_IN_USE, ChipAllocation
 from agent.policy.state import Adopted, ChangeKind, Configured, PolicyState

@@ -7,11 +7,11 @@ millisecond here.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from agent.policy.state import Acknowledged, ChangeKind, Configured, PolicyState
 from agent.policy.step import ONCE_VISIBLE_MS, next_deadline_ms, step

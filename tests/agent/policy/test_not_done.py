@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,7 +62,7 @@ def test_ex_41_a_chip_is_unhealthy_for_its_own_faults() -> None:
 def test_ex_39_one_event_counts_once_and_is_of_one_device() -> None:
     code = "80E18005"
     three_times = FrequencyPolicy(86_400, 3, ChipLevel.MANUALLY_SEPARATE_NPU, None)
-    tables = dataclasses.replace(shipped(), frequencies={code: three_times})
+    tables = replace(shipped(), frequencies={code: three_times})
     state, begun = step(healthy(), [seen(Assertion.ONCE, code)], T, tables)
     assert len(begun) == 1
     assert state.chips[0].upgrades == ()

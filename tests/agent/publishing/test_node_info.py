@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import replace
 from datetime import UTC, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from agent.policy.step import step
 from agent.publishing.node_info import NodeInfoDocument, time_text

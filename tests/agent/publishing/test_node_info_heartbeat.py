@@ -6,11 +6,11 @@ import asyncio
 import math
 import time
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from agent.fault_state import FaultState
 from agent.journal.journal import Journal

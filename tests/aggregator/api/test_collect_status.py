@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
 
@@ -44,7 +43,7 @@ async def test_others_have_a_turn_while_separation_is_shown() -> None:
     for name in names:
         separation.chips[name] = {"Ascend910-0": Separated({"80C98000": T0 * 1000})}
         separation.counts[name] = {"Ascend910-1": {"80C98009": (T0 * 1000,)}}
-    others = {one.name: MagicMock() for one in fields(StatusQueries)}
+    others = {name: MagicMock() for name in StatusQueries.__struct_fields__}
     made: dict[str, Any] = {**others, "pipeline": pipeline, "clock": lambda: instant(1)}
     answer = asyncio.create_task(StatusQueries(**made).separation_page())
     await asyncio.sleep(0)

@@ -8,10 +8,10 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import asdict, replace
 from typing_extensions import override
 
 from collectors.hang.collector import HangCollector
@@ -75,7 +75,7 @@ def rounds(about: HangTracker, *figures: Figures, users: frozenset[int] = USERS)
     """Return one word for each round: what was reported in it."""
     recorded = []
     for number, one in enumerate(figures):
-        troubles = "" if None not in vars(one).values() else "no answer"
+        troubles = "" if None not in asdict(one).values() else "no answer"
         reports = about.observe_figures(users, one, troubles, number)
         recorded.append(", ".join(word(report).removeprefix("chip 1 ") for report in reports))
     return recorded

@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 import os
 import time
-from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
 import pytest
+from msgspec.structs import replace
 
 from collectors.base import AgentOptions
 from collectors.links.collector import LinksCollector, LinksSection
@@ -311,7 +311,7 @@ async def test_a_tool_that_must_not_be_run(tmp_path: Path, mode: int, reason: st
     )
     trusting = around.paths
     strict = type(trusting)(trusting.driver_root, mode == 0o644, {})
-    around = type(around)(**{**vars(around), "paths": strict})
+    around = replace(around, paths=strict)
     task = asyncio.create_task(links()(around).run())
     await until(lambda: node.words_about("node 0 "))
     task.cancel()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from contract.codes.levels import Severity
 from contract.errors import DriverCallError, DriverCallStuck, DriverGone, DriverNotFound

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from contract.errors import DriverError, DriverGone, DriverNotFound
 from dcmi_shim.driver import Driver

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import fcntl
 import os
 import signal
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from contract.errors import DriverCallStuck, DriverGone
 from dcmi_shim.emulator.control import Emulator
@@ -89,7 +89,7 @@ async def test_a_process_that_hangs_is_replaced(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:
     plain = small_driver("plain")
-    impatient = dataclasses.replace(QUICK, call_seconds=0.1, probe_seconds=30.0)
+    impatient = replace(QUICK, call_seconds=0.1, probe_seconds=30.0)
     async with running(plain.library, impatient) as state:
         good, bad = (await state.driver.inventory()).chips
         old = state.driver.child_pid
@@ -133,7 +133,7 @@ async def test_each_chip_in_turn_hangs_in_a_question_about_all(tmp_path: Path) -
     install(tmp_path / "driver", tmp_path / "emulator", "a3")
     emulator = Emulator(tmp_path / "emulator")
     # So that neither the probe of a call nor another call may miss its deadline.
-    settings = dataclasses.replace(QUICK, call_seconds=patience(0.3), probe_seconds=0.1)
+    settings = replace(QUICK, call_seconds=patience(0.3), probe_seconds=0.1)
     library = FoundLibrary(tmp_path / "driver" / LIBRARY, (), ())
     try:
         async with running(library, settings) as state:
@@ -161,7 +161,7 @@ async def test_each_chip_in_turn_hangs_in_a_question_about_all(tmp_path: Path) -
 async def test_a_deadline_counts_from_the_begin_of_its_own_call(tmp_path: Path) -> None:
     install(tmp_path / "driver", tmp_path / "emulator", "a2")
     emulator = Emulator(tmp_path / "emulator")
-    settings = dataclasses.replace(QUICK, call_seconds=0.3, probe_seconds=30.0)
+    settings = replace(QUICK, call_seconds=0.3, probe_seconds=30.0)
     library = FoundLibrary(tmp_path / "driver" / LIBRARY, (), ())
     try:
         async with running(library, settings) as state:
@@ -238,7 +238,7 @@ async def test_a_crash_in_a_question_about_all_counts_for_its_own_chip(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:
     plain = small_driver("plain")
-    async with running(plain.library, dataclasses.replace(PATIENT, probe_seconds=30.0)) as state:
+    async with running(plain.library, replace(PATIENT, probe_seconds=30.0)) as state:
         good, bad = (await state.driver.inventory()).chips
         plain.command("crash-health-1")
         for _ in range(2):
