@@ -27,7 +27,6 @@ from yarl import URL
 from contract.errors import Problem, quoted
 from stores.certificates import end_of_pem, last_end_of_pem
 from stores.kubernetes_api.client.credential_plugin import credential_in, request_to
-from stores.kubernetes_api.client.kubeconfig import current_context
 from stores.kubernetes_api.client.proxies import proxy_for
 from stores.kubernetes_api.client.tls import check_server_name, client_tls, identify
 from stores.kubernetes_api.client.unusable import Unusable, misconfigured, naming
@@ -130,6 +129,9 @@ class ConfigurationReader:
         return ClientConfiguration(endpoint, authorization, tls, certificate_ends_ms=ends_ms)
 
     def _of_kubeconfig(self, kubeconfig: str) -> ClientConfiguration:
+        # YAML takes 0.8 MiB, and the daemons of a cluster have no kubeconfig.
+        from stores.kubernetes_api.client.kubeconfig import current_context
+
         paths = [Path(part).expanduser() for part in kubeconfig.split(os.pathsep) if part]
         contents = []
         for path in paths:
