@@ -65,13 +65,14 @@ def arcs_of(target: Target, text: str) -> set[Arc]:
 
         return step(frame, event, argument)
 
+    before = sys.gettrace()
     sys.settrace(enter)
     try:
         target.feed(text)
     except VigilError:
         pass
     finally:
-        sys.settrace(None)
+        sys.settrace(before)
     return arcs
 
 

@@ -7,6 +7,7 @@ damage that are frequent. Of whole programs that are slow, ``make fuzz`` has 40 
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
@@ -66,6 +67,20 @@ def test_a_selection_has_the_shortest_inputs_that_reach_more() -> None:
     good = target.seeds[0]
     assert corpora.arcs_of(target, good)
     assert corpora.selected(target, [good, "name:no hash\n", "n:no hash\n"]) == ["n:no hash\n"]
+
+
+def test_a_selection_ends_no_measurement() -> None:
+    """``make coverage`` traces the tests, too."""
+
+    def trace(*_: object) -> None: ...
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        corpora.arcs_of(TARGETS["users-file"](), "name:no hash\n")
+        assert sys.gettrace() is trace
+    finally:
+        sys.settrace(before)
 
 
 def test_a_result_counts_until_a_file_of_its_parser_changes(
