@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from tests.mutants.defects import DEFECTS, Defect, DefectMisplaced, locate
-from tests.mutants.draw import GROUPS, REST, draw
+from tests.mutants.draw import GROUPS, REST, constants_at, draw
 from tests.mutants.edits import Edit
 from tests.mutants.sites import KINDS, Site, sites_of
 from tests.parts.tree import ROOT
@@ -92,6 +92,21 @@ def test_a_seed_draws_the_same_places_when_a_file_is_moved() -> None:
     ]
     assert drawn[0] == drawn[1]
     assert len(drawn[0]) == 6
+
+
+CONSTANTS = """
+AFTER = BEFORE = 1
+class Limits:
+    size: int = 2
+    def take(self): return 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "names"), [(2, ["AFTER", "BEFORE"]), (4, ["size"]), (5, []), (3, []), (9, [])]
+)
+def test_what_a_statement_of_a_module_or_class_defines(line: int, names: list[str]) -> None:
+    assert constants_at(CONSTANTS, line) == names
 
 
 @pytest.mark.slow

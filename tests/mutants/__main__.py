@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.measured.lookup import Measured
 from tests.mutants.defects import DEFECTS, locate
-from tests.mutants.draw import Chooser, all_sites, draw
+from tests.mutants.draw import Chooser, all_sites, constants_at, draw
 from tests.mutants.runner import Copy, Outcome, import_packages
 from tests.parts.tree import ROOT
 
@@ -99,7 +99,9 @@ def _mutants(count: int, seed: int, workers: int) -> int:
     tasks = []
     for site in rest:
         title = f"{site.path}:{site.line} {site.scope or 'module'}, {site.kind} {site.number}: "
-        tests = chooser.tests(site.path, site.ran)
+        source = (ROOT / site.path).read_text(encoding="utf-8")
+        constants = constants_at(source, site.line) if site.ran is None else ()
+        tests = chooser.tests(site.path, site.ran, constants)
         tasks.append(
             _Task(
                 groups[site],
