@@ -463,6 +463,12 @@ class TestRequest:
         (upgrade,) = later.chips[1].upgrades
         assert upgrade.request == self.request
         assert upgrade.because == "alice@laptop (as stated) isolated it: its HBM is replaced"
+        made = DeviceInfoDocument(NODE, lambda: later)
+        made.identify(inventory(2))
+        desired = made.desired()
+        assert desired is not None
+        assert desired.stamped is not None
+        assert desired.stamped(1).annotations == self.edited().annotations
 
     def test_an_agent_without_a_journal_takes_who_asked_from_the_document(self) -> None:
         state = started(self.edited())
