@@ -205,7 +205,9 @@ def test_a_stamp_that_cannot_grow_is_not_taken_over() -> None:
     bench.write(instant(0))
     text = bench.outputs[DEVICES].replace(f'"UpdateTime":{T0}', f'"UpdateTime":{2**63 - 1}', 1)
     after = PendingPipeline(outputs={DEVICES: text})
-    assert len(after.pipeline.unreadable) == 1
+    (error,) = after.pipeline.unreadable
+    place = f"{DEVICES}: $.mindx-dl-deviceinfo-n1.UpdateTime"
+    assert str(error) == f"{place}: is not a valid time: {2**63 - 1}"
     after.observe(instant(1), listed(n1=faulty(), n2=healthy()))
     after.write(instant(1))
     DEVICE.verify(after.outputs[DEVICES], DEVICES, 2)
