@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+from aggregator.processors.chains import ProcessorEngine
 from aggregator.processors.separation_documents import render_chips
 from contract.documents.cluster_device import DeviceRecord, render_device_entry
+from service.clock import Instant
 from tests.aggregator.processors.cases import (
     T,
     chip,
@@ -162,3 +164,17 @@ def test_receive_times_stay_with_a_code_and_are_never_in_the_future() -> None:
     set_back = process(both, T - 9, state=second.state)
     assert set_back.state.received == {chip(0): {"80C98000": T - 9, "80C98001": T - 9}}
     assert process(record(), T + 9, state=second.state).state.received == {}
+
+
+def test_nothing_is_due_of_a_fault_that_ended_and_of_a_node_that_is_gone() -> None:
+    known = node_context(pod(0), codes="80C98000:120")
+    engine = ProcessorEngine(1, lambda _: known)
+    now = Instant(steady_ms=7, wall_ms=T)
+    faulty, healthy = record(one(0, "RestartNPU", "80C98000"), unhealthy=(0,)), record()
+    engine.device("n1", faulty, None, now)
+    assert engine.next_advance_ms() == 7 + 120_001
+    engine.device("n1", healthy, None, now)
+    assert engine.next_advance_ms() is None
+    engine.device("n1", faulty, None, now)
+    engine.forget("device", "n1")
+    assert engine.next_advance_ms() is None
