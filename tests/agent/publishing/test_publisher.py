@@ -534,6 +534,7 @@ async def test_lost_write_is_repeated_and_counts_as_no_foreign_write(tmp_path: P
         for number in range(8):
             await comes_back(bench, root, older if number % 2 else None)
             assert await bench.shows("faulty") < patience(5)
+        await until(lambda: bench.record.watch_trouble is None, "the watch works again")
         assert bench.record.foreign.total == 0
         assert bench.record.conflict_since_ms is None
         # An operator's release would be in a newer document.

@@ -70,6 +70,14 @@ def test_a_uce_fault_is_forgotten_a_minute_later() -> None:
     assert process(record(), T + 60_000, state=ended.state).state == NO_DEVICE_STATE
 
 
+@pytest.mark.parametrize(("ahead_ms", "counts"), [(60_000, True), (60_001, False)])
+def test_a_uce_fault_of_a_clock_that_runs_ahead_counts_for_a_minute(
+    ahead_ms: int, counts: bool
+) -> None:
+    state = DeviceState(uce={chip(1): T + ahead_ms})
+    assert process(record(), T, state=state).state == (state if counts else NO_DEVICE_STATE)
+
+
 @pytest.mark.parametrize("ahead_ms", [3_600_000, 6000])
 def test_a_node_whose_clock_runs_ahead_hides_its_fault_no_longer(ahead_ms: int) -> None:
     reported = companion(T + ahead_ms)
