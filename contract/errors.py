@@ -32,10 +32,10 @@ VigilError
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from contract.plural import plural
-from contract.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -49,7 +49,8 @@ class VigilError(Exception):
     """Root of all errors that NPU Vigil raises on purpose."""
 
 
-class Problem(Record, frozen=True):
+@dataclass(frozen=True)
+class Problem:
     """One thing that is wrong in a file or on the command line.
 
     ``where`` is a path inside the input (``chip_faults.audit_period_seconds``,
