@@ -71,7 +71,7 @@ _PLAYED_PARTS = ("changes", "rest", "storm")
 _PLAYED_LEASE_SECONDS = 120
 """A takeover of 100,000 nodes renews no Lease for up to 17 s on a busy machine."""
 _QUOTA_BYTES = 8 << 30
-"""Of etcd, which stores 2 GiB by default: too little for 100,000 nodes and their versions."""
+"""Of etcd, which stores 2 GiB by default: so many that no size of cluster is bounded by it."""
 
 _BARE_LABEL = ("npu-vigil-benchmark", "bare")
 _BARE = Selection(namespace="default", label=_BARE_LABEL)

@@ -14,8 +14,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-import msgspec
-
 from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverGone
 from dcmi_shim.values import StuckCall
 from dcmi_shim.worker.supervisor import open_child
