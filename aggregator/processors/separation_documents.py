@@ -171,7 +171,7 @@ _MAX_RELEASED = 10_000
 """Chips that left a document and are remembered."""
 
 # As long as the first publication waits for a store that is away (``daemon._FIRST_LIST_SECONDS``).
-STORE_TIMEOUT_MS = 30_000
+_STORE_TIMEOUT_MS = 30_000
 """How long the list of separated chips waits for a store that does not answer."""
 
 _POLICY = Selection(namespace=NAMESPACE, name=POLICY_NAME)
@@ -317,7 +317,7 @@ class SeparationDocuments:
         """Set the steady time; from the first on, ``views`` waits so long for stores."""
         if self._began_ms is None:
             self._began_ms = now_ms
-        self._waits_for_stores = now_ms < self._began_ms + STORE_TIMEOUT_MS
+        self._waits_for_stores = now_ms < self._began_ms + _STORE_TIMEOUT_MS
 
     def views(self) -> tuple[View, ...]:
         """Return the list of separated chips, once it is known what every store has of it.

@@ -10,9 +10,11 @@ import msgspec
 import pytest
 
 from advisor.advise import advise
+from advisor.inputs.scheduler_options import scheduler_options
 from advisor.options import AdvisorOptions, with_init_params
 from advisor.scheduler_view.state import SchedulerState
 from advisor.snapshot import ClusterSnapshot, StoredConfigMap
+from contract import scheduling
 from tests.advisor.scene import (
     FORCE,
     RESOURCE,
@@ -228,6 +230,26 @@ def test_a_handling_that_is_not_the_level_is_named(level: str) -> None:
     assert codes(scene.session()) == set()
     scene.chips["n1"] = Chips(faults=[fault(3, level) | {"fault_handling": ""}])
     assert codes(scene.session()) == {"FAULT_HANDLING_DIFFERS"}
+
+
+@pytest.mark.parametrize(("depth", "is_read"), [(50, True), (51, False)])
+def test_options_nested_deeper_than_fifty_are_not_read(depth: int, is_read: bool) -> None:
+    nested = "[" * (depth - 1) + "]" * (depth - 1)
+    key, name = scheduling.SCHEDULER_CONFIG_KEY, scheduling.SCHEDULER_CONFIGMAP
+    data = {key: f"actions: {nested}"}
+    config_map = StoredConfigMap(scheduling.SCHEDULER_NAMESPACE, name, data)
+    options = scheduler_options([config_map])
+    assert options is not None
+    assert ("is nested too deeply" in options[1]) is not is_read
+
+
+def test_nothing_is_kept_of_a_node_that_is_not_ready() -> None:
+    scene = Scene(count=1)
+    scene.session()
+    assert set(scene.state.memories) == {"n1"}
+    scene.not_ready.add("n1")
+    scene.session()
+    assert set(scene.state.memories) == set()
 
 
 def test_a_trusted_list_needs_a_larger_stamp() -> None:

@@ -223,6 +223,36 @@ def test_links_that_relation_faults_name_are_decided_the_same(
     assert [0, 0] in refusing or not all(comes)
 
 
+@pytest.mark.parametrize("back_seconds", [50, 0])
+def test_lists_that_come_while_the_clock_is_behind_are_applied_later(back_seconds: int) -> None:
+    scene, advisor = Quiet(count=1, is_first=False), Advisor()
+    options, state = AdvisorOptions(Profile.UPSTREAM, self_maintain=True), SchedulerState()
+    scene.add("a", ["n1"], {"fault-scheduling": "force"})
+    state = same(advisor, scene.snapshot(), state, options)
+    scene.now -= back_seconds
+    scene.chips["n1"] = Chips(unhealthy=[3])
+    unhealthy = []
+    for _ in range(3):
+        report, _ = advisor.advise(scene.snapshot(), state, options)
+        unhealthy.append([name for node in report.node_verdicts for name in node.unhealthy])
+        state = same(advisor, scene.snapshot(), state, options)
+        scene.now += 30
+    assert unhealthy[-1] == ["Ascend910-3"]
+    assert unhealthy[0] == []
+
+
+def test_a_list_without_a_change_has_the_time_of_the_session_again_after_the_clock() -> None:
+    scene, advisor = Quiet(count=1, is_first=False), Advisor()
+    options, state = AdvisorOptions(Profile.UPSTREAM, self_maintain=True), SchedulerState()
+    stamps = []
+    for seconds in (-50, 30, 30, 30):
+        state = same(advisor, scene.snapshot(), state, options)
+        stamps.append(state.memories["n1"].stamp)
+        scene.now += seconds
+    # ``None`` is the time of the session: the clock is behind the second and third one.
+    assert stamps == [None, T0, T0, None]
+
+
 @pytest.mark.parametrize("limit", [0, 1, 2])
 def test_limits_of_deletions_are_kept_the_same(limit: int) -> None:
     scene, advisor, state = Quiet(is_first=False), Advisor(), SchedulerState()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -21,7 +23,7 @@ from stores.cluster import Snapshot
 from tests.elastic.jobs import ENDED_MS, NOW_MS, OPEN, UID, read, size, vcjob, with_cause, with_kept
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     import msgspec
 
@@ -35,6 +37,7 @@ _CAUSE = Cause("CardUnhealthy", "n0", ENDED_MS - 60_000, CauseSource.RECORD, UID
 class _Around:
     """The aggregator, the leadership and what is shown to people; keeps what would be written."""
 
+    cluster: SimpleNamespace
     leads = True
     steady_ms = NOW_MS
     wall_ms = NOW_MS
@@ -243,6 +246,28 @@ async def test_a_record_that_is_taken_back_at_once_is_kept_on_the_job() -> None:
     assert (written.text, written.source) == ("CardUnhealthy on n0", CauseSource.RECORD)
     await controller.round()
     assert len(around.causes) == 1, "the watch has not shown it yet"
+
+
+@pytest.mark.looptime
+async def test_a_change_that_is_seen_begins_the_next_round() -> None:
+    around = _Around(7)
+    events: asyncio.Queue[object] = asyncio.Queue()
+
+    async def objects(kind: object) -> AsyncIterator[object]:
+        while True:
+            event = await (events if kind is KINDS["jobs"] else asyncio.Queue()).get()
+            yield event
+
+    around.cluster = SimpleNamespace(objects=objects)
+    controller = _controller(around)
+    run = asyncio.create_task(controller.run())
+    await asyncio.sleep(1)
+    assert around.sized == [1]
+    events.put_nowait(Snapshot({UID: read(around.item)}))
+    await asyncio.sleep(1)
+    assert around.sized == [1, 1], "a round without a change begins after 5 s"
+    run.cancel()
+    await asyncio.gather(run, return_exceptions=True)
 
 
 async def test_a_follower_sees_what_the_leader_sees() -> None:

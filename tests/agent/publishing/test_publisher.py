@@ -20,6 +20,7 @@ from contract.errors import (
 )
 from stores.base import Changed, Deleted, Document, DocumentsListed
 from stores.directory.store import DirectoryStore
+from stores.interruption import Interrupted
 from tests.agent.publishing.published import (
     LABELS,
     NAME,
@@ -269,6 +270,79 @@ class EarlyWatch(TroubledStore):
         return version
 
 
+class PlayedWatch(TroubledStore):
+    """A store whose watch lists nothing at first, and then shows what a test plays."""
+
+    def __init__(self, url: str, root: Path) -> None:
+        super().__init__(url, root)
+        self.events: asyncio.Queue[WatchEvent] = asyncio.Queue()
+        self.reads = 0
+
+    async def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
+        yield DocumentsListed(())
+        while True:
+            yield await self.events.get()
+
+    async def get(self, namespace: str, name: str) -> Document | None:
+        document = await super().get(namespace, name)
+        self.reads += 1
+        return document
+
+
+async def test_a_write_that_the_watch_does_not_show_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher_module, "_WATCH_SECONDS", 0.05)
+    bench = PublishedContent(tmp_path, PlayedWatch)
+    bench.store.vanishes = True
+    async with running(bench):
+        await bench.noticed(1)
+        await bench.shows("healthy")
+
+
+async def test_a_read_without_a_watch_does_not_end_the_interruption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher_module, "_WATCH_SECONDS", 0.05)
+    bench = PublishedContent(tmp_path, PlayedWatch)
+    store = bench.store
+    assert isinstance(store, PlayedWatch)
+    async with running(bench):
+        await bench.wrote(1)
+        older = await bench.foreign.get(SPACE, NAME)
+        assert older is not None
+        store.events.put_nowait(Interrupted("the disk is away"))
+        await until(lambda: bench.record.watch_trouble is not None, "the interruption")
+        bench.render("faulty")
+        await bench.wrote(2)
+        reads = store.reads
+        await until(lambda: store.reads > reads, "the read in place of the watch")
+        # The disk comes back with what it had before the last write.
+        await bench.foreign.put(older)
+        store.events.put_nowait(DocumentsListed((older,)))
+        await bench.wrote(3)
+        assert (await bench.stored())["content"] == "faulty"
+    assert bench.foreign_seen == []
+    assert bench.record.foreign.total == 0
+
+
+async def test_the_last_of_many_changes_is_in_the_journal_before_it_is_written(
+    tmp_path: Path,
+) -> None:
+    bench = PublishedContent(tmp_path)
+
+    def change() -> None:
+        if bench.before_writes <= 3:
+            bench.render(f"change {bench.before_writes}")
+
+    bench.while_committing = change
+    async with running(bench):
+        await bench.shows("change 3")
+    # Each of the four changes, the first and three during commits, has a commit of its own.
+    assert bench.before_writes == 4
+    assert [document.data["content"] for document in bench.store.written] == ["change 3"]
+
+
 async def test_a_deletion_before_the_answer_to_the_first_write_is_repaired_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -372,6 +446,24 @@ async def test_a_conflict_is_named_and_a_fault_is_shown_by_the_next_try(
         assert "the conflict is over" not in caplog.text
         await until(lambda: bench.record.conflict_since_ms is None, "the end of the conflict")
         assert "the conflict is over: no other program writes it any more" in caplog.text
+
+
+async def test_a_label_beside_ours_is_no_further_write_in_a_conflict(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await bench.wrote(1)
+        for number in range(3):
+            await bench.writes_foreign("theirs")
+            await bench.shows("healthy")
+            assert bench.record.foreign.total == number + 1
+        await bench.writes_foreign("theirs")
+        await bench.noticed(4)
+        document = await bench.foreign.get(SPACE, NAME)
+        assert document is not None
+        labelled = msgspec.structs.replace(document, labels=LABELS | {"team": "a"})
+        await bench.foreign.put(labelled)
+        await stays(0.2, because="a watch shows a change of a directory at once")
+        assert (await bench.stored())["content"] == "theirs", "the conflict goes on"
+        assert bench.record.foreign.total == 4
 
 
 @pytest.mark.slow

@@ -196,7 +196,7 @@ async def test_the_inventory_is_waited_for_and_then_remembered() -> None:
     bench.turn(PROCESS, stands=True)
     assert bench.document.desired() is None
     await asyncio.sleep(29)
-    bench.chips = (7, 3, 40)
+    bench.chips = (7, 3, 40, -1)
     bench.faults.update(bench.state)
     assert bench.faults.ledger.newest[PROCESS].devices == (3, 7)
     bench.begin()

@@ -7,8 +7,14 @@ import itertools
 
 import pytest
 
-from agent.policy.state import Blindness, ChipState, PolicyState, SubjectState
-from agent.publishing.vigil_key import PACE_SECONDS, SETTLE_MS, VigilKeyText
+from agent.policy.state import Blindness, ChipState, Fault, PolicyState, SubjectState
+from agent.publishing.vigil_key import (
+    NOTHING_NAMED,
+    PACE_SECONDS,
+    SETTLE_MS,
+    VigilKeyText,
+    key_with_answers,
+)
 from contract.documents.vigil_key import decode_vigil_key
 
 pytestmark = pytest.mark.looptime
@@ -44,6 +50,16 @@ class Bench:
     def blind(self) -> ChipState:
         why = Blindness(self.now_ms(), "the call hangs")
         return ChipState(answered=("chip-faults",), blind={"chip-faults": why})
+
+
+async def test_without_a_blind_source_an_answer_has_no_time_of_a_change() -> None:
+    fault = Fault("80C98000", "e", "chip-faults", "RestartNPU", "", BEGIN_MS, 1)
+    state = PolicyState("node-1", "boot", chips={3: ChipState(faults={fault.code: fault})})
+    text = key_with_answers(NOTHING_NAMED, state)
+    assert text is not None
+    record = decode_vigil_key(text, "doc")
+    assert [answer.code for answer in record.faults] == ["80C98000"]
+    assert record.changed_at_ms == 0
 
 
 async def test_a_blind_source_is_named_shortly_after_and_left_out_at_its_end() -> None:

@@ -7,12 +7,16 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from aiohttp.test_utils import TestClient, TestServer
 
 from aggregator.advising import what_if
 from aggregator.advising.cluster_objects import AdvisedObjects
 from aggregator.advising.sessions import PERIOD_MS, Sessions
 from aggregator.advising.what_if import Busy, UnknownObject, WhatIf, WrongAssumption
+from aggregator.api.operations import ADVICE_WHAT_IF_PATH
+from aggregator.api.routes import application
 from tests.aggregator.advising.advised import NOW_MS, decided, filled, ill
+from tests.aggregator.api.given_queries import GivenQueries
 from tests.parts.deadlines import patience, until_succeeds
 from tests.vigil.advise import cluster
 
@@ -75,6 +79,16 @@ async def test_it_goes_on_from_what_the_scheduler_has_done(
     found = await asked.answer([ASSUMED], "default/j", None)
     for reports in (found.reports, found.bases):
         assert [one.decisions[0].action for one in reports] == ["WAIT_COMPLETION"] * 2
+
+
+async def test_a_wrong_assumption_is_a_bad_request(asked: WhatIf) -> None:
+    queries = GivenQueries([], []).queries
+    queries.advising.what_if = asked
+    async with TestClient(TestServer(application(queries))) as client:
+        answer = await client.get(ADVICE_WHAT_IF_PATH, params={"what_if": "n9 is unwell"})
+        assert (answer.status, list(await answer.json())) == (400, ["error"])
+        answer = await client.get(ADVICE_WHAT_IF_PATH, params={"what_if": ASSUMED})
+        assert answer.status == 200
 
 
 async def test_one_at_a_time(asked: WhatIf, gate: threading.Event) -> None:

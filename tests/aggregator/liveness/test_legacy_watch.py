@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from unittest.mock import MagicMock
+
+import pytest
+
 from aggregator.liveness import lost_nodes as liveness
 from aggregator.liveness import persisted
 from aggregator.liveness.legacy_watch import LegacyHeartbeatWatch
@@ -9,6 +14,7 @@ from aggregator.liveness.lost_nodes import HeartbeatListing, LostNodes
 from aggregator.liveness.persisted import PersistedHeartbeats
 from aggregator.liveness.persisted_row import LastSeen
 from contract.documents.node_info import Generation, NodeBeat, NodeRecord
+from contract.errors import StoreForbidden
 from service.clock import Instant
 from stores.base import NodeObject
 from stores.cluster import Snapshot
@@ -66,6 +72,18 @@ def test_while_node_info_cannot_be_read_no_node_falls_silent() -> None:
     assert bench.verdict.lost == {}, "and then it has its whole time again"
     bench.listen(117, beats=False)
     assert set(bench.verdict.lost) == {"n1"}
+
+
+@pytest.mark.looptime
+async def test_nodes_that_may_not_be_watched_are_reported() -> None:
+    bench = Bench()
+    objects = MagicMock()
+    objects.watch_nodes.side_effect = StoreForbidden("nodes is forbidden")
+    watch = LegacyHeartbeatWatch("s:", objects, bench.record, lambda: None, bench.now)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await watch.run()
+    assert watch.problem == "nodes is forbidden"
 
 
 def test_before_it_was_read_once_nothing_is_taken_for_deleted() -> None:

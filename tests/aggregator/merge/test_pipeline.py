@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aggregator.cluster_documents.kinds import DEVICE
+from aggregator.merge import entry_table
 from aggregator.merge.pipeline import lost_of
 from contract.names import CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
 from stores.base import Changed, Document, DocumentsListed, ListedPage
@@ -81,6 +82,26 @@ def test_a_node_that_returns_late_does_not_fall_behind_its_ghost() -> None:
     bench.observe(instant(70), Changed(report("n1", healthy())))
     bench.write(instant(70))
     assert bench.shown()["n1"]["UpdateTime"] == T0 + 2
+
+
+def test_so_many_nodes_that_left_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry_table, "_REMEMBERED", 2)
+    bench = PendingPipeline()
+    for second, name in enumerate(("n1", "n2", "n3")):
+        begin = 100 * second
+        bench.observe(instant(begin), listed(**{name: faulty()}))
+        bench.write(instant(begin))
+        bench.observe(instant(begin + 1), gone(name))
+        bench.write(instant(begin + 1))
+        bench.observe(instant(begin + 60))
+        bench.write(instant(begin + 60))
+        assert bench.shown() == {}
+    for name in ("n1", "n2", "n3"):
+        bench.observe(instant(300), Changed(report(name, healthy())))
+    bench.write(instant(300))
+    # A node that is remembered goes on from its last stamp, another one begins with its own.
+    remembered = {name for name, entry in bench.shown().items() if entry["UpdateTime"] > T0}
+    assert remembered == {"n2", "n3"}
 
 
 def test_deleted_and_created_at_once_is_one_change() -> None:

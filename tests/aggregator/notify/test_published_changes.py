@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from aggregator.notify.history import ClusterHistory
 from aggregator.notify.history_file import (
     FILE_NAME,
     HistoryFile,
@@ -17,6 +18,7 @@ from aggregator.notify.history_file import (
     read_published_levels,
 )
 from contract.pages.changes import FaultChange
+from service.clock import Instant
 from tests.aggregator.daemon import OUTPUTS, Daemon, entries
 from tests.aggregator.nodes import T0, faulty, healthy, report, unhealthy
 from tests.parts.deadlines import patience, until
@@ -121,6 +123,18 @@ def test_a_file_knows_what_stands(tmp_path: Path) -> None:
         file.store_changes([change("n1", "A", "x", "y"), change("n1", "B", None, "x")])
         file.store_changes([change("n1", "A", "y", None)])
     assert read_published_levels(path) == {"n1": {("Ascend910-3", "B"): "x"}}
+
+
+async def test_a_file_that_cannot_be_read_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / FILE_NAME
+    history = ClusterHistory(tmp_path, {}, lambda: Instant(0, 0))
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    assert await history.published_levels() is None
+    expected = f"history {path}: what was published before is not known: "
+    assert any(record.getMessage().startswith(expected) for record in caplog.records)
 
 
 def test_a_file_that_had_to_be_begun_anew_keeps_what_was_reported(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from aggregator.processors.separation_documents import (
     NAMESPACE,
     POLICY_KEY,
     POLICY_NAME,
-    STORE_TIMEOUT_MS,
     SeparationDocuments,
     read_chips,
     read_policy,
@@ -229,6 +228,21 @@ def test_a_value_that_cannot_be_read_releases_no_chip(caplog: pytest.LogCaptureF
     assert bench.documents.problems == {}
 
 
+@pytest.mark.parametrize(("after_ms", "is_separated"), [(0, False), (1, True)])
+def test_a_chip_that_left_when_it_was_separated_was_released(
+    after_ms: int, is_separated: bool
+) -> None:
+    bench = on()
+    bench.separate("n1")
+    bench.chips(bench.shown())
+    left_ms = T + 1000
+    bench.chips(None)
+    # The kept state of the earlier leader has the chip, separated at or after that time.
+    bench.separation.chips = {"n1": {chip(0): Separated({"A": left_ms + after_ms})}}
+    bench.documents.follow_up(is_news=True)
+    assert bool(bench.separation.of("n1")) is is_separated
+
+
 def test_separations_by_another_program_are_adopted_at_the_start_only() -> None:
     before = on()
     before.separate("n1")
@@ -290,16 +304,16 @@ def test_a_store_that_is_away_keeps_the_list_back_for_a_while_only() -> None:
     documents.advance(0)
     documents.observe_document(0, policies, DocumentsListed(()), T)
     documents.observe_document(0, chips, DocumentsListed(()), T)
-    documents.advance(STORE_TIMEOUT_MS - 1)
+    documents.advance(29_999)
     assert documents.views() == ()
-    documents.advance(STORE_TIMEOUT_MS)
+    documents.advance(30_000)
     assert len(documents.views()) == 1
 
 
 def test_no_list_is_shown_before_a_store_has_answered() -> None:
     documents = SeparationDocuments(ManualSeparation(), 2)
     documents.advance(0)
-    documents.advance(STORE_TIMEOUT_MS)
+    documents.advance(30_000)
     assert documents.views() == ()
 
 

@@ -15,6 +15,7 @@ from aggregator.publish.publisher import StorePublisher
 from aggregator.publish.rate_limited_queue import WriteQueue
 from contract.documents.cluster_device import render_device_entry
 from contract.documents.cluster_info import cluster_device_name, member, value_of
+from contract.errors import StoreError, StoreUnavailable
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, device_info_name
 from service.clock import Instant
 from service.election.leadership import AlwaysLeader
@@ -60,6 +61,7 @@ class SlowStore:
         self.in_flight = self.most_in_flight = 0
         self.touches: list[tuple[float, str]] = []
         self.touch_seconds = 0.005
+        self.touch_error: StoreError | None = None
 
     async def watch(self, _: Selection) -> AsyncIterator[WatchEvent]:
         yield DocumentsListed(self.documents)
@@ -77,6 +79,8 @@ class SlowStore:
     async def touch(self, _: str, name: str, *, expected: str | None = None) -> None:
         self.touches.append((now(), name))
         await asyncio.sleep(self.touch_seconds)
+        if self.touch_error is not None:
+            raise self.touch_error
 
 
 class Cluster:
@@ -183,6 +187,20 @@ async def test_a_fault_does_not_wait_for_a_touch_that_takes_long() -> None:
         cluster.change(cluster.names[0])
         await asyncio.sleep(5)
         assert [0 <= at - began < 2 for at, *_ in cluster.store.puts][-1:] == [True]
+
+
+async def test_a_touch_that_fails_is_reported_until_one_succeeds() -> None:
+    cluster = Cluster(1, there=True)
+    cluster.store.touch_error = StoreUnavailable("no route")
+    async with cluster.running():
+        (output,) = cluster.publisher.outputs.values()
+        await asyncio.sleep(2 * TOUCH_SECONDS)
+        assert len(cluster.store.touches) > 1
+        assert (output.touch_trouble.reason, output.touches_total) == ("no route", 0)
+        cluster.store.touch_error = None
+        await asyncio.sleep(2 * TOUCH_SECONDS)
+        assert output.touch_trouble.reason is None
+        assert output.touches_total >= 1
 
 
 @pytest.mark.slow

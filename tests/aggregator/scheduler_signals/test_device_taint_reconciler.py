@@ -245,6 +245,22 @@ async def test_a_rule_is_made_once_and_deleted_once() -> None:
     assert server.stored == {}
 
 
+async def test_a_fault_that_returns_waits_since_its_return() -> None:
+    server = ApiServer()
+    async with running(server) as bench:
+        since_ms = []
+        for level in ("PreSeparateNPU", None, "PreSeparateNPU"):
+            began_ms = clock().steady_ms
+            bench.held = "heartbeats cannot be read"
+            bench.set_fault(level)
+            await asyncio.sleep(1)
+            write = bench.option.plan(name(), clock(), None).write
+            since_ms.append(None if write is None else write.since_ms - began_ms)
+            bench.held = None
+            await asyncio.sleep(5)
+        assert since_ms == [1000, None, 1000]
+
+
 async def test_pods_are_evicted_after_the_answer_and_the_count() -> None:
     server = ApiServer()
     server.pods = 2

@@ -114,6 +114,9 @@ def test_pods_that_nodes_need_for_their_chips_are_found() -> None:
     plain = pod(containers=other)
     plain["metadata"]["ownerReferences"][0]["name"] = "nvidia"
     assert not is_read(plain)
+    waiting = pod()
+    del waiting["spec"]["nodeName"]
+    assert not is_read(waiting), "it is on no node yet"
     dra = pod(volumes=[{"hostPath": {"path": "/var/lib/kubelet/plugins_registry"}}])
     assert is_read(dra)
     job = pod()

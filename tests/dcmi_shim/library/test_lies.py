@@ -39,6 +39,15 @@ async def test_a_chip_with_an_impossible_identity_is_left_out(
         assert [chip.card_id for chip in inventory.chips] == [0, 1, 2]
 
 
+async def test_a_die_whose_words_are_all_equal_has_no_identity(
+    small_driver: Callable[[str], SmallDriver],
+) -> None:
+    async with running(small_driver("liar").library) as state:
+        inventory = await state.driver.inventory()
+    zeros = "00000000-" * 4
+    assert [chip.die for chip in inventory.chips] == ["", f"{zeros}00000007", f"{zeros}00000007"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("lie", ["lie-65-cards", "lie-no-cards", "lie-strange-name"])
 async def test_no_inventory_is_made_of_lies(

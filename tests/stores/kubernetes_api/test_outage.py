@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import socket
+import time
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -21,6 +25,7 @@ from tests.parts.watching import watching
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from stores.base import Store
     from tests.parts.controlplane import ControlPlane
@@ -140,6 +145,29 @@ async def test_a_frozen_api_server_is_unavailable_in_time(
     finally:
         control_plane.resume_apiserver()
     await kubernetes.put(a_document("one", "3"))
+
+
+async def test_a_server_that_accepts_no_connection_is_unavailable_soon(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, contextlib.ExitStack() as sent:
+        address = full.getsockname()
+        # Linux keeps one more connection than the backlog, and answers no further one.
+        for _ in range(2):
+            client = sent.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(address)
+        kubeconfig = tmp_path / "kubeconfig"
+        cluster = {"name": "c", "cluster": {"server": "http://{}:{}".format(*address)}}
+        context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
+        users = [{"name": "u", "user": {}}]
+        content = {"current-context": "x", "contexts": [context], "clusters": [cluster]}
+        kubeconfig.write_text(json.dumps(content | {"users": users}))
+        store = open_store("kubernetes:", kubeconfig)
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            await store.get("kube-system", "any")
+        # The second attempt begins after 2 s, and each may take 4 s to connect.
+        assert 5.9 < time.monotonic() - began < patience(9)
+        await store.close()
 
 
 async def test_a_silent_connection_is_given_up(
