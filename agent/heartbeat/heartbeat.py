@@ -99,13 +99,16 @@ class Heartbeat:
             _BACKOFF_FIRST_SECONDS, min(_BACKOFF_LAST_SECONDS, max(self.interval_seconds, 0.2) / 2)
         )
         progress = self._stalls.register("heartbeat", _STALL_SECONDS)
+        # Agents that start together, as after a loss of power, use the whole first interval.
+        least_share = 0.0
         while True:
             began = now_seconds()
             progress()
             if await with_progress_marks(self._turn(), progress):
                 backoff.reset()
                 # With jitter, so that the agents of a cluster do not write at the same moment.
-                pause = self.interval_seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
+                pause = self.interval_seconds * random.uniform(least_share, 1 + _JITTER)
+                least_share = 1 - _JITTER
                 await self._wait_until(began + pause, progress)
             else:
                 await self._wait_until(now_seconds() + backoff.next_seconds(), progress)

@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import random
 from collections import deque
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
@@ -58,6 +59,8 @@ _IDLE_SECONDS = 300.0
 _MARK_SECONDS = 10.0
 # Each wait is 20 ms at most (decision 2): a burst without a pause must be written, too.
 _COMMITS = 3
+# Agents that a change of many nodes, or the power, has brought to one moment leave it again.
+_REFRESH_JITTER = 0.1
 _BACKOFF_FIRST_SECONDS = 0.1
 _BACKOFF_LAST_SECONDS = 2.0
 # A refusal by rights or by admission stays the same until an operator changes something.
@@ -73,7 +76,8 @@ class DesiredDocument(Record, frozen=True):
 
     ``content`` is everything but the stamp; a write is due when it differs from the last one's.
     ``stamped`` makes the document for a stamp in seconds; ``None``: there must be no document.
-    After ``refresh_seconds`` an unchanged document is written again, so that readers see its age.
+    After ``refresh_seconds``, or up to a tenth earlier, an unchanged document is written again, so
+    that readers see its age.
     ``remains`` makes what readers shall have of a document that must not be there, while finalizers
     of others hold it. It shows the changes up to the row ``through`` of the journal.
     """
@@ -209,13 +213,14 @@ class DocumentPublisher:
         """Writes without an answer since the last one that had one: each may have arrived."""
         self._acknowledged: _WriteRequest | None = None
         self._acknowledged_at = 0.0
+        self._refresh_share = 1.0
         self._number_of_write: _WriteRequest | None = None
         self._number: int | None = None
         self._watched_version: str | None = None
         self._watched_document: Document | None = None
         self._awaits_watch = False
-        self._was_interrupted = False
-        """Whether the store was interrupted since its document was last compared."""
+        self._interruption: Interrupted | None = None
+        """The last interruption of the watch, until the document has been compared after it."""
         self._backoff = Backoff(_BACKOFF_FIRST_SECONDS, _BACKOFF_LAST_SECONDS)
 
     @property
@@ -375,7 +380,8 @@ class DocumentPublisher:
             return "change", 0.0
         if self._document.differences(self._acknowledged.document):
             return "repair", 0.0
-        return "refresh", max(0.0, self._acknowledged_at + desired.refresh_seconds - now_seconds())
+        refresh_seconds = self._refresh_share * desired.refresh_seconds
+        return "refresh", max(0.0, self._acknowledged_at + refresh_seconds - now_seconds())
 
     def _seconds_for_watch(self) -> float:
         """Return for how many seconds the watch may still show the last write.
@@ -466,7 +472,7 @@ class DocumentPublisher:
     async def _read(self) -> _Pause | None:
         # Before the request: a change while it is answered has to be read again.
         self._must_read = False
-        is_watched = self.record.watch_trouble is None
+        is_watched, interruption = self.record.watch_trouble is None, self._interruption
         try:
             async with answered_within(READ_SECONDS):
                 shown = await self._store.get(self.namespace, self.name)
@@ -500,8 +506,9 @@ class DocumentPublisher:
                 )
             else:
                 await self._handle_foreign_write(before, shown)
-        if is_watched:
-            self._was_interrupted = False
+        # An answer that was under way when the watch was interrupted is older than what comes back.
+        if is_watched and self._interruption is interruption:
+            self._interruption = None
         return None
 
     def _arrived_unanswered(self, shown: Document | None) -> _WriteRequest | None:
@@ -516,7 +523,7 @@ class DocumentPublisher:
         That is neither a foreign write nor an operator's release. It is written again.
         """
         assert self._acknowledged is not None
-        if not self._was_interrupted or self._published.desired() is None:
+        if self._interruption is None or self._published.desired() is None:
             return False
         if shown is None:
             return True
@@ -561,6 +568,7 @@ class DocumentPublisher:
         """Record that the store has the document of ``write``."""
         self._acknowledged = write
         self._acknowledged_at = now_seconds()
+        self._refresh_share = random.uniform(1 - _REFRESH_JITTER, 1)
         stamp = None if write.document is None else write.stamp
         self.record.record_agreement(self._wall_clock(), stamp, write.revision)
         self.agreed.set()
@@ -646,7 +654,7 @@ class DocumentPublisher:
     def _watched(self, event: WatchEvent) -> None:
         if isinstance(event, Interrupted):
             self.record.begin_watch_trouble(event.reason, self._wall_clock())
-            self._was_interrupted = True
+            self._interruption = event
             return
         if isinstance(event, DocumentsListed):
             if self.record.watch_trouble is not None:
@@ -671,7 +679,7 @@ class DocumentPublisher:
         elif self._acknowledged is not None and self._observe_same(
             shown, self._acknowledged.document
         ):
-            self._was_interrupted = False
+            self._interruption = None
             self._awaits_watch = False
         elif shown is not None or self._document.stored is not None:
             self._read_soon()

@@ -83,6 +83,7 @@ def _slowest_answer(node: Node) -> Iterator[list[float]]:
 
 
 @pytest.mark.exec
+@pytest.mark.alone
 def test_ten_thousand_events_in_a_second(folder_node: Node) -> None:
     node = folder_node
     node.start()

@@ -75,7 +75,11 @@ def test_an_agent_is_well_until_a_chip_fails(well: Node) -> None:
 
 def test_a_source_that_gives_no_answer_is_not_well(well: Node) -> None:
     well.emulator.hang("dcmi_get_device_errorcode_v2", 3)
-    well.wait(lambda: any(chip["blind"] for chip in well.status()["chips"]), "it is blind")
+    # On a busy machine calls about other chips miss their deadline, too.
+    well.wait(
+        lambda: [n for n, chip in enumerate(well.status()["chips"]) if chip["blind"]] == [3],
+        "it alone is blind",
+    )
     well.wait(lambda: not well.status()["driver"]["trouble"], "another child serves the driver")
     status, lines, _ = run_vigil("status", "--state-dir", str(well.state_dir))
     assert status == 1

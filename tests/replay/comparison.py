@@ -11,6 +11,7 @@ from contract.codes.chip_codes import CARD_DROP
 from contract.documents.device_info import decode
 from contract.documents.vigil_key import VIGIL_KEY, decode_vigil_key
 from tests.compatibility import ABSENT, PRESENT, Difference, different
+from tests.parts.deadlines import patience
 from tests.replay.player import OPERATOR, Shown
 
 if TYPE_CHECKING:
@@ -124,9 +125,10 @@ def compared(
     """Return the differences between our documents ``shown`` and those of the real program.
 
     With ``for_real``, the recording was played in real time on a shared machine. Then the start of
-    a process may take longer, and upstream's phase of 1 s does not count.
+    a process may take longer, and upstream's phase of 1 s does not count, nor a multiple of it
+    (``patience``).
     """
-    slack_ms = CYCLE_MS if for_real else 0
+    slack_ms = round(patience(CYCLE_MS)) if for_real else 0
     steps = recording["steps"]
 
     def later_ms(theirs: StateAt) -> float:

@@ -94,6 +94,9 @@ class RealPlay:
                 await self._do(step)
             last_ms = ends_ms(self.recording)
             await self._until(max(steps[-1]["at_ms"] + _SETTLED_MS, last_ms))
+            # On a busy machine the last documents come later.
+            while self.shown and (settled_ms := self.shown[-1].at_ms + _SETTLED_MS) > self._at_ms():
+                await self._until(settled_ms)
         finally:
             await asyncio.to_thread(self.machine.stop)
             watch.cancel()
@@ -120,7 +123,10 @@ class RealPlay:
             _START_LIMIT_MS / 1000,
             _LOOK_SECONDS,
         )
-        self._begin_ms += max(0, _now_ms() - begun_ms - _START_MS)
+        late_ms = max(0, _now_ms() - begun_ms - _START_MS)
+        self._begin_ms += late_ms
+        # Otherwise the first document would be brief: the next one has the new begin.
+        self.shown = [replace(one, at_ms=one.at_ms - late_ms) for one in self.shown]
 
     async def _do(self, step: dict[str, Any]) -> None:
         match step["do"]:

@@ -124,4 +124,5 @@ async def test_recordings(control_plane: ControlPlane, built: Path, tmp_path: Pa
     finally:
         for node in nodes.values():
             node.close()
-    assert {name: differs for name, differs in zip(nodes, found, strict=True) if differs} == {}
+    differing = {name: differs for name, differs in zip(nodes, found, strict=True) if differs}
+    assert differing == {}, differing

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from agent.fault_configuration import watch
 from agent.fault_configuration.files import (
     COPY_NAME,
     Files,
@@ -326,6 +327,7 @@ async def test_collectors_wait_until_both_config_maps_are_judged(
         return judged
 
     monkeypatch.setattr(follower.followed, "_judge", slowly)
+    monkeypatch.setattr(watch, "_FIRST_ANSWER_SECONDS", patience(2))
     await follower.put(codes=table("SeparateNPU"))
     async with follower.running():
         await follower.followed.known()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -565,6 +567,51 @@ async def test_an_unchanged_document_is_refreshed(tmp_path: Path) -> None:
         bench.refresh_seconds = 0.5
         await until(lambda: bench.record.writes[ACKNOWLEDGED] >= 3, "two refreshes")
         assert len({document.data["stamp"] for document in bench.store.written}) >= 3
+
+
+class MemoryStore(TroubledStore):
+    """A store that notes when it is written; its watch shows nothing."""
+
+    def __init__(self, url: str, root: Path) -> None:
+        super().__init__(url, root)
+        self.document: Document | None = None
+        self.written_at: list[float] = []
+
+    async def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
+        yield DocumentsListed(())
+        await asyncio.Event().wait()
+
+    async def get(self, namespace: str, name: str) -> Document | None:
+        return self.document
+
+    async def put(self, document: Document, *, expected: str | None = None) -> str:
+        self.written_at.append(asyncio.get_running_loop().time())
+        version = str(len(self.written_at))
+        self.document = msgspec.structs.replace(document, version=version)
+        return version
+
+
+@pytest.mark.slow
+@pytest.mark.looptime
+async def test_documents_that_changed_at_one_time_are_not_refreshed_at_one_time(
+    tmp_path: Path,
+) -> None:
+    benches = [PublishedContent(tmp_path, MemoryStore) for _ in range(200)]
+    async with contextlib.AsyncExitStack() as agents:
+        for bench in benches:
+            await agents.enter_async_context(running(bench))
+        await asyncio.sleep(10)
+        for bench in benches:
+            bench.render("faulty")
+        await asyncio.sleep(400)
+    gaps = Counter[int]()
+    for bench in benches:
+        assert isinstance(bench.store, MemoryStore)
+        _, changed_at, refreshed_at, *_ = bench.store.written_at
+        gaps[int(refreshed_at - changed_at)] += 1
+    assert set(gaps) <= set(range(270, 301)), "readers have a new one after 300 s at the latest"
+    # By chance 7 in each of 30 seconds.
+    assert max(gaps.values()) < 40
 
 
 @pytest.mark.slow
