@@ -13,6 +13,7 @@ import pytest
 from contract.names import LEADER_LEASE
 from tests.aggregator.daemon import OUTPUTS, Daemon, until
 from tests.aggregator.leaders import LEASE_SECONDS, judge, leads, numbered, role, states
+from tests.parts import deadlines
 from tests.parts.controlplane import LEASES
 from tests.parts.deadlines import patience
 from tests.parts.relay import Relay
@@ -119,8 +120,22 @@ async def test_a_change_and_the_end_of_the_leader_take_no_second(
     assert other.metric("npu_vigil_aggregator_transitions_total") == 1
 
 
+def lease_seconds(plane: ControlPlane) -> int:
+    """Return how long the Lease lasts: longer than configured while renewals take long."""
+    seconds: int = plane.request("GET", f"{LEASES}/{LEADER_LEASE}")["spec"]["leaseDurationSeconds"]
+    return seconds
+
+
+async def leads_soon(daemon: Daemon, seconds: float) -> None:
+    """Wait until this aggregator leads; where it does not, show its log."""
+    try:
+        await until(lambda: leads(daemon), seconds)
+    except deadlines.TooLate as error:
+        raise AssertionError(f"{error}: {daemon.log.read_text()[-3000:]}") from None
+
+
 async def test_killed_under_a_storm_no_node_is_stale_and_nothing_older_comes_back(
-    store: Store, two: tuple[Daemon, Daemon]
+    control_plane: ControlPlane, store: Store, two: tuple[Daemon, Daemon]
 ) -> None:
     await begin(store, two)
     one, other = two
@@ -128,15 +143,15 @@ async def test_killed_under_a_storm_no_node_is_stale_and_nothing_older_comes_bac
         async with storm(store, 0) as number:
             await until(lambda: number() >= 3)
             one.kill()
-            began = time.monotonic()
-            await until(lambda: leads(other))
+            began, lasts = time.monotonic(), lease_seconds(control_plane)
+            await leads_soon(other, lasts + 20)
             took = time.monotonic() - began
             await until(lambda: number() >= 8)
             last = number()
         await publish(store, last + 2)
         await seen.until(all_are(last + 2))
         judge(seen)
-    assert took < LEASE_SECONDS + 2 + 3, "three seconds more on a machine that is busy"
+    assert took < lasts + patience(5), "three seconds more on a machine that is busy"
     one.start()
     assert not leads(one)
 
@@ -150,7 +165,7 @@ async def test_paused_under_a_storm_it_follows_when_it_goes_on(
         async with storm(store, 0) as number:
             await until(lambda: number() >= 3)
             one.process.freeze()
-            await until(lambda: leads(other))
+            await leads_soon(other, lease_seconds(control_plane) + 20)
             before = number()
             await until(lambda: number() >= before + 2)
             one.process.thaw()
