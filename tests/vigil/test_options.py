@@ -90,6 +90,34 @@ def test_an_agent_loads_nothing_that_only_verbs_for_people_need() -> None:
     ] == []
 
 
+_OF_AN_AGENT = {
+    *("agent", "collectors", "contract", "dcmi_shim", "pacing", "service", "stores", "vigil"),
+    # Pages and the API server.
+    *("aiohttp", "aiohappyeyeballs", "aiosignal", "attr", "frozenlist", "idna", "multidict"),
+    *("propcache", "yarl"),
+    # The command line, documents and metrics.
+    *("annotated_doc", "shellingham", "typer", "typing_extensions", "msgspec", "prometheus_client"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("store", "more"),
+    [("kubernetes_api", set()), ("directory", set()), ("mqtt", {"aiomqtt", "paho"})],
+)
+def test_an_agent_loads_these_packages_and_no_other(store: str, more: set[str]) -> None:
+    """Each further package is memory on every node: name it here, or import it where it is used."""
+    code = "import vigil.main, agent.daemon, agent.pages.routes, sys\n"
+    code += f"import stores.{store}.store\n"
+    code += "print(*{name.partition('.')[0] for name in sys.modules} - sys.stdlib_module_names)"
+    loaded = {
+        name
+        for name in run("-c", code).stdout.split()
+        if not name.startswith("_") and name != "cython_runtime"
+    }
+    assert loaded == _OF_AN_AGENT | more
+
+
 _LOADED = """
 import importlib, json, os, sys
 import vigil.main
