@@ -59,7 +59,7 @@ _IDLE_SECONDS = 300.0
 _MARK_SECONDS = 10.0
 # Each wait is 20 ms at most (decision 2): a burst without a pause must be written, too.
 _COMMITS = 3
-# Agents that a change of many nodes, or the power, has brought to one moment leave it again.
+# Documents that were written together, as after a loss of power, are not refreshed together.
 _REFRESH_JITTER = 0.1
 _BACKOFF_FIRST_SECONDS = 0.1
 _BACKOFF_LAST_SECONDS = 2.0

@@ -249,29 +249,6 @@ async def test_a_deletion_that_no_watch_can_show_is_repaired_soon(
         assert len(bench.store.written) == 2
 
 
-class EarlyWatch(TroubledStore):
-    """A store whose watch shows things before the answer to a write comes."""
-
-    def __init__(self, url: str, root: Path) -> None:
-        super().__init__(url, root)
-        self.events: asyncio.Queue[WatchEvent] = asyncio.Queue()
-
-    async def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
-        yield DocumentsListed(())
-        while True:
-            yield await self.events.get()
-
-    async def put(self, document: Document, *, expected: str | None = None) -> str:
-        version = await super().put(document, expected=expected)
-        shown = msgspec.structs.replace(document, version=version)
-        self.events.put_nowait(Changed(shown))
-        if len(self.written) == 1:
-            await self.delete(SPACE, NAME)
-            self.events.put_nowait(Deleted(SPACE, NAME))
-        await stand_in_waits(0.05)
-        return version
-
-
 class PlayedWatch(TroubledStore):
     """A store whose watch lists nothing at first, and then shows what a test plays."""
 
@@ -289,6 +266,20 @@ class PlayedWatch(TroubledStore):
         document = await super().get(namespace, name)
         self.reads += 1
         return document
+
+
+class EarlyWatch(PlayedWatch):
+    """A store whose watch shows things before the answer to a write comes."""
+
+    async def put(self, document: Document, *, expected: str | None = None) -> str:
+        version = await super().put(document, expected=expected)
+        shown = msgspec.structs.replace(document, version=version)
+        self.events.put_nowait(Changed(shown))
+        if len(self.written) == 1:
+            await self.delete(SPACE, NAME)
+            self.events.put_nowait(Deleted(SPACE, NAME))
+        await stand_in_waits(0.05)
+        return version
 
 
 async def test_a_write_that_the_watch_does_not_show_is_read(
@@ -311,14 +302,14 @@ async def test_a_read_without_a_watch_does_not_end_the_interruption(
     assert isinstance(store, PlayedWatch)
     async with running(bench):
         await bench.wrote(1)
+        await until(lambda: store.reads == 2, "the first read, and one in place of the watch")
         older = await bench.foreign.get(SPACE, NAME)
         assert older is not None
         store.events.put_nowait(Interrupted("the disk is away"))
         await until(lambda: bench.record.watch_trouble is not None, "the interruption")
         bench.render("faulty")
         await bench.wrote(2)
-        reads = store.reads
-        await until(lambda: store.reads > reads, "the read in place of the watch")
+        await until(lambda: store.reads == 3, "the read in place of the watch")
         # The disk comes back with what it had before the last write.
         await bench.foreign.put(older)
         store.events.put_nowait(DocumentsListed((older,)))
