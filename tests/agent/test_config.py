@@ -56,6 +56,10 @@ def test_a_node_name_that_kubernetes_would_refuse(name: str) -> None:
         ("VIGIL_DOCUMENTS", "device-info,nodeinfo", "'device-info' or 'node-info'; given 'nodein"),
         ("VIGIL_HEARTBEAT_INTERVAL_SECONDS", "0", "must be at least 1.0; given 0.0"),
         ("VIGIL_CHIP_FAULTS_CARD_LOST_AFTER_SECONDS", "-1", "must be at least 10.0; given -1.0"),
+        ("VIGIL_LISTEN", ":9820", "is not HOST:PORT"),
+        ("VIGIL_LISTEN", "127.0.0.1:", "is not HOST:PORT"),
+        ("VIGIL_LISTEN", "127.0.0.1:http", "is not HOST:PORT"),
+        ("VIGIL_LISTEN", "127.0.0.1:65536", "is not HOST:PORT"),
     ],
 )
 def test_problem_of_a_variable_is_reported_in_words(variable: str, value: str, what: str) -> None:

@@ -165,6 +165,22 @@ def test_a_node_that_left_while_the_aggregator_was_down_is_healed_then_dropped()
     assert set(again.shown()) == {"n2"}
 
 
+def test_a_cluster_that_had_no_node_heals_those_of_another_leader() -> None:
+    leader = PendingPipeline()
+    leader.observe(instant(0), listed(n1=faulty()))
+    leader.write(instant(0))
+    follower = PendingPipeline()
+    follower.observe(instant(10), listed())
+    documents = [
+        Document(CLUSTER_NAMESPACE, name, {name: text}, annotations={})
+        for name, text in leader.outputs.items()
+    ]
+    follower.pipeline.restore_documents(documents)
+    follower.observe(instant(20))
+    follower.write(instant(20))
+    assert unhealthy(follower.shown()["n1"]) == ""
+
+
 def test_after_a_restart_a_document_that_is_refused_was_not_deleted() -> None:
     before = PendingPipeline()
     before.observe(instant(0), listed(n1=faulty()))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.codes.catalogue import read_table, shipped
-from contract.codes.dpu_codes import DPU_CODES
+from contract.codes.dpu_codes import DPU_CODES, dpu_code, public_code
 from contract.codes.host_codes import HOST_CODES, HostCode
 from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
 from contract.codes.reference import CodeKind, CodeReference, all_codes, describe_code, level_texts
@@ -153,3 +153,9 @@ def test_the_document_is_made_of_the_tables(edition: Edition) -> None:
     assert edition.path.read_text(encoding="utf-8") == document(edition), (
         "run python -m tests.contract.codes_document"
     )
+
+
+def test_codes_of_dpus_are_read_back_from_public_faults() -> None:
+    assert [dpu_code(public_code(code)) for code in DPU_CODES] == list(DPU_CODES)
+    others = ["021000021", "121000022", "21000022", "0", ""]
+    assert [dpu_code(code) for code in others] == others
