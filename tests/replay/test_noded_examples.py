@@ -141,7 +141,7 @@ async def test_c1_c2_a_start_with_a_fault_has_one_order(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_c3_the_same_twice_is_written_once(tmp_path: Path) -> None:
-    player = await played(life(alarms=[SYSTEM], ends_ms=29 * 60_000), tmp_path)
+    player = await played(life(alarms=[SYSTEM], ends_ms=26 * 60_000), tmp_path)
     assert len(player.shown) == 1
 
 
