@@ -248,9 +248,14 @@ class Aggregator:
             try:
                 await self._run()
             finally:
-                # In ``finally``: after an error or a signal a Lease that is kept would stop other
-                # replicas for its whole duration.
-                await self.publication.takeover.give_up()
+                try:
+                    # The end may have come between a step and what it informs of.
+                    self._inform()
+                    self.notifier.log.flush()
+                finally:
+                    # In ``finally``: after an error or a signal a Lease that is kept would stop
+                    # other replicas for its whole duration.
+                    await self.publication.takeover.give_up()
         raise AssertionError("the tasks never end")
 
     async def _run(self) -> None:

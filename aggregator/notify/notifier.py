@@ -61,6 +61,14 @@ class NodeLog:
             _log, logging.INFO, 1, many="%d documents are good again or gone: %s"
         )
 
+    def flush(self) -> None:
+        """Log what waits for a later line, at once: the process ends."""
+        for lines in (
+            *(self._came, self._went, self._out),
+            *(self._over, self._refused, self._good),
+        ):
+            lines.flush()
+
     def begin_leading(self, nodes: Iterable[str]) -> None:
         """Log none of ``nodes`` as new: the leader before has published them."""
         self._known = set(nodes)

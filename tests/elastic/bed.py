@@ -11,6 +11,7 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 
 from advisor.checks.ended_vcjobs import PODS_LEFT
+from aggregator.advising.job_pods import BEFORE_MS
 from contract.documents.elastic_job import OFF, SWITCH
 from contract.names import CLUSTER_NAMESPACE
 from stores.base import Beat
@@ -20,7 +21,7 @@ from tests.aggregator.nodes import report
 from tests.contract.documents.node_documents import config
 from tests.elastic.jobs import as_written, vcjob
 from tests.parts.controlplane import LEASES
-from tests.parts.deadlines import patience, wait_until
+from tests.parts.deadlines import let_time_pass, patience, wait_until
 from tests.parts.kustomize import build_with, take_back
 from tests.parts.processes import Running
 from tests.parts.volcano import CHIPS, JOBS
@@ -127,10 +128,15 @@ class Bed:
             )
             self.aggregator.environment["VIGIL_ADVICE_ENABLED"] = "true"
             self.aggregator.start()
+            self._history_begins = time.monotonic()
         except BaseException:
             # Nobody has this object yet, so nobody would call ``stop``.
             take_back(plane, self._items)
             raise
+
+    def has_history(self) -> None:
+        """Wait until the aggregator would have recorded each fault that may end a job now."""
+        let_time_pass(self._history_begins + BEFORE_MS / 1000 + 1 - time.monotonic())
 
     def join(self, node: str) -> None:
         """Publish that the chips of a node are healthy."""

@@ -237,6 +237,7 @@ def test_it_waits_until_its_queue_is_open(bed: Bed, elastic: Elastic) -> None:
 
 
 def test_a_job_that_ended_without_a_fault_stays_ended(bed: Bed, elastic: Elastic) -> None:
+    bed.has_history()
     bed.train("done", 2)
     bed.volcano.evict("done", reason="pod-failed")
     bed.volcano.until("done", "Terminated")

@@ -68,6 +68,23 @@ async def test_standing_faults_are_one_warning(log: pytest.LogCaptureFixture) ->
     assert text.endswith(" and 1 more")
 
 
+@pytest.mark.looptime
+async def test_what_waits_for_a_later_line_is_logged_at_the_end(
+    log: pytest.LogCaptureFixture,
+) -> None:
+    node_log = NodeLog()
+    for number in range(5):
+        node_log.observe_changes(
+            [FaultChange(f"n{number}", 0, "Ascend910-3", CODE, None, "RestartNPU")]
+        )
+    assert len(lines_of(LOGGER, log)) == 3
+    node_log.flush()
+    level, text = lines_of(LOGGER, log)[3]
+    assert (level, text[:40]) == ("WARNING", "2 faults take chips, switches or nodes o")
+    node_log.flush()
+    assert len(lines_of(LOGGER, log)) == 4
+
+
 @pytest.mark.slow
 @pytest.mark.looptime
 async def test_a_fleet_in_trouble_is_ten_lines_a_minute(log: pytest.LogCaptureFixture) -> None:
