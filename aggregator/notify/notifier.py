@@ -63,10 +63,7 @@ class NodeLog:
 
     def flush(self) -> None:
         """Log what waits for a later line, at once: the process ends."""
-        for lines in (
-            *(self._came, self._went, self._out),
-            *(self._over, self._refused, self._good),
-        ):
+        for lines in (self._came, self._went, self._out, self._over, self._refused, self._good):
             lines.flush()
 
     def begin_leading(self, nodes: Iterable[str]) -> None:

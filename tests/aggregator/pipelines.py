@@ -95,9 +95,13 @@ class PendingPipeline:
     def __init__(self, stores: int = 1, outputs: dict[str, str] | None = None) -> None:
         self.pipeline = Pipeline((DocumentSource(f"store-{n}:") for n in range(stores)), 45)
         self.outputs = dict(outputs or {})
+        self.restore(self.outputs)
+
+    def restore(self, outputs: dict[str, str]) -> None:
+        """Take over the documents of an earlier run, or of another leader."""
         self.pipeline.restore_documents(
             Document(CLUSTER_NAMESPACE, name, {name: text}, dict([CLUSTER_LABEL]))
-            for name, text in self.outputs.items()
+            for name, text in outputs.items()
         )
 
     def observe(self, now: Instant, *events: WatchEvent, store: int = 0) -> frozenset[str]:

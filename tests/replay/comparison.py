@@ -125,8 +125,7 @@ def compared(
     """Return the differences between our documents ``shown`` and those of the real program.
 
     With ``for_real``, the recording was played in real time on a shared machine. Then the start of
-    a process may take longer, and upstream's phase of 1 s does not count, nor a multiple of it
-    (``patience``).
+    a process may take longer, and upstream's phase of 1 s does not count. It grows as deadlines do.
     """
     slack_ms = round(patience(CYCLE_MS)) if for_real else 0
     steps = recording["steps"]

@@ -87,8 +87,7 @@ def test_a_node_that_returns_late_does_not_fall_behind_its_ghost() -> None:
 def test_so_many_nodes_that_left_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entry_table, "_REMEMBERED", 2)
     bench = PendingPipeline()
-    for second, name in enumerate(("n1", "n2", "n3")):
-        begin = 100 * second
+    for begin, name in ((0, "n1"), (100, "n2"), (200, "n3")):
         bench.observe(instant(begin), listed(**{name: faulty()}))
         bench.write(instant(begin))
         bench.observe(instant(begin + 1), gone(name))
@@ -171,11 +170,7 @@ def test_a_cluster_that_had_no_node_heals_those_of_another_leader() -> None:
     leader.write(instant(0))
     follower = PendingPipeline()
     follower.observe(instant(10), listed())
-    documents = [
-        Document(CLUSTER_NAMESPACE, name, {name: text}, annotations={})
-        for name, text in leader.outputs.items()
-    ]
-    follower.pipeline.restore_documents(documents)
+    follower.restore(leader.outputs)
     follower.observe(instant(20))
     follower.write(instant(20))
     assert unhealthy(follower.shown()["n1"]) == ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import socket
 import time
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,6 @@ from tests.parts.watching import watching
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from stores.base import Store
     from tests.parts.controlplane import ControlPlane
@@ -45,14 +43,18 @@ async def relay(control_plane: ControlPlane) -> AsyncIterator[Relay]:
         yield relay
 
 
+def store_at(control_plane: ControlPlane, port: int) -> Store:
+    """Open a store that connects to ``port`` in place of the API server's."""
+    config = control_plane.kubeconfig
+    path = config.with_name(f"port-{port}.kubeconfig")
+    path.write_text(config.read_text().replace(str(control_plane.port), str(port)))
+    return open_store("kubernetes:", path)
+
+
 @pytest.fixture
 async def relayed(control_plane: ControlPlane, relay: Relay) -> AsyncIterator[Store]:
     """Open a store that connects through ``relay``."""
-    config = control_plane.kubeconfig
-    text = config.read_text().replace(str(control_plane.port), str(relay.port))
-    path = config.with_name("relayed.kubeconfig")
-    path.write_text(text)
-    store = open_store("kubernetes:", path)
+    store = store_at(control_plane, relay.port)
     yield store
     await store.close()
 
@@ -147,7 +149,9 @@ async def test_a_frozen_api_server_is_unavailable_in_time(
     await kubernetes.put(a_document("one", "3"))
 
 
-async def test_a_server_that_accepts_no_connection_is_unavailable_soon(tmp_path: Path) -> None:
+async def test_a_server_that_accepts_no_connection_is_unavailable_soon(
+    control_plane: ControlPlane,
+) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, contextlib.ExitStack() as sent:
         address = full.getsockname()
         # Linux keeps one more connection than the backlog, and answers no further one.
@@ -155,13 +159,7 @@ async def test_a_server_that_accepts_no_connection_is_unavailable_soon(tmp_path:
             client = sent.enter_context(socket.socket())
             client.setblocking(False)
             client.connect_ex(address)
-        kubeconfig = tmp_path / "kubeconfig"
-        cluster = {"name": "c", "cluster": {"server": "http://{}:{}".format(*address)}}
-        context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
-        users = [{"name": "u", "user": {}}]
-        content = {"current-context": "x", "contexts": [context], "clusters": [cluster]}
-        kubeconfig.write_text(json.dumps(content | {"users": users}))
-        store = open_store("kubernetes:", kubeconfig)
+        store = store_at(control_plane, address[1])
         began = time.monotonic()
         with pytest.raises(StoreUnavailable):
             await store.get("kube-system", "any")
