@@ -350,6 +350,11 @@ _DAEMONS: Mapping[str, tuple[str, ...]] = {
     "aggregator": ("aggregator", *_NO_STORE),
     "elastic": ("elastic", "--kubeconfig", "{directory}/none"),
 }
+_LATE_LINES: Mapping[str, tuple[str, ...]] = {
+    "agent": (" inventory: ", " driver events: ", "it is searched every"),
+    "aggregator": (),
+}
+"""What a daemon logs at a time of its own, perhaps after its pages have all metrics."""
 
 
 def test_each_verb_is_compared() -> None:
@@ -392,6 +397,12 @@ class _Daemon:
         lines = self.running.log.read_text().replace(str(self._directory), "").splitlines()
         return {_without_numbers(line.partition(" ")[2]) for line in lines}
 
+    def waits_for_lines(self, *parts: str) -> None:
+        """Wait until it has logged each of these parts."""
+        self.running.wait_until(
+            lambda: all(part in self.running.log.read_text() for part in parts), _SECONDS
+        )
+
     def metrics(self) -> set[str]:
         """Return the names and types of its metrics; nothing before it listens."""
         listening = re.search(r"listening on (http://\S+)", self.running.log.read_text())
@@ -410,6 +421,8 @@ def test_a_daemon_does_the_same(verb: str, templates: Templates, tmp_path: Path)
     assert [is_of_a_template(one.running.pid) for one in (new, copied)] == [False, True]
     new.running.wait_until(lambda: len(new.metrics()) > 20, _SECONDS)
     new.running.wait_until(lambda: copied.metrics() == new.metrics(), _SECONDS)
+    for daemon in (new, copied):
+        daemon.waits_for_lines(*_LATE_LINES[verb])
     new.running.wait_until(lambda: copied.logged() == new.logged(), _SECONDS)
     for daemon in (new, copied):
         daemon.running.signal(signal.SIGTERM)

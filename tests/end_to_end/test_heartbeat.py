@@ -182,10 +182,12 @@ def test_it_beats_at_once_after_the_whole_process_stood_still(
     node.environment["HANGS_WHILE_THERE_IS"] = str(tmp_path / "nothing")
     node.start((sys.executable, "-m", "tests.end_to_end.hanging_agent"))
     node.healthy()
-    node.wait(lambda: node.status()["heartbeat"]["beats"] == 1, "the first beat")
+    node.wait(lambda: node.status()["heartbeat"]["beats"] > 0, "the first beat")
+    # The second beat has a random time in the first interval.
+    beats = node.status()["heartbeat"]["beats"]
     node.process.signal(signal.SIGSTOP)
     let_time_pass(STANDSTILL_SECONDS + 1)
     node.process.signal(signal.SIGCONT)
-    node.wait(lambda: node.status()["heartbeat"]["beats"] == 2, "it beats at once", 5)
+    node.wait(lambda: node.status()["heartbeat"]["beats"] > beats, "it beats at once", 5)
     node.waits_for_text("the whole process stood still")
     assert "it does not beat" not in node.logged()

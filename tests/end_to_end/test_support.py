@@ -222,13 +222,17 @@ def _spoil_tool(made: _Made, text: str) -> None:
 def _spoil_bmc(made: _Made) -> None:
     """Have ``ipmitool`` print secrets, in an answer and as an error."""
     tool = made.path.parents[1] / "bin" / "ipmitool"
-    tool.write_text(
+    # The agent may be executing the file: its content cannot be replaced then.
+    draft = tool.with_suffix(".new")
+    draft.write_text(
         "#!/bin/sh\n"
         f"echo 'open {_URL}: key {_GRPC_LINE}' >&2\n"
         f"echo 'Authorization: Bearer {_SECRET}' >&2\n"
         f"echo ' 20 4d {_SECRET}'\n"
         "exit 1\n"
     )
+    draft.chmod(0o755)
+    draft.rename(tool)
 
 
 @pytest.mark.daemon

@@ -117,7 +117,7 @@ async def test_a_failure_is_tried_again_long_before_the_interval_is_over(
         await bench.until(lambda: bench.heartbeat.failures > 2, "it tries again and again")
         assert bench.permitted == 0, "nobody knows yet who has the name"
         bench.store.error = None
-        await bench.until(lambda: bench.heartbeat.beats == 1, "it beats", 3.0)
+        await bench.until(lambda: bench.heartbeat.beats > 0, "it beats", 3.0)
         assert bench.permitted == 1
         assert bench.claim.may_publish
         assert bench.heartbeat.trouble.reason is None
