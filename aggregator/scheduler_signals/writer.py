@@ -200,17 +200,21 @@ class SignalWriter(Led):
         return plan.write
 
     async def run(self) -> NoReturn:
-        """Write until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            while True:
-                self._wake.clear()
-                has_more = self._judge_slice()
-                seconds = self._start_writes(tasks)
-                if has_more:
-                    # Ten thousand nodes of a new leader delay no other task.
-                    await asyncio.sleep(0)
-                else:
-                    await wait_for_event(self._wake, seconds)
+        """Write until cancelled, then log the writes that wait for a later line."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    self._wake.clear()
+                    has_more = self._judge_slice()
+                    seconds = self._start_writes(tasks)
+                    if has_more:
+                        # Ten thousand nodes of a new leader delay no other task.
+                        await asyncio.sleep(0)
+                    else:
+                        await wait_for_event(self._wake, seconds)
+        finally:
+            for option in self._options:
+                option.lines.flush()
         raise AssertionError("the loop never ends")
 
     def _start_writes(self, tasks: asyncio.TaskGroup) -> float | None:

@@ -147,6 +147,19 @@ async def test_a_dry_run_shows_each_difference_once_and_writes_nothing() -> None
     assert objects.writes == []
 
 
+async def test_at_its_end_it_logs_the_writes_that_wait_for_a_later_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    objects = Objects("taints")
+    objects.wanted = {f"n{number}": (0, 1) for number in range(10)}
+    async with writing(objects) as bench:
+        await bench.writer.set_leading(True)
+        await asyncio.sleep(1)
+        assert len(caplog.messages) == 6
+    assert caplog.messages[6].startswith("taints: 4 writes: n")
+
+
 async def test_what_is_stricter_waits_for_heartbeats_and_all_else_does_not() -> None:
     objects = Objects("taints")
     objects.wanted, objects.strict = {"n1": (0, 1), "n2": (5, 1)}, {"n1"}
