@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from tests.parts.controlplane import CHIEF_TOKEN
-from tests.parts.deadlines import patience
+from tests.parts.deadlines import patience, stand_in_waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -113,6 +113,7 @@ class ApiProxy:
         self._silenced: list[Rule] = []
         self._frozen = Direction(0)
         self._loop = asyncio.new_event_loop()
+        self._ended = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._thread = threading.Thread(target=self._run, name="api-proxy", daemon=True)
         self.port = 0
@@ -124,9 +125,7 @@ class ApiProxy:
 
     def __exit__(self, *_: object) -> None:
         self._do(self._end())
-        self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._loop.close()
 
     @property
     def url(self) -> str:
@@ -223,8 +222,9 @@ class ApiProxy:
         self._do(self._listen())
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        # A runner also ends a handshake that is under way, which has no task of ours.
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._ended.wait())
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
         done: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -247,6 +247,7 @@ class ApiProxy:
     async def _end(self) -> None:
         await self._stop_listening()
         await self._cut()
+        self._ended.set()
 
     async def _cut(self) -> int:
         tasks = list(self._tasks)
@@ -411,11 +412,14 @@ class _Pair:
                 await self._answered.wait()
 
     async def _is_left_within(self, seconds: float) -> bool:
+        # No deadline, which would grow: clients have theirs, which do not.
+        waits = list(map(asyncio.ensure_future, (self._left.wait(), stand_in_waits(seconds))))
         try:
-            await asyncio.wait_for(self._left.wait(), patience(seconds))
-        except TimeoutError:
-            return False
-        return True
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        return self._left.is_set()
 
     async def _answer(self, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(OSError):
