@@ -113,21 +113,25 @@ async def test_endless_output_is_cut_short(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_one_run_at_a_time_and_the_deadline_begins_with_it(tmp_path: Path) -> None:
-    path = script(tmp_path, f"mkdir {tmp_path}/busy || exit 1; sleep 0.1; rmdir {tmp_path}/busy")
+    seconds, busy = patience(0.1), tmp_path / "busy"
+    path = script(tmp_path, f"mkdir {busy} || exit 1; sleep {seconds}; rmdir {busy}")
     tool = Tool("tool")
     environment = tool_environment(os.environ)
-    await asyncio.gather(*(tool.run(path, [], environment, 0.35) for _ in range(4)))
+    await asyncio.gather(*(tool.run(path, [], environment, 3.5 * seconds) for _ in range(4)))
 
 
 @pytest.mark.slow
 async def test_a_killed_run_is_dead_before_the_next_begins(tmp_path: Path) -> None:
     tool, environment = Tool("tool"), tool_environment(os.environ)
     hanging = script(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 60")
-    living = script(tmp_path, f"ps -o stat= $(cat {tmp_path}/pid) | grep -v Z; true", "living")
+    living = script(tmp_path, f"ps -o stat= -p $(cat {tmp_path}/pid) | grep -v Z; true", "living")
     for _ in range(5):
         with pytest.raises(ToolSilent):
-            await tool.run(hanging, [], environment, 0.1)
+            await tool.run(hanging, [], environment, patience(0.2))
         assert await tool.run(living, [], environment, 10) == ""
+        # Without the number, a run was killed before it began.
+        assert (tmp_path / "pid").read_text()
+        (tmp_path / "pid").unlink()
 
 
 @pytest.mark.slow

@@ -184,9 +184,12 @@ def test_of_a_burst_all_is_reported(
     events = posted()
     assert len(events) == 14
     assert all("cardID:" in event["message"] for event in events)
-    text = node.ask("/metrics")[1]
-    assert 'npu_vigil_events_total{result="sent"} 14.0' in text
-    assert "npu_vigil_events_merged_total 18.0" in text
+    # The API server shows an event before its sender has the answer.
+    node.wait(
+        lambda: 'npu_vigil_events_total{result="sent"} 14.0' in node.ask("/metrics")[1],
+        "all are counted",
+    )
+    assert "npu_vigil_events_merged_total 18.0" in node.ask("/metrics")[1]
 
 
 def test_of_a_flood_all_is_reported_in_few_events(

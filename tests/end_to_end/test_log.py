@@ -26,6 +26,7 @@ def test_faults_are_warnings_and_a_storm_is_not_a_flood(folder_node: Node) -> No
     assert warnings(node) == []
     node.emulator.occur(3, OUT)
     node.until(lambda now: now.codes(3) == {OUT}, "the fault is shown")
+    node.wait(lambda: warnings(node) != [], "the fault is logged, soon after its document")
     (line,) = warnings(node)
     assert line.startswith(f"chip 3 {OUT} (critical) began: nothing -> RestartBusiness")
 

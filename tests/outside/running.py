@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import http.client
+import json
 import os
 import socket
 import subprocess
@@ -72,6 +73,7 @@ class Recorder:
             ends.callback(aggregator.kill)
             node.healthy()
             node.ready()
+            self._wait_for_publication()
             for call, text in FAULTS.items():
                 self._run((call,))
                 self._wait_for(text)
@@ -134,6 +136,17 @@ class Recorder:
             ("--state-dir", nothing, "--store", store),
         ):
             wait_until(partial(_shows, text, options), partial(_status, options), _UP_SECONDS)
+        self._wait_for_publication()
+
+    def _wait_for_publication(self) -> None:
+        """Wait until the journal has the last publication, which it gets after the document."""
+        socket_path = Path(self._places["agent"]) / "agent.sock"
+
+        def is_last() -> bool:
+            entries = json.loads(_get(socket_path, "/api/v1/journal"))["entries"]
+            return bool(entries) and entries[-1]["kind"] == "publication"
+
+        wait_until(is_last, "the journal ends with a publication", _UP_SECONDS)
 
     def _pages(self, daemon: str, operations: Iterable[Operation]) -> None:
         """Record what a daemon serves, except for streams and for pages of one thing."""

@@ -21,25 +21,6 @@ WRITING = ["base", *(overlay for overlay in OVERLAYS if overlay != "overlays/sha
 AGENT = "system:serviceaccount:mindx-dl:npu-vigil-agent"
 
 
-def _may(plane: ControlPlane, user: str, verb: str, resource: str, namespace: str = "") -> bool:
-    group, _, name = resource.rpartition("/")
-    body = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {
-            "user": user,
-            "resourceAttributes": {
-                "verb": verb,
-                "group": group,
-                "resource": name,
-                "namespace": namespace,
-            },
-        },
-    }
-    answer = plane.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
-    return bool(answer["status"]["allowed"])
-
-
 @pytest.fixture
 def applied(
     control_plane: ControlPlane, request: pytest.FixtureRequest
@@ -124,7 +105,7 @@ def test_in_shadow_it_may_write_nothing(
     for verb in ("create", "update", "patch", "delete"):
         for resource in resources:
             for namespace in ("kube-system", "mindx-dl", "default"):
-                assert not _may(control_plane, AGENT, verb, resource, namespace)
+                assert not control_plane.may(AGENT, verb, resource, namespace)
     granted = {
         verb
         for item in applied
@@ -141,19 +122,19 @@ def test_the_agent_may_write_nothing_but_its_documents_and_its_heartbeat(
     control_plane: ControlPlane, applied: list[dict[str, Any]], request: pytest.FixtureRequest
 ) -> None:
     only_node_info = "node-info-only" in request.node.callspec.id
-    assert _may(control_plane, AGENT, "update", "configmaps", "mindx-dl")
-    may_write = _may(control_plane, AGENT, "update", "configmaps", "kube-system")
+    assert control_plane.may(AGENT, "update", "configmaps", "mindx-dl")
+    may_write = control_plane.may(AGENT, "update", "configmaps", "kube-system")
     assert may_write is not only_node_info
     for namespace in ("kube-system", "mindx-dl"):
-        assert _may(control_plane, AGENT, "create", "events", namespace) is not only_node_info
+        assert control_plane.may(AGENT, "create", "events", namespace) is not only_node_info
     for verb in ("get", "list", "create", "update", "patch", "delete"):
-        assert not _may(control_plane, AGENT, verb, "configmaps", "default")
-        assert not _may(control_plane, AGENT, verb, "secrets", "kube-system")
+        assert not control_plane.may(AGENT, verb, "configmaps", "default")
+        assert not control_plane.may(AGENT, verb, "secrets", "kube-system")
         may_read_pods = verb == "list" and not only_node_info
-        assert _may(control_plane, AGENT, verb, "pods", "kube-system") is may_read_pods
-        assert _may(control_plane, AGENT, verb, "nodes") is (verb == "list")
+        assert control_plane.may(AGENT, verb, "pods", "kube-system") is may_read_pods
+        assert control_plane.may(AGENT, verb, "nodes") is (verb == "list")
         if verb != "create":
-            assert not _may(control_plane, AGENT, verb, "events", "mindx-dl")
+            assert not control_plane.may(AGENT, verb, "events", "mindx-dl")
     grants = [
         rule
         for item in applied

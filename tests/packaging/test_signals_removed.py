@@ -19,7 +19,7 @@ from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import faulty, report
 from tests.parts import device_objects
 from tests.parts.controlplane import path_of
-from tests.parts.deadlines import until
+from tests.parts.deadlines import until, wait_until
 from tests.parts.device_objects import RULES
 from tests.parts.kustomize import build_with, object_of, take_back
 from tests.parts.verbs import run_vigil
@@ -121,6 +121,15 @@ class Site:
         """Remove these rights, as the removal of the components does."""
         for item in self._of_signals:
             self.plane.ask("DELETE", path_of(item))
+        user = "system:serviceaccount:mindx-dl:npu-vigil-aggregator"
+        # The API server observes its own rules by a watch.
+        wait_until(
+            lambda: (
+                not self.plane.may(user, "patch", "nodes")
+                and not self.plane.may(user, "delete", "resource.k8s.io/devicetaintrules")
+            ),
+            "the rights are gone",
+        )
 
     async def run(self, environment: dict[str, str]) -> None:
         """Restart the aggregator."""
@@ -199,7 +208,7 @@ async def test_a_component_that_goes_first_is_named_until_its_rights_are_back(si
     await until(lambda: site.written() == EVERY, seconds=60)
     site.revoke()
     await site.run(OFF)
-    await until(lambda: len(site.warnings()) == 2)
+    await until(lambda: len(site.warnings()) == 2, lambda: site.daemon.log.read_text()[-4000:])
     of_nodes, of_devices = sorted(site.warnings())
     assert of_nodes.startswith("conditions and taints of Nodes are left")
     assert of_devices.startswith("rules of device_taints are left")

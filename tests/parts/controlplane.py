@@ -280,6 +280,18 @@ class ControlPlane:
         with self._connected() as connection:
             return _asked(connection, method, path, body, content_type)
 
+    def may(self, user: str, verb: str, resource: str, namespace: str = "") -> bool:
+        """Return whether a user has a right; ``resource`` is as in ``resource.k8s.io/devices``."""
+        group, _, name = resource.rpartition("/")
+        place = {"verb": verb, "group": group, "resource": name, "namespace": namespace}
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {"user": user, "resourceAttributes": place},
+        }
+        path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+        return bool(self.request("POST", path, body)["status"]["allowed"])
+
     @contextlib.contextmanager
     def _connected(self) -> Iterator[http.client.HTTPSConnection]:
         """Yield a connection; a new one where all are in use.

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from tests.parts.deadlines import TooLate, wait_until
+from tests.parts.deadlines import TooLate, patience, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -242,7 +242,7 @@ class Running:
             self._process.send_signal(signal.SIGCONT)
             self._process.terminate()
             try:
-                return self._process.wait(patience_seconds)
+                return self._process.wait(patience(patience_seconds))
             except subprocess.TimeoutExpired:
                 self._process.kill()
         return self._process.wait()

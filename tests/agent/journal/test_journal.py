@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -236,16 +237,26 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 async def test_slow_commits_are_one_warning_with_their_count(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A lock of SQLite would end a commit with an error after 0.1 s.
+    write, released = JournalFile.write, threading.Event()
+
+    def slow(file: JournalFile, rows: Sequence[JournalRow]) -> None:
+        released.wait(patience(10))
+        write(file, rows)
+
+    monkeypatch.setattr(JournalFile, "write", slow)
     caplog.set_level(logging.INFO)
+    released.set()
     journal = open_journal(tmp_path)
     assert await journal.committed(journal.append([(RowKind.START, "{}")], NOW_MS), 1)
     for _ in range(3):
-        with locked(tmp_path):
-            last = journal.append([(RowKind.REPORTS, "[]")], NOW_MS)
-            assert not await journal.committed(last, 0.02)
-            await stays(0.05, because="each commit has to be a slow one")
+        released.clear()
+        last = journal.append([(RowKind.REPORTS, "[]")], NOW_MS)
+        assert not await journal.committed(last, 0.02)
+        await stays(0.05, because="each commit has to be a slow one")
+        released.set()
         await until(lambda: journal.status().trouble is None, "it is committed")
     assert journal.status().gaps == 3
     first = [(one.levelname, one.message) for one in caplog.records]

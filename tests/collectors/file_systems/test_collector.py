@@ -41,7 +41,7 @@ from contract.observation import Assertion, Gap, Observation, host_subject
 from tests.collectors.scripted import RecordedReports, beside_others, word
 from tests.parts import deadlines
 from tests.parts.collector_context import SavedInMemory
-from tests.parts.deadlines import patience, stays, time_passes
+from tests.parts.deadlines import patience, stays
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -387,18 +387,23 @@ async def test_hanging_file_system_blinds_no_other(
         return statvfs(path)
 
     monkeypatch.setattr(os, "statvfs", hanging)
-    async with beside_others(host.collector(1e-9, deadline_seconds=0.05)) as (recorded, push):
+    deadline_seconds = patience(0.05)
+    async with beside_others(host.collector(1e-9, deadline_seconds)) as (recorded, push):
         words = await until(recorded, 2)
         assert all(one.startswith(f"host {os.makedev(8, 3)} File System") for one in words[:-1])
-        assert words[-1] == "node 0 blind: /data: no answer within 0.05 s"
+        assert words[-1] == f"node 0 blind: /data: no answer within {deadline_seconds:g} s"
         before = len(asked)
         push([Gap(KERNEL_LOG, 1, "lost")])
+        await deadlines.until(lambda: len(asked) > before, "it looks again")
         await stays(0.05, because="another look follows a gap at once")
         assert len(asked) == before + 1, "it is left out"
         release.set()
-        await time_passes(0.05)
-        push([Gap(KERNEL_LOG, 1, "lost")])
-        await deadlines.until(lambda: ANSWERED in recorded.words(), seconds=5)
+
+        def looks_again() -> bool:
+            push([Gap(KERNEL_LOG, 1, "lost")])
+            return ANSWERED in recorded.words()
+
+        await deadlines.until(looks_again, "it answers", 5, deadline_seconds)
         assert any(f"{DISK} present" in one for one in recorded.words())
 
 

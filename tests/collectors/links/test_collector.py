@@ -293,10 +293,12 @@ async def test_a_tool_that_failed_quickly_is_asked_again_soon(
 ) -> None:
     monkeypatch.setattr("collectors.links.collector._RETRY_SECONDS", 0.5)
     hardware.tool("hccn_tool", "fail", 2, exit_status=3, text="Get device health status failed!")
+    began = time.monotonic()
     async with running(root, links(period_seconds=60)) as node:
         await until(lambda: blind(node) == [2])
         hardware.tool("hccn_tool", "ok", 2)
-        assert 0.2 < await until(lambda: node.words(2)[-1] == "answered") < patience(2)
+        assert await until(lambda: node.words(2)[-1] == "answered") < patience(2)
+    assert time.monotonic() - began > 0.5
 
 
 @pytest.mark.parametrize(
@@ -363,7 +365,7 @@ async def test_one_run_at_a_time(root: Path, hardware: Emulator) -> None:
         links(period_seconds=0.2, npu_exporter_names=True),
     ) as node:
         await stays(1, because="five periods of 0.2 s pass")
-        assert len(node.up()) == CHIPS
+        await until(lambda: len(node.up()) == CHIPS)
         assert blind(node) == []
 
 
