@@ -12,6 +12,7 @@ import msgspec
 from aggregator.cluster_documents.published_node import ACCOMPANIES, UNDECIDED, WithheldFault
 from aggregator.processors.record_edits import remove_faults
 from aggregator.processors.state_types import earliest
+from contract.codes.chip_codes import AIC_BUS, AIV_BUS, HBM_MULTI_BIT
 from contract.documents.cluster_device import DeviceRecord
 
 if TYPE_CHECKING:
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from contract.documents.cluster_device import CodeFault
 
 WINDOW_MS = 5000
-_UCE = "80E01801"
-_COMPANIONS = ("80C98009", "80CB8009")
+COMPANIONS = (AIC_BUS, AIV_BUS)
 _REMEMBERED_MS = 60_000
 """How long after a UCE fault a report of its companions may arrive."""
 
@@ -45,10 +45,10 @@ class Accompanied(msgspec.Struct, frozen=True):
 def accompany(record: DeviceRecord, state: DeviceState, now_ms: int) -> Accompanied:
     """Withhold companions of UCE faults, and for 5 s those of which it is not known yet."""
     uce = state.uce
-    companions = [fault for fault in record.faults if any(c in fault.code for c in _COMPANIONS)]
+    companions = [fault for fault in record.faults if any(c in fault.code for c in COMPANIONS)]
     fresh: dict[str, int] = {}
     for fault in record.faults:
-        if _UCE in fault.code:
+        if HBM_MULTI_BIT in fault.code:
             fresh[fault.chip] = max(fault.time_ms, fresh.get(fault.chip, fault.time_ms))
     if not companions and not fresh and not uce:
         return Accompanied(record, uce, {})

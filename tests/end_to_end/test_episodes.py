@@ -184,6 +184,8 @@ def test_broker_and_agent_are_killed_and_nothing_is_lost_or_reported_twice(site:
     site.storm(0, 20, 0.5)
     site.settled()
     assert site.received()
+    # A broker that is killed loses a document that it has acknowledged and not yet delivered.
+    site.proved()
     site.broker.kill()
     site.storm(20, EVENTS // 2, OUTAGE_SECONDS / 2)
     site.node.kill()
@@ -203,7 +205,7 @@ def test_broker_and_agent_are_killed_and_nothing_is_lost_or_reported_twice(site:
     site.node.wait(lambda: site.node.status()["episodes"]["behind"] == 0, "nothing is behind")
     assert site.node.status()["episodes"]["trouble"] is None
     proof = site.proved()
-    assert (proof["status"], proof["gaps"]) == (0, []), proof
+    assert (proof["status"], proof["gaps"]) == (0, []), json.dumps(proof)
     assert proof["steps"]["verdict to history"]["count"] > 0
     agent, aggregator = site.node.ask("/metrics")[1], site.aggregator.ask("/metrics")[1]
     assert _of(scraped(agent), "npu_vigil_history_forwarding_") == listed(AGENT_ON_MQTT)

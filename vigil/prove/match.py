@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
+from aggregator.processors.uce_accompany import COMPANIONS, WINDOW_MS
+from contract.codes.chip_codes import HBM_MULTI_BIT
 from contract.codes.levels import ChipLevel
 from contract.codes.policies import AUTOFILL_CODE
 from contract.pages.changes import STATUS
@@ -413,9 +415,18 @@ class _Matching:
             return None if presence.end is None else NOT_RECORDED
         if times.over_ms is not None and times.over_ms - times.written_ms < MERGED_MS:
             return message("shown by its node for less than the aggregator may take")
+        if presence.code in COMPANIONS and self._came_with_uce(presence):
+            return WITHHELD
         name = GapName.AGGREGATOR_BEHIND if presence.end is None else GapName.NEVER_PUBLISHED
         return self._gap(
             name, presence, sentence("the history of the aggregator has no entry for it")
+        )
+
+    def _came_with_uce(self, presence: Presence) -> bool:
+        """Return whether the aggregator withheld a companion while it lasted (``clusterd#3.4``)."""
+        return any(
+            abs(uce.begin.at_ms - presence.begin.at_ms) <= WINDOW_MS
+            for uce in self._presences.get((presence.node, presence.part, HBM_MULTI_BIT), ())
         )
 
     def _follow_shown(

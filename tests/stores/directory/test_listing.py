@@ -82,11 +82,14 @@ async def test_changes_without_events_arrive_and_are_named_once(
     assert here.missed_changes == 0
     async with watching(here, selection) as seen:
         assert seen.documents["kube-system", "own"].data["text"] == "first"
-        for text in ("other", "again"):
+        # A change is counted when its event may no longer come. Another one until then is not.
+        for count, text in enumerate(("other", "again"), 1):
             await there.put(document("own", text))
             await seen.until(partial(shows, text))
+            await until(lambda count=count: here.missed_changes == count, seconds=10)
         await there.delete("kube-system", "own")
         await seen.until(lambda seen: not seen.documents)
+        await until(lambda: here.missed_changes == 3, seconds=10)
         await there.put(document("own", "back"))
         await seen.until(lambda seen: bool(seen.documents))
         await until(lambda: here.missed_changes == 4, seconds=10)

@@ -60,8 +60,10 @@ def test_more_than_one_missing_journal_in_a_hundred_is_no_proof(
 
 
 def test_the_first_of_many_missing_journals_are_named_and_the_others_counted(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A worker of pytest-xdist has a width of its own.
+    monkeypatch.setenv("COLUMNS", "120")
     not_known = {f"missing-{number}": "no answer" for number in range(7)}
     show(report_of(Proof(), ["node-1"], not_known, "nothing"), as_json=False, utc=True)
     names = "missing-0, missing-1, missing-2, missing-3, missing-4 and 2 more"

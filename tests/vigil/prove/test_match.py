@@ -251,6 +251,28 @@ def test_what_the_aggregator_withholds(site: Site) -> None:
     assert proof_of(site).counts == {"withheld by the aggregator": 1}
 
 
+@pytest.mark.parametrize(
+    ("begin", "reason"), [(14.9, {"withheld by the aggregator": 1}), (15.1, {})]
+)
+def test_a_companion_of_a_uce_fault_that_is_over_was_withheld(
+    site: Site, begin: float, reason: dict[str, int]
+) -> None:
+    site.change(10, "began", LEVEL, code="80E01801")
+    site.write(10.02)
+    site.publish(10.03, LEVEL, code="80E01801")
+    site.change(begin, "began", LEVEL, code="80C98009", episode="e2")
+    # The same code on another chip came alone.
+    site.change(begin, "began", LEVEL, chip=4, code="80C98009", episode="e3")
+    site.write(begin + 0.02)
+    site.change(30, "ended", None, code="80C98009", episode="e2")
+    site.change(30, "ended", None, chip=4, code="80C98009", episode="e3")
+    site.write(30.02)
+    proof = proof_of(site)
+    alone = [] if reason else [(GapName.NEVER_PUBLISHED, "chip 3", "80C98009")]
+    assert gaps(proof) == [*alone, (GapName.NEVER_PUBLISHED, "chip 4", "80C98009")]
+    assert proof.counts == reason
+
+
 def test_a_code_without_a_level_is_in_no_document(site: Site) -> None:
     site.change(10, "began", "")
     assert proof_of(site).counts == {"of a code without a level, which no document shows": 1}
