@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import sqlite3
 import sys
 import urllib.error
 import urllib.request
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from aggregator.absence.last_known import FILE_NAME as LAST_KNOWN
 from contract.documents.cluster_info import cluster_device_index
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
 from stores.address import open_store
@@ -22,7 +28,7 @@ from tests.parts.service_proxy import host_address
 from tests.parts.verbs import run_vigil
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
 
     from stores.base import Store
@@ -108,6 +114,21 @@ class Daemon:
         nodes = self.ask("/api/v1/nodes")[1]["nodes"]
         found: dict[str, Any] = next(node for node in nodes if node["node"] == name)
         return found
+
+    def known_documents(self) -> dict[tuple[str, str], Mapping[str, str]]:
+        """Return the data of documents in its state directory, by namespace and name.
+
+        A run that begins after a kill knows these.
+        """
+        path = self.log.parent / LAST_KNOWN
+        data: dict[tuple[str, str], Mapping[str, str]] = {}
+        # Without a file or a table nothing is written yet.
+        with contextlib.suppress(sqlite3.OperationalError):
+            with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+                rows = connection.execute("SELECT body FROM known WHERE kind = 'document'")
+                documents = [msgspec.msgpack.decode(body, type=Document) for (body,) in rows]
+            data = {(document.namespace, document.name): document.data for document in documents}
+        return data
 
     def metric(self, begins: str) -> float:
         """Return the sum of the samples whose line begins with ``begins``."""

@@ -24,7 +24,9 @@ class Fleet:
         self.nodes = tuple(nodes)
         self.silent: set[str] = set()
         self.beaten_at: dict[str, float] = {}
-        """Monotonic time of the last beat that was acknowledged."""
+        """Monotonic time at which the last beat that was acknowledged had been."""
+        self.sent_at: dict[str, float] = {}
+        """Monotonic time before that beat was sent: nobody can have observed it earlier."""
         self._store = store
         self._interval = interval
 
@@ -35,8 +37,9 @@ class Fleet:
             if node not in self.silent:
                 beat = Beat(node, f"host-of-{node}", self._interval, int(time.time() * 1000))
                 with contextlib.suppress(StoreError):
+                    sent_at = time.monotonic()
                     await self._store.beat(beat)
-                    self.beaten_at[node] = time.monotonic()
+                    self.sent_at[node], self.beaten_at[node] = sent_at, time.monotonic()
             await stand_in_waits(next_at - time.monotonic())
 
     @contextlib.asynccontextmanager

@@ -9,6 +9,7 @@ from stores.base import Changed, DocumentsListed
 from tests.aggregator.daemon import entries
 from tests.aggregator.nodes import T0, published, report
 from tests.contract.documents.node_documents import config
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from tests.aggregator.daemon import Daemon
     from tests.parts.watching import Watching
 
-LEASE_SECONDS = 2
+LEASE_SECONDS = max(2, round(patience(2)))
+"""The shortest one that may be configured; a leader that stands still for longer leads no more."""
 
 
 def numbered(node: str, number: int) -> Document:

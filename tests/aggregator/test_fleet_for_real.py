@@ -142,11 +142,13 @@ async def test_one_node_is_lost_in_time_and_back_in_time(store: Store, daemon: D
     async with fleet.beating(), watching(store, OUTPUTS) as seen:
         await asyncio.to_thread(daemon.start)
         await shows(daemon, alive=20)
-        assert statuses(seen) == {one: "Healthy"}
+        await seen.until(lambda seen: statuses(seen) == {one: "Healthy"})
         fleet.silent = {one}
         await seen.until(lambda seen: statuses(seen) == {one: "UnHealthy"})
-        silence = time.monotonic() - fleet.beaten_at[one]
-        assert 3 * INTERVAL < silence <= 5 * INTERVAL + 1
+        now = time.monotonic()
+        # The aggregator may observe a beat before its sender has the answer.
+        assert now - fleet.sent_at[one] > 3 * INTERVAL
+        assert now - fleet.beaten_at[one] <= 5 * INTERVAL + patience(1)
         document = seen.documents[CLUSTER_NAMESPACE, CLUSTER_NODE_NAME]
         assert servers(document)[one]["FaultDevList"][0]["DeviceType"] == "Fan"
         assert unhealthy(entries(seen)[one]) == "Ascend910-3"
@@ -162,4 +164,4 @@ async def test_one_node_is_lost_in_time_and_back_in_time(store: Store, daemon: D
         began = time.monotonic()
         fleet.silent = set()
         await seen.until(lambda seen: statuses(seen) == {one: "Healthy"})
-        assert time.monotonic() - began <= 2 * INTERVAL + 1
+        assert time.monotonic() - began <= 2 * INTERVAL + patience(1)

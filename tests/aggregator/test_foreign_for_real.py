@@ -273,6 +273,18 @@ async def until(daemon: Daemon, reached: Callable[[], bool], what: str) -> None:
     await deadlines.until(reached, lambda: f"never: {what}\n{daemon.log.read_text()}", 30)
 
 
+def has_history(daemon: Daemon) -> bool:
+    """Return whether the history has each fault; it is written up to a second later, and by parts.
+
+    The disk may take longer than the time between two pictures.
+    """
+    rows = daemon.ask("/api/v1/faults")[1]["faults"]
+    events = daemon.ask("/api/v1/history")[1]["events"]
+    published = [event["published"] for event in events if event.get("published")]
+    written = {(change["node"], change["code"]) for change in published}
+    return bool(rows) and written >= {(row["node"], row["code"]) for row in rows}
+
+
 async def settled(reader: Store, daemon: Daemon) -> dict[str, Any]:
     """Wait until the picture is stable and every part shows ``n2``; return it."""
     before: dict[str, Any] | None = None
@@ -282,9 +294,7 @@ async def settled(reader: Store, daemon: Daemon) -> dict[str, Any]:
         nonlocal before, now
         before, now = now, await picture(reader, daemon)
         is_whole = now["statistic"] and "own-fault-of-n2" in str(now["kept"])
-        # The disk may take longer than the time between two pictures.
-        has_history = "npu_vigil_history_published_total 0.0" not in now["metrics"]
-        return now == before and is_whole and has_history
+        return now == before and is_whole and has_history(daemon)
 
     await deadlines.until(is_settled, lambda: (before, now), 30, 0.6)
     assert now is not None

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from contract.errors import StoreError, StoreUnavailable
+from contract.names import DEVICE_INFO_NAMESPACE, device_info_name
 from contract.topics import document_topic
 from stores.address import open_store
 from stores.mqtt.address import parse_address
@@ -20,7 +21,7 @@ from tests.aggregator.fleet import Fleet
 from tests.aggregator.nodes import faulty, report
 from tests.parts import deadlines
 from tests.parts.broker import Broker
-from tests.parts.deadlines import stays, until_succeeds
+from tests.parts.deadlines import patience, stays, until_succeeds
 from tests.parts.mochi import Mochi
 from tests.parts.mqtt_proxy import MqttProxy, Plays
 
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from tests.aggregator.daemon import Daemon
 
 NODES = ("n1", "n2", "n3")
-WRITTEN_SECONDS = 1.5
-"""After so long what is known is in the state directory."""
 ONCE_BY_EACH = 8
 """Each watch names it once."""
 
@@ -86,7 +85,7 @@ async def test_one_without_mqtt_5_that_comes_back_empty(make: Make, tmp_path: Pa
         daemon = make(broker.url, None)
         daemon.environment["VIGIL_MQTT_PROTOCOL"] = "3.1.1"
         reader = ChipReader()
-        fleet = Fleet(store, NODES, 1.0)
+        fleet = Fleet(store, NODES, patience(1.0))
         async with fleet.beating():
             await asyncio.to_thread(daemon.start)
             async with reader.reading(store):
@@ -124,7 +123,7 @@ async def test_behind_a_bridge_that_drops_the_retain_flag_a_fault_lasts_over_a_r
         daemon = make(broker.url, None)
         await asyncio.to_thread(daemon.start)
         reader = ChipReader()
-        async with reader.reading(store), Fleet(store, NODES, 1.0).beating():
+        async with reader.reading(store), Fleet(store, NODES, patience(1.0)).beating():
             for node in NODES:
                 document = report(node, faulty())
                 topic = document_topic(document.namespace, document.name)
@@ -133,9 +132,8 @@ async def test_behind_a_bridge_that_drops_the_retain_flag_a_fault_lasts_over_a_r
             await until("they are ill", lambda: set(reader.ill) == set(NODES))
             await asyncio.to_thread(daemon.waits_for_text, "come without the retain flag")
             assert daemon.log.read_text().count("come without the retain flag") == 1
-            await stays(
-                WRITTEN_SECONDS, because="what is known is written after _GATHER_SECONDS, 0.5"
-            )
+            names = {(DEVICE_INFO_NAMESPACE, device_info_name(node)) for node in NODES}
+            await until("they are in its file", lambda: names <= daemon.known_documents().keys())
             daemon.kill()
             await asyncio.to_thread(daemon.start)
             await until("it is missing", lambda: daemon.node("n1")["state"] == "missing")

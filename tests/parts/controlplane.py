@@ -280,10 +280,13 @@ class ControlPlane:
         with self._connected() as connection:
             return _asked(connection, method, path, body, content_type)
 
-    def may(self, user: str, verb: str, resource: str, namespace: str = "") -> bool:
+    def may(
+        self, user: str, verb: str, resource: str, namespace: str = "", subresource: str = ""
+    ) -> bool:
         """Return whether a user has a right; ``resource`` is as in ``resource.k8s.io/devices``."""
         group, _, name = resource.rpartition("/")
         place = {"verb": verb, "group": group, "resource": name, "namespace": namespace}
+        place["subresource"] = subresource
         body = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",

@@ -113,6 +113,7 @@ async def test_an_unmounted_directory_and_its_return(
     daemon.program = "vigil"
     mounted.mount()
     await asyncio.to_thread(daemon.start)
+    await shown(reader)
     mounted.unmount()
     await until(daemon, f"has no mark, and the directory known here has {mark(mounted)}")
     assert daemon.metric("npu_vigil_store_replaced") == 1

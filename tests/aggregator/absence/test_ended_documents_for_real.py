@@ -20,11 +20,11 @@ from contract.names import (
 from stores.address import open_store
 from stores.base import Beat, Selection
 from tests.aggregator.chip_reader import ChipReader
-from tests.aggregator.daemon import Daemon
+from tests.aggregator.daemon import OUTPUTS, Daemon
 from tests.aggregator.fleet import Fleet
 from tests.aggregator.nodes import T0, faulty, forget_document, report
 from tests.parts import deadlines
-from tests.parts.deadlines import stays, until_succeeds
+from tests.parts.deadlines import patience, stays, until_succeeds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -43,8 +43,6 @@ _UNKNOWN = 'npu_vigil_heartbeats{state="unknown"}'
 _BACK_SECONDS = 20.0
 _STATE = Selection(namespace=STATE_NAMESPACE, has_label=STATE_LABEL)
 _MISSING = "npu_vigil_missing_documents"
-_WRITTEN_SECONDS = 1.5
-"""After so long what is published is in the state directory."""
 
 
 @pytest.fixture
@@ -68,6 +66,13 @@ async def until(what: str, reached: Callable[[], object], seconds: float = 20.0)
 
 async def _has_state(store: Store, names: set[str]) -> bool:
     return names <= {one.name for one in await store.list(_STATE)}
+
+
+async def _knows_all(daemon: Daemon, store: Store) -> bool:
+    """Return whether a run after a kill knows what is published and kept now."""
+    in_file = await asyncio.to_thread(daemon.known_documents)
+    stored = [*await store.list(OUTPUTS), *await store.list(_STATE)]
+    return all(in_file.get((state.namespace, state.name)) == state.data for state in stored)
 
 
 async def _has_no_record(store: Store, node: str) -> bool:
@@ -118,7 +123,8 @@ async def test_a_thousand_nodes_that_an_emptied_broker_lacks_stay_and_no_node_is
         await until("all are shown", lambda: len(reader.ill) == _MANY, 40)
         await until("all have beaten", lambda: daemon.metric(_UNKNOWN) == 0)
         await until("all are held", lambda: len(silent(daemon)) == _MANY)
-        await stays(_WRITTEN_SECONDS, because="what is known is written after _GATHER_SECONDS, 0.5")
+        await deadlines.until(lambda: store.list(_STATE), "who is silent is kept")
+        await deadlines.until(partial(_knows_all, daemon, store), "what is shown is in its file")
         for is_restarted in (False, True):
             kept = {one.name for one in await store.list(_STATE)}
             assert kept, "who is silent is kept"
@@ -158,15 +164,15 @@ async def test_explicit_deletions_in_a_directory(tmp_path: Path) -> None:
         (root / DEVICE_INFO_NAMESPACE / f"{device_info_name(node)}.json").unlink()
 
     try:
-        async with Fleet(store, nodes[-1:], 1.0).beating(), reader.reading(store):
+        async with Fleet(store, nodes[-1:], patience(1.0)).beating(), reader.reading(store):
             await asyncio.to_thread(daemon.start)
             await until("one beats", lambda: daemon.metric(_ALIVE) == 1)
             remove(nodes[-1])
             reader.may_end(nodes[:1])
             await store.beat(Beat(nodes[0], "host", 1.0, 1))
             await until("it is lost", lambda: reader.lost == set(nodes[:1]))
-            remove(nodes[0])
             began = time.monotonic()
+            remove(nodes[0])
             await until("it ends", lambda: reader.healthy == set(nodes[:1]))
             assert time.monotonic() - began > 1.9
             await until("it is dropped", lambda: reader.dropped == set(nodes[:1]))
@@ -217,7 +223,7 @@ async def test_documents_that_an_emptied_broker_lacks_stay_and_silent_nodes_are_
 ) -> None:
     nodes = [f"n{number}" for number in range(1, 6)]
     reader = ChipReader()
-    fleet = Fleet(store, nodes, 1.0)
+    fleet = Fleet(store, nodes, patience(1.0))
     for node in nodes:
         await write(store, node)
     async with fleet.beating():
@@ -236,8 +242,8 @@ async def test_documents_that_an_emptied_broker_lacks_stay_and_silent_nodes_are_
             assert daemon.node("n5")["state"] == "missing"
             assert daemon.metric(_MISSING) == 1
             await until("n5 is lost", lambda: reader.lost == {"n5"})
-            await stays(
-                _WRITTEN_SECONDS, because="what is known is written after _GATHER_SECONDS, 0.5"
+            await deadlines.until(
+                partial(_knows_all, daemon, store), "what is shown is in its file"
             )
             await asyncio.to_thread(daemon.kill)
             await asyncio.to_thread(empty, broker)

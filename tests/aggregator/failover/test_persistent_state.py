@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -262,13 +263,15 @@ async def test_an_edit_by_hand_is_replaced_and_a_fenced_write_refused(
 async def test_many_changes_are_few_writes(store: DirectoryStore) -> None:
     keeper = Texts(a="0")
     async with keeping(store, keeper) as one:
+        began = time.monotonic()
         for number in range(100):
             keeper.texts["a"] = str(number)
             keeper.changed = {"a"}
             one.poll()
             await time_passes(0.002)
         await one.wait_until_stored("texts")
-        assert one.statuses()[0].writes <= 4
+        # A slow machine takes longer for the changes: one more write for each _SPACING_MS, 500.
+        assert one.statuses()[0].writes <= 4 + (time.monotonic() - began) // 0.5
     found = await store.get(STATE_NAMESPACE, f"{STATE_PREFIX}texts-a")
     assert found is not None
     assert found.data == {STATE_KEY: "99"}

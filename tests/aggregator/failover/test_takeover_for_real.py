@@ -16,6 +16,7 @@ from tests.aggregator.grpc.upstream import Client
 from tests.aggregator.leaders import LEASE_SECONDS, every_document, leads, numbered
 from tests.aggregator.nodes import published, unhealthy
 from tests.cluster.playing import public_message
+from tests.parts import deadlines
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:
@@ -109,7 +110,8 @@ async def test_fault_acknowledged_by_a_killed_leader_is_published_by_the_next(
     answered: set[int] = set()
     async with watching(store, OUTPUTS) as seen:
         sending = asyncio.create_task(send_faults(one, range(32), answered))
-        await until(lambda: len(answered) >= 5)
+        # With longer steps all may be answered before the kill.
+        await deadlines.until(lambda: len(answered) >= 5, step_seconds=0.002)
         one.kill()
         await sending
         before = len(answered)

@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 from urllib.parse import urlsplit
 
+from tests.parts.deadlines import patience
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.aggregator.daemon import Daemon
 
-ANSWER_SECONDS = 20.0
+ANSWER_SECONDS = patience(20.0)
 _RECEIVE_BYTES = 4096
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from stores.base import Store
     from tests.aggregator.conftest import Make
+    from tests.aggregator.daemon import Daemon
     from tests.parts.controlplane import ControlPlane
 
 pytestmark = pytest.mark.apiserver
@@ -53,6 +54,12 @@ def conditions(plane: ControlPlane) -> dict[str, dict[str, Any]]:
     return {condition["type"]: condition for condition in status.get("conditions", ())}
 
 
+def signals(daemon: Daemon) -> list[dict[str, Any]]:
+    """Return what the API shows of each option."""
+    shown: list[dict[str, Any]] = daemon.ask("/api/v1/scheduler-signals")[1]["signals"]
+    return shown
+
+
 async def test_conditions_follow_the_faults_of_a_node(
     control_plane: ControlPlane, store: Store, make: Make, node: str
 ) -> None:
@@ -60,21 +67,23 @@ async def test_conditions_follow_the_faults_of_a_node(
     options = {"NODE_CONDITIONS_ENABLED": "true", **TAINTS, "NODE_TAINTS_DRY_RUN": "true"}
     daemon = aggregator(make, control_plane, **options)
     await until(lambda: conditions(control_plane).get("NPUHealthy", {}).get("status") == "True")
+    # A new leader turns nothing Unknown for 15 s, and makes no taint. So this is looked at first.
+    await until(lambda: [row["reason"] for row in signals(daemon)[0]["waiting"]] == ["brake"])
+    assert "NPUWatched" not in conditions(control_plane)
     await store.put(report(node, faulty(update_time=T0 + 1)))
     await until(lambda: conditions(control_plane)["NPUHealthy"]["status"] == "False")
     shown = conditions(control_plane)["NPUHealthy"]
     assert "Ascend910-3" in shown["message"]
     await store.put(report(node, healthy(update_time=T0 + 2)))
     await until(lambda: conditions(control_plane)["NPUHealthy"]["status"] == "True")
-    # A new leader turns nothing Unknown for 15 s, and makes no taint.
-    assert "NPUWatched" not in conditions(control_plane)
+    # The API server shows a write before its writer has the answer.
+    await until(lambda: signals(daemon)[0]["outcomes"]["written"] >= 3)
     text = daemon.ask("/metrics")[1]
     series = {name: kind for name, kind in scraped(text).items() if "_scheduler_signal" in name}
     assert series.items() <= listed("Aggregator with conditions and taints").items()
     assert len(series) >= 4
-    on_conditions, on_taints = daemon.ask("/api/v1/scheduler-signals")[1]["signals"]
+    on_conditions, on_taints = signals(daemon)
     assert on_conditions["outcomes"]["written"] == 3
-    assert [waiting["reason"] for waiting in on_conditions["waiting"]] == ["brake"]
     assert (on_taints["option"], on_taints["dry_run"]) == ("node_taints", True)
     # The option is switched off: what it has written goes.
     daemon.stop()
@@ -226,9 +235,9 @@ async def test_a_leader_killed_between_the_two_writes_of_an_eviction_loses_neith
         await until(lambda: taints(control_plane) == both, seconds=40)
         await until(lambda: len(writes) >= 5)
     assert other_value(control_plane) == writes[-1], "the other program has lost no write"
-    outcomes = daemon.ask("/api/v1/scheduler-signals")[1]["signals"][0]["outcomes"]
+    await until(lambda: signals(daemon)[0]["outcomes"]["written"] >= 2)
     # A new leader writes each taint once more, so that a write of the leader before is late.
-    assert outcomes["written"] == 2
+    assert signals(daemon)[0]["outcomes"]["written"] == 2
 
 
 def ours_in(write: Request) -> str:
