@@ -19,7 +19,7 @@ from stores.base import LastWriter
 from tests.agent.lives import AGE_SECONDS, DocumentsLife, now_ms, upgraded_life
 from tests.agent.policy.builders import NODE, answered, inventory, seen
 from tests.agent.publishing.published import TroubledStore
-from tests.parts.deadlines import until
+from tests.parts.deadlines import patience, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +90,7 @@ async def test_an_upgrade_outlives_a_slow_store(
     tmp_path: Path, link: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(documents_module, "_MEMORY_SECONDS", 0.1)
-    async with upgraded_life(tmp_path, 0.6) as (this, down_ms):
+    async with upgraded_life(tmp_path, patience(0.6)) as (this, down_ms):
         await this.documents.wait_until_read()
         assert this.fault_state.state.chips == {}, "the store was not fast enough"
         this.fault_state.apply_inputs(answered(0, 1, at=now_ms()))
@@ -113,7 +113,7 @@ async def test_a_slow_store_is_the_memory_of_chips_that_gave_no_answer(
 ) -> None:
     """The document has chips 0, whose link is down, and 1; this driver lists chip 1 alone."""
     monkeypatch.setattr(documents_module, "_MEMORY_SECONDS", 0.1)
-    async with upgraded_life(tmp_path, 0.6) as (this, _):
+    async with upgraded_life(tmp_path, patience(0.6)) as (this, _):
         found = inventory()
         this.documents.device_info.identify(replace(found, chips=found.chips[1:]))
         await this.documents.wait_until_read()

@@ -16,6 +16,7 @@ from agent.journal.rows import JournalGap, JournalRow, RowKind
 from agent.state_dir import claimed, restore_journal
 from contract.errors import ConfigurationError
 from tests.agent.journal.older import OLDER_END_MS, OLDER_ROWS, older_journal
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +44,10 @@ def holder(directory: Path, seconds: float) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-def test_an_agent_that_is_just_ending_is_waited_for(tmp_path: Path) -> None:
+def test_an_agent_that_is_just_ending_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_dir, "_LOCK_SECONDS", patience(6))
     with holder(tmp_path, 0.5), claimed(tmp_path):
         assert (tmp_path / "lock").exists()
 

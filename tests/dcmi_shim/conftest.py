@@ -34,10 +34,16 @@ QUICK = DriverSettings(
     retry_last_seconds=0.2,
     look_seconds=0.1,
 )
-# For tests in which a call hangs, and no other one may miss its deadline on a busy machine.
-SCALED = replace(QUICK, call_seconds=patience(0.5), longest_call_seconds=patience(0.8))
+# No call may miss its deadline on a busy machine, unless it hangs.
+SCALED = replace(
+    QUICK,
+    call_seconds=patience(QUICK.call_seconds),
+    longest_call_seconds=patience(QUICK.longest_call_seconds),
+    open_seconds=patience(QUICK.open_seconds),
+    subscribe_seconds=patience(QUICK.subscribe_seconds),
+)
 # For tests in which no call may miss its deadline, whatever else the machine does.
-PATIENT = replace(QUICK, call_seconds=20.0, longest_call_seconds=20.0)
+PATIENT = replace(SCALED, call_seconds=20.0, longest_call_seconds=20.0)
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,7 @@ class Running:
 @contextlib.asynccontextmanager
 async def running(
     library: FoundLibrary,
-    settings: DriverSettings = QUICK,
+    settings: DriverSettings = SCALED,
     find: Callable[[], FoundLibrary] | None = None,
 ) -> AsyncIterator[Running]:
     """Yield a running ``Driver`` and its events; end it afterwards."""

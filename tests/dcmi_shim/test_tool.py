@@ -13,7 +13,7 @@ import pytest
 
 from contract.errors import ToolFailed, ToolInvalidOutput, ToolMissing, ToolSilent
 from dcmi_shim.tool import MAX_OUTPUT_BYTES, Tool, check_tool, tool_environment
-from tests.parts.deadlines import let_time_pass, patience, until
+from tests.parts.deadlines import let_time_pass, patience, until, wait_until
 
 
 def script(directory: Path, text: str, name: str = "tool") -> Path:
@@ -76,9 +76,10 @@ async def test_failures_keep_what_was_printed(
 @pytest.mark.slow
 async def test_a_tool_that_hangs_is_killed_with_all_it_started(tmp_path: Path) -> None:
     path = script(tmp_path, f"sleep 60 & echo $! $$ > {tmp_path}/pids; wait")
+    seconds = patience(0.3)
     began = time.monotonic()
-    with pytest.raises(ToolSilent, match=r"tool -x: no answer within 0\.3 s; killed"):
-        await run(path, "-x", seconds=0.3)
+    with pytest.raises(ToolSilent, match=f"tool -x: no answer within {seconds:g} s; killed"):
+        await run(path, "-x", seconds=seconds)
     assert time.monotonic() - began < patience(1)
     for pid in (tmp_path / "pids").read_text().split():
         await until_dead(int(pid))
@@ -136,9 +137,12 @@ async def test_a_killed_run_is_dead_before_the_next_begins(tmp_path: Path) -> No
 
 @pytest.mark.slow
 async def test_a_slow_loop_is_not_blamed_on_the_tool(tmp_path: Path) -> None:
-    task = asyncio.create_task(run(script(tmp_path, "echo fine"), seconds=0.2))
+    path = script(tmp_path, f"echo fine; touch {tmp_path}/ends")
+    task = asyncio.create_task(run(path, seconds=0.2))
     await asyncio.sleep(0)
-    let_time_pass(0.4)
+    # The loop stands still until the tool ends, and beyond the deadline.
+    wait_until((tmp_path / "ends").exists)
+    let_time_pass(patience(0.4))
     assert await task == "fine\n"
 
 
@@ -172,9 +176,11 @@ async def test_a_tool_that_hangs_ends_with_a_daemon_that_is_killed(tmp_path: Pat
         tmp_path, f"echo $$ > {tmp_path}/draft; mv {tmp_path}/draft {tmp_path}/pid\nexec sleep 60"
     )
     daemon = subprocess.Popen([sys.executable, "-c", _HANGS, str(path)])  # noqa: ASYNC220
-    await until((tmp_path / "pid").exists, seconds=10)
-    daemon.kill()
-    daemon.wait()
+    try:
+        await until((tmp_path / "pid").exists, seconds=10)
+    finally:
+        daemon.kill()
+        daemon.wait()
     await until_dead(int((tmp_path / "pid").read_text()))
 
 

@@ -248,8 +248,9 @@ either_late = pytest.mark.parametrize("late", [CHIP_CONFIG_MAP, NODE_CONFIG_MAP]
 @pytest.mark.slow
 @either_late
 async def test_configuration_in_force_is_stored_for_a_start_without_a_store(
-    tmp_path: Path, late: OperatorConfigMap
+    tmp_path: Path, late: OperatorConfigMap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(watch, "_FIRST_ANSWER_SECONDS", patience(1))
     first = Follower(tmp_path, OneLate(tmp_path / "store", late))
     async with first.running():
         await first.put(codes=table("SeparateNPU"))
@@ -257,7 +258,7 @@ async def test_configuration_in_force_is_stored_for_a_start_without_a_store(
         await first.until_kept()
     second = Follower(tmp_path, Silent())  # type: ignore[arg-type]
     async with second.running():
-        async with asyncio.timeout(0.2):
+        async with asyncio.timeout(patience(0.2)):
             await second.followed.known()
         assert second.levels == ["SeparateNPU"]
         assert second.followed.judged.kept == {CODES}
@@ -298,7 +299,10 @@ async def test_without_the_kept_file_the_journal_remembers(tmp_path: Path) -> No
     assert Follower(tmp_path, Silent(), texts).levels == []  # type: ignore[arg-type]
 
 
-async def test_the_first_start_waits_for_the_store_but_not_long(tmp_path: Path) -> None:
+async def test_the_first_start_waits_for_the_store_but_not_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "_FIRST_ANSWER_SECONDS", patience(1))
     (tmp_path / "a").mkdir()
     quick = Follower(tmp_path / "a")
     await quick.put(codes=table("SeparateNPU"))
@@ -308,7 +312,7 @@ async def test_the_first_start_waits_for_the_store_but_not_long(tmp_path: Path) 
     (tmp_path / "b").mkdir()
     refused = Follower(tmp_path / "b", Silent(refuses=True))  # type: ignore[arg-type]
     async with refused.running():
-        async with asyncio.timeout(0.5):
+        async with asyncio.timeout(patience(0.5)):
             await refused.followed.known()
         assert refused.followed.trouble == "no right to watch"
 

@@ -95,6 +95,8 @@ class TroubledStore(DirectoryStore):
         self.written: list[Document] = []
         self.deleted = 0
         self.tries = 0
+        self.may_write = asyncio.Event()
+        self.may_write.set()
 
     async def get(self, namespace: str, name: str) -> Document | None:
         if self.error is not None:
@@ -109,6 +111,7 @@ class TroubledStore(DirectoryStore):
         if self.error is not None:
             raise self.error
         await stand_in_waits(self.delay_seconds)
+        await self.may_write.wait()
         version = await super().put(document, expected=expected)
         self.written.append(document)
         if self.vanishes:

@@ -65,8 +65,10 @@ async def test_a_refused_write_is_counted_apart_from_one_without_an_answer(
         await bench.wrote(1)
         bench.store.error = error
         bench.render("faulty")
-        await until(lambda: bench.record.writes[result] == 1, "the write")
-        assert bench.record.writes == {ACKNOWLEDGED: 1, result: 1}
+        # It is tried again and again.
+        await until(lambda: bench.record.writes[result] >= 1, "the write")
+        assert bench.record.writes[ACKNOWLEDGED] == 1
+        assert set(bench.record.writes) == {ACKNOWLEDGED, result}
         await until(lambda: bench.record.trouble == str(error), "its reason")
 
 
@@ -94,11 +96,13 @@ async def test_nothing_is_written_before_there_is_something_to_report(tmp_path: 
 async def test_changes_during_a_write_go_out_together_in_the_next(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
-        bench.store.delay_seconds = 0.2
+        tries = bench.store.tries
+        bench.store.may_write.clear()
         bench.render("change 0")
-        await time_passes(0.05)
+        await until(lambda: bench.store.tries > tries, "a write is under way")
         for number in range(1, 10):
             bench.render(f"change {number}")
+        bench.store.may_write.set()
         await until(
             lambda: [text for text, _ in bench.acknowledged[-1:]] == ["change 9"],
             "the last change",
@@ -144,6 +148,7 @@ async def test_an_outage_is_waited_for_and_logged_once(
         await until(lambda: bool(bench.acknowledged), "the first write")
         bench.store.error = StoreUnavailable("no route to host")
         bench.render("faulty")
+        await until(lambda: bench.record.trouble is not None, "the outage is noticed")
         await stays(1.2, because="the pauses between tries begin with 0.1 s and double")
         bench.render("very faulty")
         assert bench.record.trouble == "no route to host"
@@ -375,10 +380,12 @@ async def test_last_writer_is_read_before_a_repair(tmp_path: Path) -> None:
 async def test_a_foreign_change_just_before_a_write_is_repaired_too(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
-        bench.store.delay_seconds = 0.2
+        tries = bench.store.tries
+        bench.store.may_write.clear()
         bench.render("faulty")
-        await time_passes(0.05)
+        await until(lambda: bench.store.tries > tries, "a write is under way")
         await bench.writes_foreign("nonsense")
+        bench.store.may_write.set()
         assert await bench.shows("faulty") < patience(1.5)
         await until(lambda: bench.acknowledged[-1:] == [("faulty", 2)], "the change")
         assert bench.record.writes[CONFLICT] == 1
@@ -421,7 +428,8 @@ async def test_a_change_of_annotations_is_nobodys_business(tmp_path: Path) -> No
 async def test_a_conflict_is_named_and_a_fault_is_shown_by_the_next_try(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.owned_documents.foreign_writes.QUIET_SECONDS", 1.5)
+    monkeypatch.setattr("service.owned_documents.foreign_writes.QUIET_SECONDS", patience(1.5))
+    monkeypatch.setattr("service.owned_documents.foreign_writes.FIRST_PAUSE_SECONDS", patience(1))
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
         for number in range(3):
@@ -475,8 +483,9 @@ async def test_writes_of_another_agent_with_this_name_are_no_conflict(
 
 
 async def test_a_conflict_with_another_agent_with_this_name_ends_when_it_is_seen(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("service.owned_documents.foreign_writes.FIRST_PAUSE_SECONDS", patience(1))
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
         for number in range(1, 5):
@@ -485,7 +494,7 @@ async def test_a_conflict_with_another_agent_with_this_name_ends_when_it_is_seen
         await until(lambda: bench.record.conflict_since_ms is not None, "the conflict")
         bench.is_other_agent_alive = True
         bench.publisher.wake(0)
-        assert await bench.shows("healthy") < 0.9, "no pause is waited for"
+        assert await bench.shows("healthy") < patience(0.9), "no pause is waited for"
         await until(lambda: bench.record.conflict_since_ms is None, "its end")
 
 
@@ -642,7 +651,7 @@ async def comes_back(bench: PublishedContent, root: Path, older: bytes | None) -
         (draft / SPACE / f"{NAME}.json").write_bytes(older)
     while root.exists():
         wrote = len(bench.store.written)
-        root.rename(root.with_name(f"away-{wrote}"))
+        root.rename(root.with_name(f"away-{time.monotonic_ns()}"))
         # A repair may be first: it takes the document for deleted, and makes the folder anew.
         await until(
             lambda: bench.record.watch_trouble is not None or root.exists(), "the store is away"

@@ -19,7 +19,7 @@ from tests.agent.publishing.published import (
     PublishedContent,
     running,
 )
-from tests.parts.deadlines import patience, stays, time_passes, until
+from tests.parts.deadlines import patience, stays, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 def has_written(bench: PublishedContent, count: int) -> bool:
     return bench.record.writes[ACKNOWLEDGED] == count
+
+
+def has_deleted(bench: PublishedContent, count: int) -> bool:
+    return bench.store.deleted == count
 
 
 async def test_absence_is_acknowledged_without_a_request_where_nothing_is(tmp_path: Path) -> None:
@@ -100,15 +104,18 @@ async def test_document_of_another_program_is_deleted_again(tmp_path: Path) -> N
 async def test_program_that_keeps_writing_a_deleted_document_is_a_conflict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.owned_documents.foreign_writes.QUIET_SECONDS", 1.5)
+    monkeypatch.setattr("service.owned_documents.foreign_writes.QUIET_SECONDS", patience(1.5))
+    monkeypatch.setattr("service.owned_documents.foreign_writes.FIRST_PAUSE_SECONDS", patience(1))
     async with running(tmp_path) as bench:
         bench.render("")
         await until(lambda: bool(bench.acknowledged), "the absence")
-        for count in (1, 2, 3, 4):
+        for count in (1, 2, 3):
             await bench.writes_foreign("theirs", count)
             await bench.noticed(count)
-            await time_passes(0.1)
-        assert bench.record.conflict_since_ms is not None
+            await until(partial(has_deleted, bench, count), "the deletion")
+        await bench.writes_foreign("theirs", 4)
+        await until(lambda: bench.record.conflict_since_ms is not None, "the conflict")
+        assert bench.record.foreign.total == 4
         assert (await bench.stored())["content"] == "theirs"
         await until(lambda: bench.store.deleted == 4, "the deletion")
         assert await bench.stored() == {}

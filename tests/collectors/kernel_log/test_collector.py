@@ -36,7 +36,7 @@ from contract.observation import Observation, Subject, host_subject
 from tests.collectors.scripted import RecordedReports, ScriptedDriver
 from tests.parts.collector_context import SavedInMemory as Memory
 from tests.parts.collector_context import collector_context
-from tests.parts.deadlines import stays, time_passes, until
+from tests.parts.deadlines import patience, stays, time_passes, until
 from tests.parts.kernel_log import DRIVER, HARMLESS, HUNG, KILLED, LOCKUP, KernelLogPipe, line
 from tests.parts.tasks import beside
 
@@ -277,26 +277,28 @@ async def test_the_kernels_settings_are_read_once_a_minute(
 
 @pytest.mark.slow
 async def test_an_error_of_the_driver_outlasts_its_rate_limit(log: KernelLogPipe) -> None:
-    async with running(log.path, Memory(), hold_seconds=0.4) as recorded:
+    hold_seconds = patience(0.4)
+    async with running(log.path, Memory(), hold_seconds=hold_seconds) as recorded:
         await until(lambda: recorded.words() == [ANSWERED])
         log.write(line(1, DRIVER, 5), line(2, "net_ratelimit: 9 callbacks suppressed", 4))
         await time_passes(0.2)
+        begun = time.monotonic()
         log.write(line(3, "devdrv_ioctl: 9 callbacks suppressed", 4))
         await until(lambda: len(recorded.words()) == 3)
-        begun = time.monotonic()
         await until(lambda: f"host 0 NPU Driver absent {DRIVER_ERROR}" in recorded.words())
-    assert time.monotonic() - begun > 0.4
+    assert time.monotonic() - begun > hold_seconds
     assert "rate limit (devdrv_ioctl: 9 callbacks suppressed)" in recorded.words()[2]
 
 
 @pytest.mark.slow
 async def test_lost_records_restart_the_silence(log: KernelLogPipe) -> None:
-    async with running(log.path, Memory(), hold_seconds=0.4) as recorded:
+    hold_seconds = patience(0.4)
+    async with running(log.path, Memory(), hold_seconds=hold_seconds) as recorded:
         await until(lambda: recorded.words() == [ANSWERED])
         log.write(line(1, LOCKUP))
-        await time_passes(0.25)
+        await time_passes(0.6 * hold_seconds)
         log.write(line(9, HARMLESS, 6))
-        await stays(0.25, because="the fault would end after hold_seconds, 0.4")
+        await stays(0.6 * hold_seconds, because="the fault would end after hold_seconds")
         assert f"host 0 Kernel absent {SOFT_LOCKUP}" not in recorded.words()
         await until(lambda: f"host 0 Kernel absent {SOFT_LOCKUP}" in recorded.words())
 

@@ -182,10 +182,12 @@ async def test_an_event_makes_it_ask_two_seconds_later(root: Path, hardware: Emu
         await until(lambda: everyone(node))
         hardware.link(1, up=False)
         hardware.link(2, up=False)
+        began = time.monotonic()
         for report in ("80E01801", UB_PORT_DOWN):
             node.event(0, Assertion.OCCUR, report)
         node.event(1, Assertion.OCCUR)
-        assert 1.9 < await until(lambda: f"present {LINK_DOWN}" in node.words(1)) < patience(4)
+        assert await until(lambda: f"present {LINK_DOWN}" in node.words(1)) < patience(4)
+        assert time.monotonic() - began > 1.9
         assert node.words(0) == ["answered", f"absent {LINK_DOWN}"]
         assert node.words(2) == ["answered"]
         # The driver says that it is over, the tool does not: it returns.
@@ -197,7 +199,7 @@ async def test_an_event_makes_it_ask_two_seconds_later(root: Path, hardware: Emu
 async def test_rounds_are_spread_over_the_period(tmp_path: Path) -> None:
     log = tmp_path / "log"
     script(tmp_path, f'echo "$2 $(date +%s.%N)" >> {log}; echo "link status: UP"')
-    async with running(tmp_path, links(period_seconds=1.2)) as node:
+    async with running(tmp_path, links(period_seconds=patience(1.2))) as node:
         await until(lambda: log.exists() and len(log.read_text().splitlines()) >= 3 * CHIPS)
         asked = [line.split() for line in log.read_text().splitlines()]
         assert node.progress > 2 * CHIPS
@@ -207,7 +209,14 @@ async def test_rounds_are_spread_over_the_period(tmp_path: Path) -> None:
     gaps = [
         after - before for before, after in zip(times[CHIPS:], times[CHIPS + 1 :], strict=False)
     ]
-    assert 0.2 < median(gaps) < 0.45, gaps
+    assert patience(0.2) < median(gaps) < patience(0.45), gaps
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Give a file other content at once: a script that reads it meanwhile finds no part of it."""
+    fresh = path.with_name("fresh")
+    fresh.write_text(text)
+    fresh.replace(path)
 
 
 def script(root: Path, text: str, mode: int = 0o755) -> Path:
@@ -256,7 +265,7 @@ async def test_a_bad_tool_is_a_link_that_is_down_where_that_is_wanted(
     if there:
         script(tmp_path, "exit 3")
     async with running(tmp_path, links(period_seconds=0.3, hccn_error="down")) as node:
-        await until(lambda: everyone(node))
+        await until(lambda: all(len(node.words(chip)) == 2 for chip in range(CHIPS)))
         await stays(0.7, because="two periods of 0.3 s pass")
         for chip in range(CHIPS):
             blindness, down = node.words(chip)
@@ -324,9 +333,11 @@ async def test_a_tool_that_must_not_be_run(tmp_path: Path, mode: int, reason: st
 
 async def test_one_chip_hangs_and_the_others_go_on(root: Path, hardware: Emulator) -> None:
     hardware.tool("hccn_tool", "hang", 1)
-    async with running(root, links(period_seconds=1.0, deadline_seconds=0.3)) as node:
+    period, deadline = patience(1.0), patience(0.3)
+    async with running(root, links(period_seconds=period, deadline_seconds=deadline)) as node:
         await until(lambda: everyone(node))
-        assert node.words(1) == ["blind: hccn_tool -i 1 -link -g: no answer within 0.3 s; killed"]
+        silent = f"no answer within {deadline:g} s; killed"
+        assert node.words(1) == [f"blind: hccn_tool -i 1 -link -g: {silent}"]
         hardware.link(2, up=False, quietly=True)
         assert await until(lambda: f"present {LINK_DOWN}" in node.words(2)) < patience(2.5)
         hardware.tool("hccn_tool", "ok", 1)
@@ -336,12 +347,12 @@ async def test_one_chip_hangs_and_the_others_go_on(root: Path, hardware: Emulato
 
 async def test_a_tool_that_hangs_for_all_does_not_pile_up(root: Path, hardware: Emulator) -> None:
     hardware.tool("hccn_tool", "hang")
-    most = 0
-    async with running(root, links(period_seconds=0.3, deadline_seconds=0.1)) as node:
+    most, period, deadline = 0, patience(0.3), patience(0.1)
+    async with running(root, links(period_seconds=period, deadline_seconds=deadline)) as node:
         for _ in range(100):
             most = max(most, len(processes_of(root / HCCN_TOOL)))
             await time_passes(0.01)
-        assert blind(node) == [*range(CHIPS)]
+        await until(lambda: blind(node) == [*range(CHIPS)])
         assert most == 1
         hardware.tool("hccn_tool", "ok")
         await until(lambda: len(node.up()) == CHIPS)
@@ -402,6 +413,8 @@ async def test_readings_for_the_exporters_names(root: Path, hardware: Emulator) 
         await until(lambda: shown(1) == {})
         assert len(shown(3)) == 35
     async with running(root, links(period_seconds=0.2)) as node:
+        # The tool still fails for chip 1.
+        await until(lambda: len(node.up()) == CHIPS - 1)
         await stays(0.6, because="three periods of 0.2 s pass")
         assert {name for _, name in node.readings} == {"link_up"}
 
@@ -427,9 +440,9 @@ async def test_a_node_without_a_network_plane_proves_nothing(tmp_path: Path) -> 
     script(tmp_path, f"touch {log}; exit 3")
     driver = Other("Ascend310P", Chip(0, 0, 0, 0))
     async with running(tmp_path, links(period_seconds=0.2), driver=driver) as node:
+        await until(lambda: node.progress >= 3)
         await stays(0.5, because="two periods of 0.2 s pass")
         assert (node.recorded.batches, node.readings, log.exists()) == ([], {}, False)
-        assert node.progress >= 3
 
 
 async def test_a_driver_that_is_late_and_chips_that_come_later(root: Path) -> None:
@@ -487,21 +500,21 @@ async def test_ports_of_an_a5(tmp_path: Path) -> None:
         await until(lambda: node.words(8))
         first = [f"present {code}" for code in (UBOE_PORT_DOWN, UBOE_SUB_HEALTH)]
         assert node.words(8) == ["answered", *first]
-        wired.write_text("on")
+        replace_text(wired, "on")
         # One chip alone is no plane.
         ub = [f"present {code}" for code in (UB_PORT_DOWN, UB_SEPARATE)]
         await until(lambda: node.words(8)[3:] == ub)
         both = PORTS.format(eth="DOWN", ub="UP") + "| 0      | 5      | 200   | ETH      | DOWN |\n"
-        ports.write_text(both)
+        replace_text(ports, both)
         await until(lambda: len(node.words(8)) == 9)
         assert set(node.words(8)[5:]) == {
             *(f"absent {code}" for code in (UBOE_SUB_HEALTH, UB_PORT_DOWN, UB_SEPARATE)),
             f"present {UBOE_PRE_SEPARATE}",
         }
         node.event(8, Assertion.RECOVER, UBOE_PORT_DOWN)
-        await until(lambda: node.words(8)[9:] == [f"absent {UBOE_PRE_SEPARATE}"], 0.5)
+        await until(lambda: node.words(8)[9:10] == [f"absent {UBOE_PRE_SEPARATE}"], 0.5)
         await until(lambda: f"present {UBOE_PRE_SEPARATE}" in node.words(8)[10:], 4)
-        ports.write_text(PORTS.format(eth="UP", ub="UP"))
+        replace_text(ports, PORTS.format(eth="UP", ub="UP"))
         await until(lambda: f"absent {UBOE_PRE_SEPARATE}" in node.words(8)[12:])
 
 

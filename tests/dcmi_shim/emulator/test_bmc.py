@@ -123,12 +123,13 @@ def test_a_hang_ends_with_its_cause(a2: Server) -> None:
 @pytest.mark.slow
 def test_only_one_run_at_a_time_if_asked(a2: Server) -> None:
     a2.emulator.tool("ipmitool", "busy")
-    a2.emulator.bmc.slow(1000)
+    # The second run has to begin meanwhile; bmc.ok() ends it early.
+    a2.emulator.bmc.slow(10_000)
     first = subprocess.Popen(
         [a2.root / IPMITOOL, *events(0).split()], stdout=subprocess.PIPE, text=True
     )
     with pytest.raises(subprocess.TimeoutExpired):
-        first.wait(0.3)
+        first.wait(patience(0.3))
     refused = ipmitool(a2, events(0))
     a2.emulator.bmc.ok()
     assert (refused.returncode, refused.stdout) == (1, "")

@@ -21,15 +21,18 @@ if TYPE_CHECKING:
 @pytest.mark.slow
 def test_the_list_follows_the_events(a2: Server, watchers: Watchers) -> None:
     watcher = watchers.start(a2)
+    # The delay begins with the change, and a watcher may be told of it later.
+    began = time.monotonic()
     a2.emulator.occur(3, "80E18402")
-    occurred_ns = watcher.event()["at_ns"]
+    watcher.event()
     wait_until(lambda: a2.driver.codes(3) == ["80E18402"])
-    assert 0.045 <= (time.monotonic_ns() - occurred_ns) / 1e9 < patience(2)
+    assert 0.045 <= time.monotonic() - began < patience(2)
     assert a2.driver.health(3) == 3
+    began = time.monotonic()
     a2.emulator.recover(3, "80E18402")
-    recovered_ns = watcher.event()["at_ns"]
+    watcher.event()
     wait_until(lambda: a2.driver.codes(3) == [])
-    assert 0.295 <= (time.monotonic_ns() - recovered_ns) / 1e9 < patience(2)
+    assert 0.295 <= time.monotonic() - began < patience(2)
     assert a2.driver.health(3) == 0
 
 
@@ -69,9 +72,16 @@ def test_severities_are_those_of_the_drivers_list(code: str, severity: Severity)
 @pytest.mark.slow
 def test_a_fault_that_comes_back_before_it_has_left_the_list(a2: Server) -> None:
     a2.emulator.occur(0, "80E18402")
-    wait_until(lambda: a2.driver.codes(0) == ["80E18402"])
-    a2.emulator.recover(0, "80E18402")
-    a2.emulator.occur(0, "80E18402")
+
+    def comes_back_in_time() -> bool:
+        wait_until(lambda: a2.driver.codes(0) == ["80E18402"])
+        began = time.monotonic()
+        a2.emulator.recover(0, "80E18402")
+        a2.emulator.occur(0, "80E18402")
+        return time.monotonic() - began < 0.25
+
+    # After 0.3 s it has left the list, and another one would begin.
+    wait_until(comes_back_in_time)
     end = time.monotonic() + 0.4
     while time.monotonic() < end:
         assert a2.driver.codes(0) == ["80E18402"]

@@ -72,11 +72,13 @@ def _kill(process: subprocess.Popen[str]) -> None:
 @pytest.mark.slow
 def test_a_control_killed_while_it_holds_the_state_blocks_no_other(a2: Server) -> None:
     holder = _start(HOLD, a2.emulator_dir / "state", LOCK_BYTE)
-    call = Call(lambda: a2.driver.health(0))
-    nothing_happens_for(0.1, because="a call answers within milliseconds")
-    assert call.is_alive()
-    _kill(holder)
-    call.join(1)
+    try:
+        call = Call(lambda: a2.driver.health(0))
+        nothing_happens_for(0.1, because="a call answers within milliseconds")
+        assert call.is_alive()
+    finally:
+        _kill(holder)
+    call.join(patience(5))
     assert call.answer == 0
 
 

@@ -179,17 +179,22 @@ def test_no_switches_behind_the_library(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_list_follows_shortly_after(a3: Server, switches: Switches) -> None:
+    began = time.monotonic()
     a3.emulator.switch_occur(PORT_FAILS)
     a3.emulator.switch_occur(CHIP_FAILS, Severity.CRITICAL)
-    assert switches.listed() == []
-    assert wait_until(lambda: switches.number() == 2) > 0.04
+    # On a busy machine this look may be late.
+    assert switches.listed() == [] or time.monotonic() - began > 0.04
+    wait_until(lambda: switches.number() == 2)
+    assert time.monotonic() - began > 0.04
     assert switches.listed() == [
         (0x00F1FEF5, 155912, 0, 4, 2, 3, 2),
         (0x00F103B6, 155909, 0xFFFF, 0, 6, 0xFFFF, 3),
     ]
+    began = time.monotonic()
     a3.emulator.switch_recover(PORT_FAILS)
-    assert switches.number() == 2
-    assert wait_until(lambda: switches.number() == 1) > 0.25
+    assert switches.number() == 2 or time.monotonic() - began > 0.25
+    wait_until(lambda: switches.number() == 1)
+    assert time.monotonic() - began > 0.25
     with pytest.raises(EmulatorError, match="switch chip 2 port 3 has no fault"):
         a3.emulator.switch_recover(PORT_FAILS)
     a3.emulator.reset()

@@ -24,11 +24,15 @@ from dcmi_shim.ipmi.alarms import request_from
 from dcmi_shim.ipmi.bmc import Ipmi
 from dcmi_shim.ipmi.tool import parse_raw, raw_arguments
 from dcmi_shim.library.discovery import VendorPaths
+from tests.parts.deadlines import patience
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from dcmi_shim.emulator.control import Emulator
+
+DEADLINE_SECONDS = patience(0.5)
+SILENT = f"no answer within {DEADLINE_SECONDS:g} s"
 
 
 def test_the_command_line_is_that_of_the_specification() -> None:
@@ -85,7 +89,7 @@ async def test_the_look_alike(emulated_server: tuple[Path, Emulator], hardware: 
 
 @pytest.mark.slow
 async def test_its_troubles(emulated_server: tuple[Path, Emulator], hardware: Emulator) -> None:
-    bmc = ipmi((emulated_server[0] / IPMITOOL).parent, 0.3)
+    bmc = ipmi((emulated_server[0] / IPMITOOL).parent, DEADLINE_SECONDS)
     hardware.bmc.fail(0xC1)
     with pytest.raises(ForeignBmc, match=r"cmd=0x94 rsp=0xc1\): Invalid command"):
         await bmc.alarms(None)
@@ -95,7 +99,7 @@ async def test_its_troubles(emulated_server: tuple[Path, Emulator], hardware: Em
         await bmc.alarms(None)
     hardware.bmc.ok()
     hardware.bmc.hang()
-    with pytest.raises(ToolSilent, match=r"no answer within 0.3 s; killed"):
+    with pytest.raises(ToolSilent, match=f"{SILENT}; killed"):
         await bmc.alarms(None)
     hardware.bmc.ok()
     hardware.bmc.replies([("94@0", bytes.fromhex("00 db 07 00 01 00 01"))])
@@ -109,7 +113,7 @@ async def test_its_troubles(emulated_server: tuple[Path, Emulator], hardware: Em
 async def test_the_troubles_of_tools(
     emulated_server: tuple[Path, Emulator], hardware: Emulator
 ) -> None:
-    bmc = ipmi((emulated_server[0] / IPMITOOL).parent, 0.5)
+    bmc = ipmi((emulated_server[0] / IPMITOOL).parent, DEADLINE_SECONDS)
     hardware.tool("ipmitool", "garble")
     with pytest.raises(ToolInvalidOutput, match="printed no reply"):
         await bmc.alarms(None)
@@ -118,7 +122,7 @@ async def test_the_troubles_of_tools(
     with pytest.raises(ToolFailed, match="exit status 3: no such luck"):
         await bmc.alarms(None)
     hardware.tool("ipmitool", "hang")
-    with pytest.raises(ToolSilent, match=r"no answer within 0.5 s"):
+    with pytest.raises(ToolSilent, match=SILENT):
         await bmc.alarms(None)
     hardware.tool("ipmitool", "ok")
     assert await bmc.alarms(None) == ()
@@ -145,7 +149,7 @@ async def test_a_foreign_one(tmp_path: Path) -> None:
         ("exit 0", BmcError, "it has 0 bytes"),
         ("echo broken >&2; exit 3", ToolFailed, "exit status 3: broken"),
         ("kill -9 $$", ToolFailed, "ended by signal 9"),
-        ("sleep 30", ToolSilent, "no answer within 0.5 s"),
+        ("sleep 30", ToolSilent, SILENT),
         ("yes 00", (ToolInvalidOutput, ToolSilent), "more than|no answer"),
     ],
 )
@@ -157,7 +161,7 @@ async def test_foreign_ones_in_trouble(
 ) -> None:
     script(tmp_path, text)
     with pytest.raises(error, match=what):
-        await ipmi(tmp_path, 0.5).alarms(None)
+        await ipmi(tmp_path, DEADLINE_SECONDS).alarms(None)
 
 
 async def test_a_program_that_must_not_be_run(tmp_path: Path) -> None:

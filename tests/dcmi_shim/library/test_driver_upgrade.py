@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from contract.errors import DriverCallStuck, DriverGone, DriverNotFound
 from dcmi_shim.library.discovery import VendorPaths, find_library
 from dcmi_shim.library.driver_upgrade import Installed
-from tests.dcmi_shim.conftest import QUICK, running
+from tests.dcmi_shim.conftest import QUICK, SCALED, running
 from tests.parts.deadlines import stays
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ async def test_a_library_that_is_replaced_while_its_process_is_gone(root: Root) 
 async def test_calls_that_hung_in_the_old_library_are_made_again(
     plain: SmallDriver, root: Root
 ) -> None:
-    never_probed = replace(QUICK, probe_seconds=600.0)
+    never_probed = replace(SCALED, probe_seconds=600.0)
     async with running(root.find(), never_probed, root.find) as state:
         bad = (await state.driver.inventory()).chips[1]
         plain.command("hang-health-1")

@@ -122,7 +122,7 @@ async def test_a_hanging_list_costs_no_event_and_ends(
         began = time.monotonic()
         with pytest.raises(DriverCallStuck):
             await state.driver.faults()
-        assert time.monotonic() - began < 0.4, "it is left out, its deadline is 0.5 s or more"
+        assert time.monotonic() - began < patience(0.4), "it is left out, its deadline is 0.5 s"
         await state.until(lambda: "was replaced" in state.gaps)
         await time_passes(0.3)
         switch.take_back("events")
@@ -139,13 +139,14 @@ async def test_a_crash_costs_a_gap(small_driver: Callable[[str], SmallDriver]) -
     async with running(found(switch)) as state:
         assert await state.driver.faults() == ()
         switch.command("crash-list")
-        with pytest.raises(DriverGone, match="ended by SIGSEGV"):
+        # On a machine that is busy its pipe is closed long before its end is known.
+        with pytest.raises(DriverGone, match=r"ended by SIGSEGV|closed its pipe"):
             await state.driver.faults()
         switch.take_back("crash-list")
         switch.command("fault-1")
         # The next process may have asked for the list, and ended, before that was taken back.
         assert await state.faults_at_last() == (FAULT,)
-        assert "SIGSEGV" in state.gaps
+        assert "SIGSEGV" in state.gaps or "closed its pipe" in state.gaps
         switch.command("events")
         await state.until(lambda: state.serials)
 
@@ -313,5 +314,5 @@ async def test_the_end_leaves_no_process(small_driver: Callable[[str], SmallDriv
         state.driver.close()
         with pytest.raises(DriverGone):
             await call
-        assert time.monotonic() - began < 0.4
+        assert time.monotonic() - began < patience(0.4)
     await until(lambda: not Path(f"/proc/{pid}").exists(), seconds=3)
