@@ -73,6 +73,10 @@ def shows(text: str, seen: Watching) -> bool:
     return {one.data["text"] for one in seen.documents.values()} == {text}
 
 
+def has_missed(store: Store, count: int) -> bool:
+    return store.missed_changes == count
+
+
 @pytest.mark.server
 @pytest.mark.parametrize("selection", [Selection(label=("mx-consumer-cim", "true")), OWN])
 async def test_changes_without_events_arrive_and_are_named_once(
@@ -86,7 +90,7 @@ async def test_changes_without_events_arrive_and_are_named_once(
         for count, text in enumerate(("other", "again"), 1):
             await there.put(document("own", text))
             await seen.until(partial(shows, text))
-            await until(lambda count=count: here.missed_changes == count, seconds=10)
+            await until(partial(has_missed, here, count), seconds=10)
         await there.delete("kube-system", "own")
         await seen.until(lambda seen: not seen.documents)
         await until(lambda: here.missed_changes == 3, seconds=10)
