@@ -26,7 +26,7 @@ class Fleet:
         self.beaten_at: dict[str, float] = {}
         """Monotonic time at which the last beat that was acknowledged had been."""
         self.sent_at: dict[str, float] = {}
-        """Monotonic time before that beat was sent: nobody can have observed it earlier."""
+        """Monotonic time before that beat was sent: no program can have observed it earlier."""
         self._store = store
         self._interval = interval
 
