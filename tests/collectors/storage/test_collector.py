@@ -13,7 +13,7 @@ from collectors.storage.collector import StorageCollector, StorageSection
 from contract.observation import storage_subject
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, virtual_ms
 from tests.parts.collector_context import SavedInMemory, collector_context
-from tests.parts.deadlines import stand_in_waits
+from tests.parts.deadlines import patience, stand_in_waits, until
 from tests.parts.tasks import beside
 
 if TYPE_CHECKING:
@@ -321,15 +321,15 @@ async def test_a_file_that_hangs_holds_up_nothing(
     )
     around = collector_context(recorded, virtual_ms, ScriptedDriver())
     collector = StorageCollector(settings, around)
-    collector.deadline_seconds = 0.2
+    collector.deadline_seconds = patience(0.2)
     async with beside(collector.run()):
-        await asyncio.sleep(0.5)
+        await until(lambda: len(recorded.words()) >= 3)
         released.set()
-        await asyncio.sleep(0.4)
+        await until(lambda: len(recorded.words()) >= 5)
     assert [word.removeprefix("storage 0 ") for word in recorded.words()] == [
         "DTFS answered",
         f"DTFS present {DTFS_PROCESS}",
-        f"DPC blind: {tmp_path}/dpc: no answer within 0.2 s",
+        f"DPC blind: {tmp_path}/dpc: no answer within {patience(0.2):g} s",
         "DPC answered",
         f"DPC present {PROCESS}",
     ]
