@@ -57,7 +57,7 @@ class Daemon(daemons.Daemon):
 
     def ended(self, seconds: float = 15.0) -> int:
         """Wait for its end; the exit status."""
-        return self.process.wait(seconds)
+        return self.process.wait(patience(seconds))
 
     @override
     def logged(self) -> str:

@@ -60,6 +60,8 @@ def test_duplicates_disorder_and_a_burst(folder: Folder, make_agent: MakeAgent) 
     hardware.event(hardware.chips[5].logic, OTHER, 1)
     agent.shows(lambda shown: shown.codes(4) == {FAULT}, "occurred")
     agent.shows(lambda shown: not shown.codes(5), "never was", 5)
+    # The journal commits beside the publication.
+    wait(lambda: agent.is_journaled(FAULT, "occur"), "it is journaled")
     assert agent.assertions(FAULT) == ["occur"]
     for _ in range(500):
         hardware.event(logic, OTHER, 1)

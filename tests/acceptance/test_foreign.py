@@ -124,4 +124,4 @@ def test_a_folder_with_foreign_files(
     agent.hardware.occur(4, FAULT)
     wait(lambda: folder.cluster_info()["node-1"].codes(4) == {FAULT}, "goes on")
     status, seconds = aggregator.stop()
-    assert (status, seconds < 5) == (0, True)
+    assert (status, seconds < patience(5)) == (0, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -50,12 +51,12 @@ def lingqu(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids=["fails", "hangs"],
 )
 def test_a_tool_that_fails_is_blind_and_not_link_down(agent: Agent, trouble: str) -> None:
-    agent.environment["VIGIL_LINKS_DEADLINE_SECONDS"] = "1"
+    agent.environment["VIGIL_LINKS_DEADLINE_SECONDS"] = f"{patience(1):g}"
     agent.hardware.tool(5, trouble)
     agent.start()
     wait(lambda: _shown(agent), "every chip is free", 15)
-    wait(lambda: 5 in agent.blind(), "chip 5 is blind", 20)
-    assert agent.blind() == {5}
+    # On a busy machine the tool may miss its deadline for other chips, too.
+    wait(lambda: agent.blind() == {5}, "chip 5 alone is blind", 20)
     info = agent.place.device_info("node-1")
     assert info is not None
     assert info.levels == {}
@@ -132,9 +133,11 @@ def test_all_of_it_reaches_the_cluster(
     healthy = Health("Healthy", {}, {})
     wait(lambda: cluster.cluster_switches().get("node-1") == healthy, "the switch is well")
     wait(lambda: _is_well(cluster, "node-1"), "the server is well")
+    beaten_at_ms = agent.status()["heartbeat"]["beaten_at_ms"]
     agent.kill()
     took = wait(lambda: not _is_well(cluster, "node-1"), "the silent node is lost", 10)
-    assert 2.0 < took <= patience(6.0)
+    assert took <= patience(6.0)
+    assert time.time() - beaten_at_ms / 1000 > 2.9, "three intervals"
     agent.start()
     wait(lambda: _is_well(cluster, "node-1"), "the node is back", 10)
 

@@ -198,10 +198,13 @@ def test_an_address_in_use_stops_no_publication(
     try:
         published = folder.root / "mindx-dl" / "cluster-info-device-0.json"
         wait(published.exists, "cluster-info is published", _SECONDS)
-        assert f"--listen {address}" in log.read_text()
+        wait(lambda: f"--listen {address}" in log.read_text(), "it is logged")
     finally:
         aggregator.terminate()
-        assert aggregator.wait(_SECONDS) == 0
+        try:
+            assert aggregator.wait(patience(_SECONDS)) == 0
+        finally:
+            aggregator.kill()
 
 
 @pytest.mark.parametrize("verb", ["agent", "aggregator"])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 from typing import TYPE_CHECKING, Any
 
 from tests.aggregator.daemon import Daemon
 from tests.parts.broker import AGGREGATOR
+from tests.parts.deadlines import patience
 from tests.parts.processes import program
 
 if TYPE_CHECKING:
@@ -49,8 +51,10 @@ class OnBroker:
     def retained(self, topic: str) -> Any:
         """Return the decoded message that is retained at a topic; ``None`` if there is none."""
         arguments = ("-h", "127.0.0.1", "-p", str(self.broker.port), "-t", topic)
+        # A message that comes later than this would count as none; the option takes whole seconds.
+        seconds = str(math.ceil(patience(1)))
         shown = subprocess.run(
-            [program("mosquitto_sub"), *arguments, "-C", "1", "-W", "1", "--retained-only"],
+            [program("mosquitto_sub"), *arguments, "-C", "1", "-W", seconds, "--retained-only"],
             capture_output=True,
             check=False,
         )

@@ -12,6 +12,7 @@ from dcmi_shim.emulator.bmc import BmcAlarm
 from tests.aggregator.daemon import Daemon
 from tests.end_to_end.mqtt_node import OnBroker, aggregator_on_broker
 from tests.end_to_end.node import Node
+from tests.parts.deadlines import patience
 from tests.parts.places import Folder
 
 if TYPE_CHECKING:
@@ -105,13 +106,16 @@ def test_an_agent_that_never_read_a_chip_goes_on_with_all_else(
     """Its driver hangs from the start, and its disk is new. What was there stays, also above."""
     node = folder_node
     node.environment |= QUICK | {"VIGIL_BMC_ENABLED": "true"}
-    node.environment |= {"VIGIL_DRIVER_CALL_DEADLINE_SECONDS": "0.25"}
+    node.environment |= {"VIGIL_DRIVER_CALL_DEADLINE_SECONDS": f"{patience(0.25):g}"}
     node.options += ["--heartbeat-interval-seconds", "1"]
     node.give_bmc(tmp_path)
     daemon = Daemon(tmp_path / "aggregator", *node.place.options)
     node.emulator.occur(2, FAULT)
     node.start()
-    node.until(lambda now: now.codes(2) == {FAULT}, "the fault of an earlier life")
+    # A chip that answers late would come into the documents after they are read here.
+    node.until(
+        lambda now: now.codes(2) == {FAULT} and len(now.free) == 7, "the fault of an earlier life"
+    )
     daemon.start()
     before = cluster_entry(node)
     assert FAULT in str(before)
@@ -134,7 +138,7 @@ def test_an_agent_that_never_read_a_chip_goes_on_with_all_else(
         node.wait(lambda: node.status()["heartbeat"]["beats"] > beats + 3, "it beats on")
         assert without_times(node.place.read(node.document)) == shown
         assert cluster_entry(node) == before
-        assert daemon.node(node.name)["heartbeat"] == "alive"
+        node.wait(lambda: daemon.node(node.name)["heartbeat"] == "alive", "it is alive")
         node.emulator.reset()
         node.until(lambda now: len(now.free) == 8, "the driver answers again", 40)
         node.wait(lambda: node.ask("/readyz")[0] == 200, "it is ready")
@@ -180,9 +184,9 @@ def test_over_a_broker_an_aggregator_shows_the_blind_chip(
         found: list[dict[str, Any]] = aggregator.node(node.name)["blind"] or []
         return [one for one in found if one["source"] == "chip-faults"]
 
-    node.wait(lambda: bool(shown()), "the aggregator shows it")
+    # On a busy machine calls about other chips miss their deadline, too.
+    node.wait(lambda: [one["chip"] for one in shown()] == ["Ascend910-3"], "it is shown alone")
     (one,) = shown()
-    assert one["chip"] == "Ascend910-3"
     assert QUERY in one["reason"]
     chips = aggregator.ask(f"/api/v1/nodes/{node.name}")[1]["chips"]
     assert len(chips) == 8, "chips that are well are listed, too"

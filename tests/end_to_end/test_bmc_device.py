@@ -47,7 +47,7 @@ def test_alarms(with_device: Node) -> None:
     for _ in range(3):
         node.emulator.bmc.occur(FAN)
         seconds = node.wait(lambda: node.parts() == FAULTY, "the alarm is shown")
-        assert seconds < PERIOD_SECONDS + 0.3
+        assert seconds < patience(PERIOD_SECONDS + 0.3)
         node.emulator.bmc.clear()
         node.wait(lambda: node.node_info() is None, "the document is deleted")
     node.emulator.bmc.occur(FAN)
@@ -94,7 +94,8 @@ def test_a_bmc_that_comes_later(with_device: Node) -> None:
     assert blindness(node)[0].endswith("or install ipmitool")
     node.emulator.bmc.present(True)
     assert node.wait(lambda: node.parts() == FAULTY, "the alarm is shown") < patience(2)
-    assert blindness(node) == []
+    # A later query may miss its deadline on a busy machine.
+    node.wait(lambda: blindness(node) == [], "the BMC answers")
 
 
 def test_the_serial_number(with_device: Node) -> None:
@@ -106,8 +107,12 @@ def test_the_serial_number(with_device: Node) -> None:
     node.start()
     node.up()
     node.wait(lambda: node.parts() == FAULTY, "the alarm is shown")
+    # No order is fixed between the two. A busy machine may miss the deadline of the first query.
+    refusal = "the BMC refuses with completion code C1"
+    node.wait(
+        lambda: (node.status()["serial_number"]["trouble"] or "").startswith(refusal), "refused"
+    )
     trouble = node.status()["serial_number"]["trouble"]
-    assert trouble.startswith("the BMC refuses with completion code C1")
     assert trouble.endswith("(request 30 90 05 00 03 04 00 ff)")
     node.emulator.bmc.ok()
     node.wait(lambda: node.status()["serial_number"]["number"] is not None, "it is known")

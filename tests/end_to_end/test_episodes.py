@@ -23,7 +23,7 @@ from tests.aggregator.daemon import Daemon
 from tests.end_to_end.node import Node
 from tests.parts import exposition
 from tests.parts.broker import AGGREGATOR, Broker
-from tests.parts.deadlines import let_time_pass
+from tests.parts.deadlines import let_time_pass, patience
 from tests.parts.exposition import (
     AGENT_ON_MQTT,
     Kind,
@@ -121,6 +121,11 @@ class Site:
                 self.node.emulator.recover(chip, code)
             let_time_pass(seconds / count)
 
+    def listens(self) -> None:
+        """Wait until the agent is up and gets events: what was over before has no episode."""
+        self.node.up()
+        self.node.wait(lambda: bool(self.node.emulator.status()["subscribers"]), "it gets events")
+
     def settled(self, seconds: float = 40.0) -> float:
         """Wait until the aggregator has what the journal has; how long it took."""
         # A busy machine may not have written the first change yet.
@@ -132,7 +137,11 @@ class Site:
             if wanted == received:
                 return time.monotonic() - begin
             waited = time.monotonic() - begin
-            assert waited < seconds, (len(wanted), len(received), self.node.logged()[-3000:])
+            assert waited < patience(seconds), (
+                len(wanted),
+                len(received),
+                self.node.logged()[-3000:],
+            )
             let_time_pass(0.2)
 
     def proved(self) -> Any:
@@ -174,7 +183,7 @@ def site(request: pytest.FixtureRequest, tmp_path: Path, built: Path) -> Iterato
         site.aggregator.spawn()
         site.node.start()
         try:
-            site.node.up()
+            site.listens()
             yield site
         finally:
             site.close()
@@ -190,12 +199,15 @@ def test_broker_and_agent_are_killed_and_nothing_is_lost_or_reported_twice(site:
     site.storm(20, EVENTS // 2, OUTAGE_SECONDS / 2)
     site.node.kill()
     site.node.start()
-    site.node.up()
+    site.listens()
     site.storm(20 + EVENTS // 2, EVENTS // 2, OUTAGE_SECONDS / 2)
-    behind = site.node.status()["episodes"]
-    assert behind["behind"] > EVENTS // 4
-    assert behind["since_ms"] is not None
-    assert behind["trouble"]
+
+    def is_behind() -> bool:
+        behind = site.node.status()["episodes"]
+        is_late = behind["behind"] > EVENTS // 4 and behind["since_ms"] is not None
+        return is_late and bool(behind["trouble"])
+
+    site.node.wait(is_behind, "it is behind, and says why")
     site.broker.start()
     seconds = site.settled()
     received = site.received()
@@ -227,7 +239,7 @@ def test_an_aggregator_that_is_killed_goes_on_where_it_was(site: Site) -> None:
     site.broker.start()  # it has forgotten what was acknowledged
     site.node.start()
     site.aggregator.spawn()
-    site.node.up()
+    site.listens()
     site.storm(100, 20, 0.5)
     site.settled()
     assert len(site.received()) > 60

@@ -207,8 +207,9 @@ def test_of_a_flood_all_is_reported_in_few_events(
     nothing_happens_for(4, because="repeated events are merged for PERIOD_MS, 3000")
     reported = [word for word in node.assertions(MEMORY) if word in ("occur", "recover")]
     node.wait(lambda: counted(posted()) >= len(reported), "all are reported", 20)
+    # On a busy machine the agent may not be through the flood yet.
+    node.wait(lambda: counted(posted()) == len(node.assertions(MEMORY)), "none is missing", 20)
     events = posted()
-    assert counted(events) == len(node.assertions(MEMORY))
     assert len(events) < 20
     # Behind a period of the agent there may be a last Event for few.
     largest = max(events, key=lambda event: event["count"])
@@ -248,6 +249,9 @@ def test_kill_9_in_the_outage(
     node.healthy()
     node.emulator.occur(1, MEMORY)
     node.wait(lambda: len(posted()) == 1, "the first fault is reported", 5)
+    # The API server shows an event before its sender has the answer.
+    sent = 'npu_vigil_events_total{result="sent"} 1.0'
+    node.wait(lambda: sent in node.ask("/metrics")[1], "its sender knows")
     cluster.plane.kill_apiserver()
     node.emulator.occur(3, SEVERE)
     node.wait(lambda: "occur" in node.assertions(SEVERE), "the fault is journaled")

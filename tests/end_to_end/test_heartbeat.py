@@ -131,6 +131,7 @@ def test_document_of_another_program_is_left_to_it(
     node.start()
     node.wait(lambda: lease(cluster) is not None, "it beats")
     node.wait(lambda: node.node_info() is not None, "node-info is published")
+    node.wait(lambda: "is left to" in str(node.ask("/readyz")[1]), "device-info is left to it")
     status, answer = node.ask("/readyz")
     assert status == 503
     reason = next(text for text in answer["reasons"] if "is left to" in text)

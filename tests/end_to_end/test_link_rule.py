@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from contract.codes.chip_codes import LINK_DOWN
+from tests.parts.deadlines import patience
 from tests.parts.fault_config import link_rule
 
 if TYPE_CHECKING:
     from tests.end_to_end.node import Node
 
 CHIP = 3
+RULE_SECONDS = round(patience(6))
+"""A restart is to take less."""
 
 
 def reasons(node: Node) -> list[dict[str, Any]]:
@@ -30,19 +33,21 @@ def reasons(node: Node) -> list[dict[str, Any]]:
 @pytest.mark.timeout(60)
 def test_a_killed_agent_upgrades_and_releases_as_if_it_had_lived(folder_node: Node) -> None:
     node = folder_node
-    node.environment |= link_rule(node.state_dir.parent / "fault-config", 6, 6)
+    node.environment |= link_rule(node.state_dir.parent / "fault-config", *2 * (RULE_SECONDS,))
     node.start()
     node.healthy()
     node.emulator.link(CHIP, up=False)
     node.until(lambda now: now.codes(CHIP) == {LINK_DOWN}, "the link is shown down")
     assert reasons(node) == []
+    # The journal commits beside the publication, and the rule counts from its time.
+    node.wait(lambda: node.assertions(LINK_DOWN) != [], "it is journaled")
     node.kill()
     node.start()
     node.wait(lambda: reasons(node) != [], "it is upgraded", 20)
     (seen,) = [row for row in node.journal("reports") if LINK_DOWN in json.dumps(row)][:1]
     occurred_ms = next(item["seen_at_ms"] for item in seen if item.get("code") == LINK_DOWN)
     upgraded = {
-        "upgrade_time": occurred_ms + 6_000,
+        "upgrade_time": occurred_ms + 1000 * RULE_SECONDS,
         "fault_code": LINK_DOWN,
         "fault_level": "PreSeparateNPU",
         "upgrade_type": "FaultDuration",

@@ -60,5 +60,5 @@ def test_a_tool_that_hangs_takes_nothing_along(folder_node: Node) -> None:
     tool = node.driver_root / HCCN_TOOL
     node.wait(lambda: len(processes_of(tool)) == 1, "the tool runs")
     status, seconds = node.stop()
-    assert (status, seconds < 3) == (0, True), node.logged()
+    assert (status, seconds < patience(3)) == (0, True), node.logged()
     node.wait(lambda: not processes_of(tool), "the tool is ended with the agent")

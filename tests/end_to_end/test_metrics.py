@@ -304,7 +304,8 @@ def assert_scraped(agent: str, aggregator: str, tmp_path: Path) -> None:
         assert text.count(shipped) == 1
         text = text.replace(shipped, real.removeprefix("http://"))
     prometheus = Prometheus(
-        tmp_path, f"global: {{scrape_interval: 500ms, scrape_timeout: 400ms}}\n{text}"
+        tmp_path,
+        f"global: {{scrape_interval: {_ms(0.5)}, scrape_timeout: {_ms(0.4)}}}\n{text}",
     )
     expected = {
         "npu-vigil-agent": in_prometheus(all_of_the_agent()),
@@ -317,6 +318,11 @@ def assert_scraped(agent: str, aggregator: str, tmp_path: Path) -> None:
             running.wait_until(partial(has, prometheus, job, names), 20)
     finally:
         prometheus.stop()
+
+
+def _ms(seconds: float) -> str:
+    """Return the duration of a scrape as Prometheus reads it; a busy machine needs longer."""
+    return f"{round(1000 * patience(seconds))}ms"
 
 
 def in_prometheus(metrics: dict[str, Kind]) -> set[str]:

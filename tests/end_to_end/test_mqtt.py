@@ -10,7 +10,7 @@ import pytest
 
 from tests.end_to_end.mqtt_node import OnBroker, aggregator_on_broker
 from tests.end_to_end.node import Node
-from tests.parts.deadlines import nothing_happens_for
+from tests.parts.deadlines import nothing_happens_for, patience
 from tests.parts.processes import program
 
 if TYPE_CHECKING:
@@ -112,6 +112,8 @@ def test_malformed_payload_is_counted_and_named(
 def test_a_broker_that_was_killed_has_everything_again(
     node: Node, aggregator: Daemon, broker: Broker
 ) -> None:
+    # The broker is away for a part of three intervals, and nobody is to be lost.
+    node.options += ["--heartbeat-interval-seconds", f"{patience(1):g}"]
     node.start()
     node.healthy()
     aggregator.start()
@@ -193,7 +195,13 @@ def test_nodes_of_both_stores_are_in_the_same_documents(
             "both faults are in both documents",
             20,
         )
-        assert shown()[0] == shown()[1]
+
+        def are_equal() -> bool:
+            first, second = shown()
+            return first == second
+
+        # One is written after the other.
+        node.wait(are_equal, "both documents are equal")
     finally:
         daemon.stop()
         other.close()

@@ -176,6 +176,6 @@ def test_an_api_server_that_comes_later(cluster_node: Node, cluster: Cluster) ->
     node.up()
     node.wait(lambda: len(node.status()["faults"]) == 2, "the BMC is asked all the same")
     assert {one["level"] for one in node.status()["faults"]} == {"PreSeparateFault", ""}
-    assert node.status()["fault_configuration"]["trouble"]
+    node.wait(lambda: bool(node.status()["fault_configuration"]["trouble"]), "it is not watched")
     cluster.plane.start_apiserver()
     shows(node, 30, Fan="Separate", Disk="PreSeparate")

@@ -62,6 +62,8 @@ def test_a_restart_with_a_standing_alarm_never_deletes(node: Node) -> None:
     node.start()
     shows_fan(node)
     before = node.status()["faults"]
+    # The journal commits beside the publication, and an agent that is killed begins with it.
+    node.wait(lambda: node.journal("changes") != [], "the alarm is journaled")
     for forgets in (False, True):
         node.kill()
         if forgets:

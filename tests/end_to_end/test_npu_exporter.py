@@ -129,11 +129,11 @@ def test_value_that_the_driver_lacks_is_an_empty_label(folder_node: Node) -> Non
     folder_node.healthy()
 
     def named() -> bool:
-        samples = scraped(folder_node)["npu_chip_info_name"].samples
-        return all(
+        metric = scraped(folder_node).get("npu_chip_info_name")
+        return metric is not None and all(
             (one.labels["name"], one.labels["vdie_id"], one.labels["pcie_bus_info"])
             == ("910B3-Ascend-V1", "", "")
-            for one in samples
+            for one in metric.samples
         )
 
     folder_node.wait(named, "the cards have their names")

@@ -9,16 +9,17 @@ import hashlib
 import json
 import re
 import time
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from dcmi_shim.emulator.bmc import BmcAlarm
 from tests.aggregator.daemon import Daemon
-from tests.parts.deadlines import nothing_happens_for
+from tests.parts.deadlines import nothing_happens_for, patience, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.end_to_end.node import Node
@@ -102,7 +103,7 @@ def test_generation_c_from_the_bmc_to_the_cluster(
     first = as_consumer_c(node.node_info())
     assert first is not None
     assert (first[0], first[2], first[3]) == ([], 1, "Healthy")
-    assert abs(first[1] - time.time()) < 5
+    assert abs(first[1] - time.time()) < patience(5)
     node.wait(lambda: as_consumer_c(node.node_info()) != first, "the next beat", 3)
     missing = "label nodeDEnable=on of node node-1: it is not there"
     node.wait(lambda: missing in str(node.status()["heartbeat"]["old"]["label"]), "it is reported")
@@ -129,9 +130,14 @@ def test_generation_c_from_the_bmc_to_the_cluster(
         lambda: (entry(cluster) or {}).get("FaultDevList") is not None, "and in the cluster", 3
     )
     assert entry(cluster)["FaultDevList"][0]["FaultCode"] == ["06000025"]
-    writes = aggregator.metric("npu_vigil_publication_writes_total")
-    nothing_happens_for(2.5, because="two intervals of one second pass")
-    assert aggregator.metric("npu_vigil_publication_writes_total") == writes, "beats alone are none"
+
+    def beats_alone_are_no_writes() -> bool:
+        # A write is counted after its document is shown, and an exposition is a second old.
+        writes = aggregator.metric("npu_vigil_publication_writes_total")
+        nothing_happens_for(2.5, because="two intervals of one second pass")
+        return aggregator.metric("npu_vigil_publication_writes_total") == writes
+
+    node.wait(beats_alone_are_no_writes, "beats alone are no writes", 10)
     assert len(node.journal("publication")) < 12, "beats are no history"
     node.emulator.bmc.clear()
     node.wait(lambda: not shows_fan(), "the recovery")
@@ -159,15 +165,29 @@ def test_a_node_of_an_old_release_that_falls_silent_is_lost(
     def alive() -> float:
         return aggregator.metric('npu_vigil_heartbeats{state="alive"}')
 
-    beat(1000)
+    numbers = count(1000)
+
+    def beats_until(happened: Callable[[], bool]) -> float:
+        """Beat until it happened; return a moment before the last beat."""
+        began = 0.0
+
+        def beats_and_looks() -> bool:
+            nonlocal began
+            began = time.monotonic()
+            beat(next(numbers))
+            return happened()
+
+        # One beat is alive for three seconds only, which a busy machine may miss.
+        wait_until(beats_and_looks, "the beats count", 10, 0.3)
+        return began
+
+    beat(next(numbers))
     aggregator.start()
     nothing_happens_for(6, because="an interval that is not known counts as FALLBACK_MS, 5000")
     assert lost() == [], "what was there before proves nothing"
-    beat(1001)
-    aggregator.process.wait_until(lambda: alive() == 1, seconds=5)
-    begin = time.monotonic()
+    begin = beats_until(lambda: alive() == 1)
     aggregator.process.wait_until(lambda: lost() == ["node-1"], seconds=10)
-    assert time.monotonic() - begin > 1.5
+    assert time.monotonic() - begin > 2.9, "three intervals"
     aggregator.process.wait_until(
         lambda: (entry(cluster) or {}).get("NodeStatus") == "UnHealthy", seconds=5
     )
@@ -176,9 +196,7 @@ def test_a_node_of_an_old_release_that_falls_silent_is_lost(
     aggregator.start()
     nothing_happens_for(2, because="the liveness rules look at least every second")
     assert lost() == ["node-1"]
-    beat(1002)
-    aggregator.process.wait_until(lambda: lost() == [], seconds=5)
-    assert aggregator.node("node-1")["heartbeat"] == "alive"
+    beats_until(lambda: lost() == [] and aggregator.node("node-1")["heartbeat"] == "alive")
     listed = {one["node"] for one in aggregator.ask("/api/v1/nodes")[1]["nodes"]}
     assert listed == {"node-1"}, "who has not the label is none of ours"
 
@@ -214,7 +232,7 @@ def test_the_annotation_beats_and_its_refusal_is_not_ready(node: Node, cluster: 
     node.wait(lambda: "noded/heartbeat" in shown(), "the first beat", 15)
     first = shown()
     assert first["noded/heartbeat-interval"] == "1"
-    assert abs(int(first["noded/heartbeat"]) - time.time()) < 5
+    assert abs(int(first["noded/heartbeat"]) - time.time()) < patience(5)
     node.wait(lambda: shown() != first, "the next beat", 3)
     node.healthy()
     node.wait(lambda: node.ask("/readyz")[0] == 200, "it is ready")

@@ -68,9 +68,8 @@ def test_an_api_server_that_is_away_at_start(cluster_node: Node, cluster: Cluste
     node.up()
     node.emulator.occur(2, FAULT)
     node.wait(lambda: bool(node.assertions(FAULT)), "the fault is journaled")
-    status, answer = node.ask("/readyz")
-    assert status == 503
-    assert any("cannot be published" in reason for reason in answer["reasons"]), answer
+    node.wait(lambda: "cannot be published" in str(node.ask("/readyz")[1]), "it says why")
+    assert node.ask("/readyz")[0] == 503
     assert node.ask("/healthz")[0] == 200
     cluster.plane.start_apiserver()
     assert node.until(lambda now: now.codes(2) == {FAULT}, "the fault is shown") < patience(5)
@@ -96,7 +95,7 @@ def test_an_api_server_that_freezes(cluster_node: Node, cluster: Cluster) -> Non
     cluster.plane.resume_apiserver()
     node.until(lambda now: bool(now.codes(2) and now.codes(3)), "both faults are shown")
     status, seconds = node.stop()
-    assert (status, seconds < 5) == (0, True)
+    assert (status, seconds < patience(5)) == (0, True)
 
 
 @pytest.mark.parametrize("function", [CODES, HEALTH, "dcmi_init"])
@@ -113,7 +112,7 @@ def test_sigterm_does_not_wait_for_the_driver(folder_node: Node, function: str) 
         node.emulator.occur(1, FAULT)
     nothing_happens_for(2.3, because="the list is asked for LAG_SECONDS, 2, after the event")
     status, seconds = node.stop()
-    assert (status, seconds < 5) == (0, True), node.logged()
+    assert (status, seconds < patience(5)) == (0, True), node.logged()
     assert node.journal("stop")
 
 
@@ -143,14 +142,17 @@ def test_a_full_disk_costs_nothing_that_is_known(folder_node: Node) -> None:
         assert _shows(node, chip) < patience(1)
     node.emulator.recover(0, FAULT)
     node.until(lambda now: not now.codes(0), "the recovery is shown")
-    assert node.status()["journal"]["trouble"] is not None
-    assert "npu_vigil_journal_failing 1.0" in node.ask("/metrics")[1]
+    # The journal commits beside the publication.
+    node.wait(lambda: node.status()["journal"]["trouble"] is not None, "the journal fails")
+    node.wait(lambda: "npu_vigil_journal_failing 1.0" in node.ask("/metrics")[1], "and its metric")
     resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, before)
     node.wait(lambda: node.status()["journal"]["trouble"] is None, "the journal works again")
     node.wait(lambda: node.status()["journal"]["rows_held"] == 0, "everything is written")
     node.kill()
     assert node.assertions(FAULT) == ["occur"] * 4 + ["recover"]
-    assert len(node.journal("gap")) == 1
+    # A disk that is busy with other work adds gaps of its own.
+    reasons = [gap["reason"] for gap in node.journal("gap")]
+    assert len([reason for reason in reasons if "takes longer than" not in reason]) == 1, reasons
     assert node.logged().count("publishing continues without it") == 1
     node.start()
     node.until(lambda now: set(now.faults) == {f"Ascend910-{chip}" for chip in (1, 2, 3)}, "kept")
@@ -224,7 +226,8 @@ def test_two_thousand_events_at_once(folder_node: Node) -> None:
     document = node.shown()
     assert document is not None
     assert set(document.faults) == faulty, "audits found something else"
-    assert node.status()["journal"]["trouble"] is None
+    # A slow commit is a trouble until the next one.
+    node.wait(lambda: node.status()["journal"]["trouble"] is None, "the journal works")
     node.kill()
     node.start()
     node.until(lambda now: set(now.faults) == faulty, "and after a restart")
@@ -241,5 +244,5 @@ def test_sigterm_while_a_store_holds_a_thread(folder_node: Node) -> None:
         node.wait(lambda: bool(node.assertions(FAULT)), "the fault is journaled")
         let_time_pass(0.1)
         status, seconds = node.stop()
-    assert (status, seconds < 5) == (0, True), node.logged()
+    assert (status, seconds < patience(5)) == (0, True), node.logged()
     assert node.journal("stop")

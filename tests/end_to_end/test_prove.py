@@ -76,8 +76,14 @@ def test_faults_are_proved_over_a_kill_and_each_missing_row_is_a_gap(
     node.wait(lambda: len(shown(aggregator)) == 2, "another one is shown")
 
     local = ("--state-dir", str(node.state_dir))
-    status, proof = prove(*local)
-    assert (status, proof["episodes"], proof["gaps"]) == (0, 3, [])
+
+    def is_proved_here() -> bool:
+        # The journal commits beside the publication.
+        status, proof = prove(*local)
+        return (status, proof["episodes"], proof["gaps"]) == (0, 3, [])
+
+    node.wait(is_proved_here, "all is proved with the journal")
+    _, proof = prove(*local)
     assert "that nothing else is published" in proof["not_proved"]
     # The name of the node is a part of the address: its agent answers at its socket.
     (tmp_path / "agents").mkdir()

@@ -130,7 +130,11 @@ def test_two_releases_at_once_and_both_documents(folder_site: Site) -> None:
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for _ in range(2)
     ]
-    shown = [one.communicate(timeout=patience(60))[0] for one in both]
+    try:
+        shown = [one.communicate(timeout=patience(60))[0] for one in both]
+    finally:
+        for one in both:
+            one.kill()
     assert [one.returncode for one in both] == [0, 0], shown
     assert site.document().data[MANUAL] == ""
     left = json.loads(file.read_text())["data"]["node-1"]

@@ -241,8 +241,14 @@ def test_a_card_that_was_replaced_begins_anew(node: Node, hardware: Hardware) ->
         hardware.write("serial.2", "21029")
         node.start()
         document.until(lambda now: now.free == all_but(), "the new card is well")
-    ended = [one for row in node.journal("changes") for one in row if one["kind"] == "ended"]
-    assert [one["because"] for one in ended] == ["its card was replaced by another one"]
+
+    def ended() -> list[str]:
+        changes = [change for row in node.journal("changes") for change in row]
+        return [one["because"] for one in changes if one["kind"] == "ended"]
+
+    # The journal commits beside the publication.
+    node.wait(lambda: ended() != [], "the end is journaled")
+    assert ended() == ["its card was replaced by another one"]
 
 
 @pytest.mark.parametrize("runs", [True, False])

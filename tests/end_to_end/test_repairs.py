@@ -61,10 +61,11 @@ def test_a_code_query_that_fails_at_the_start(node: Node) -> None:
     now = node.shown()
     assert now is not None
     assert "Ascend910-3" not in now.free | now.unhealthy, "a chip never read is in no list"
-    assert _blind(node) == [CHIP]
+    # On a busy machine calls about other chips miss their deadline, too.
+    node.wait(lambda: _blind(node) == [CHIP], "it alone is blind")
     node.emulator.clear(CODES, CHIP)
     node.until(lambda now: now.codes(CHIP) == {FAULT}, "its fault is found when it answers", 4)
-    assert _blind(node) == []
+    node.wait(lambda: _blind(node) == [], "no chip is blind")
 
 
 def test_a_recovery_is_not_accepted_while_the_query_that_proves_it_fails(node: Node) -> None:

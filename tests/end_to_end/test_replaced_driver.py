@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.end_to_end.node import Node
+from tests.parts.deadlines import patience
 from tests.parts.places import Folder
 from tests.tiers import only_root
 
@@ -59,7 +60,7 @@ def own_node(tmp_path: Path, built: Path) -> Iterator[Node]:
     shutil.copytree(node.driver_root, tmp_path / "host" / "driver")
     node.driver_root = tmp_path / "host" / "driver"
     node.environment["VIGIL_HEARTBEAT_INTERVAL_SECONDS"] = "1"
-    node.environment["VIGIL_DRIVER_CALL_DEADLINE_SECONDS"] = "0.25"
+    node.environment["VIGIL_DRIVER_CALL_DEADLINE_SECONDS"] = f"{patience(0.25):g}"
     yield node
     node.close()
 
@@ -134,7 +135,8 @@ def test_a_driver_replaced_under_a_process_that_still_answers(own_node: Node, bu
         return bool(maps) and not any("libdcmi.so (deleted)" in one for one in maps)
 
     node.wait(is_new, "no process holds deleted files", FOUND_AGAIN_SECONDS)
-    assert blind_chips(node) == 0
+    # On a busy machine a call may miss its deadline.
+    node.wait(lambda: blind_chips(node) == 0, "it sees all chips")
     node.emulator.occur(1, FAULT)
     node.until(lambda now: FAULT in now.codes(1), "the fault is shown")
     assert LOST not in str(node.journal("changes"))

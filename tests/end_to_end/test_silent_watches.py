@@ -13,7 +13,7 @@ from tests.aggregator.nodes import published, unhealthy
 from tests.end_to_end.node import Node, shown
 from tests.parts.api_proxy import ApiProxy, Rule
 from tests.parts.controlplane import LEASES
-from tests.parts.deadlines import nothing_happens_for
+from tests.parts.deadlines import nothing_happens_for, patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,7 +92,7 @@ def test_a_fault_that_no_watch_shows_is_in_cluster_info_within_15_s(
     silent = time.monotonic()
     node.emulator.occur(2, FAULT)
     node.wait(lambda: in_cluster_info(cluster, 2), "it is shown there")
-    assert time.monotonic() - silent <= SHOWN_SECONDS
+    assert time.monotonic() - silent <= patience(SHOWN_SECONDS)
     assert read_by_name(proxy, silent) == 1
     missed = 'npu_vigil_missed_write_reads_total{result="missed",store="kubernetes:"}'
     node.wait(lambda: aggregator.metric(missed) == 1, "it is counted")
@@ -112,11 +112,11 @@ def test_dead_watches_are_asked_anew_when_other_requests_find_dead_connections(
     assert proxy.freeze_old() > 0
     node.emulator.occur(1, FAULT)
     node.wait(lambda: in_cluster_info(cluster, 1), "it is shown there")
-    assert time.monotonic() - frozen <= SHOWN_SECONDS
+    assert time.monotonic() - frozen <= patience(SHOWN_SECONDS)
     asked = proxy.requests(watches, frozen)
     # A third of the Lease's 10 s until a request, 2 s without an answer, 5 s.
     assert asked
-    assert asked[0].at - frozen <= 11
+    assert asked[0].at - frozen <= patience(11)
     assert read_by_name(proxy, frozen) == 0
     # Nothing was missed: it went on from where it was, and no other replica leads.
     assert "leads no more" not in aggregator.log.read_text()

@@ -128,18 +128,28 @@ def test_a_chip_is_explained_from_its_agent_to_cluster_info_and_what_happened_is
             [sys.executable, "-m", "vigil", "explain", "node-1", "--watch", "--json", *cluster],
             stdout=file,
         )
-    well.wait(lambda: output.read_bytes().count(b"\n") == 1, "the first state is shown")
-    well.emulator.occur(3, SEPARATES)
-    well.wait(lambda: aggregator.ask("/api/v1/faults")[1]["faults"] != [], "it is known")
-    well.wait(lambda: b'"well":false' in output.read_bytes(), "the change is shown")
-    watching.send_signal(signal.SIGINT)
-    assert watching.wait(patience(10)) == 0
+    try:
+        well.wait(lambda: output.read_bytes().count(b"\n") >= 1, "the first state is shown")
+        well.emulator.occur(3, SEPARATES)
+        well.wait(lambda: aggregator.ask("/api/v1/faults")[1]["faults"] != [], "it is known")
+        well.wait(lambda: b'"well":false' in output.read_bytes(), "the change is shown")
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(patience(10)) == 0
+    finally:
+        watching.kill()
+        watching.wait()
 
     status, lines, _ = run_vigil("explain", "node-1/3", *agent)
     assert status == 1
     assert lines[2].startswith("answered by: agent of node-1, version ")
     assert "reported:  SeparateNPU" in [line.strip() for line in lines]
-    status, lines, _ = run_vigil("explain", "node-1/3", *cluster, COLUMNS="300")
+
+    def explained() -> tuple[int, list[str], str]:
+        return run_vigil("explain", "node-1/3", *cluster, COLUMNS="300")
+
+    # It is known before it is published.
+    well.wait(lambda: any("published: SeparateNPU" in one for one in explained()[1]), "published")
+    status, lines, _ = explained()
     assert status == 1
     socket = tmp_path / "aggregator" / "aggregator.sock"
     assert f"answered by: aggregator, which leads (unix:{socket})" in lines, lines

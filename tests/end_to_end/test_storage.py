@@ -12,7 +12,7 @@ import pytest
 from contract.codes.storage_faults import fault_id
 from tests.parts.certificates import make_authority, make_client, make_server
 from tests.parts.clusterd import FaultServer
-from tests.parts.deadlines import nothing_happens_for
+from tests.parts.deadlines import nothing_happens_for, patience
 from tests.parts.places import Cluster, Folder
 
 if TYPE_CHECKING:
@@ -124,9 +124,9 @@ def test_faults_go_through_the_store(node: Node, clients: Clients) -> None:
     assert message is not None
     assert message["version"] == "1.0"
     assert message["resource"] == "dpcStorage"
-    assert abs(message["timestamp"] / 1000 - began) < 3
+    assert abs(message["timestamp"] / 1000 - began) < patience(3)
     (fault,) = message["faults"]
-    assert abs(fault.pop("faultTime") / 1000 - began) < 3
+    assert abs(fault.pop("faultTime") / 1000 - began) < patience(3)
     assert fault == {
         "faultId": fault_id(node.name, PROCESS),
         "faultType": "Node",
@@ -195,6 +195,10 @@ def test_nothing_is_lost_and_nothing_repeated_over_grpc(
     clients.write_status(process=-1, link=-1)
     node.wait(lambda: len(shown(node)) == 2, "both faults are known")
     node.wait(lambda: node.status()["fault_service"]["trouble"] is not None, "nobody listens", 10)
+    # A fault that is not in the journal yet is lost with the agent, as its file changes meanwhile.
+    node.wait(
+        lambda: all(node.assertions(code) for code in (PROCESS, LINK)), "both are in the journal"
+    )
     node.kill()
     node.start()
     node.up()

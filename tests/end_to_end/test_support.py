@@ -30,6 +30,7 @@ from tests.aggregator.nodes import report
 from tests.contract.documents.node_documents import config, fault
 from tests.parts import pods
 from tests.parts.controlplane import CHIEF_TOKEN
+from tests.parts.deadlines import patience
 from tests.parts.service_proxy import endpoint, make_service, remove_service
 from tests.parts.verbs import run_verb
 from vigil.support import host_parts
@@ -142,6 +143,8 @@ def made(folder_node: Node, tmp_path: Path) -> _Made:
     folder_node.up()
     folder_node.emulator.occur(3, _CODE)
     folder_node.until(lambda shown: _CODE in shown.codes(3), "the fault is published")
+    # The journal commits beside the publication.
+    folder_node.wait(lambda: _CODE in str(folder_node.journal("changes")), "it is in the journal")
     return _Made(folder_node, tmp_path)
 
 
@@ -392,13 +395,13 @@ def test_a_tool_that_hangs_costs_only_its_part(made: _Made, monkeypatch: Any) ->
     place = place_of(None, made.node.state_dir, None, store, None)
     begun = time.monotonic()
     manifest = write_archive(place, made.path, redact=False, seconds=8.0)
-    assert time.monotonic() - begun < 25
+    assert time.monotonic() - begun < patience(25)
     files = read(made.path)
     assert states(files)["hccn_tool"] == "partial"
     assert "no answer in 8 s" in problem(files, "hccn_tool")
     assert states(files)["documents"] == "complete"
     (tool,) = (part for part in manifest.parts if part.part == "hccn_tool")
-    assert 8 <= tool.seconds < 20
+    assert 8 <= tool.seconds < patience(20)
     # The answer that is missing is named, and the call's time with it.
     first = json.loads(files["hccn_tool.jsonl"].splitlines()[0])
     assert first["seconds"] >= 3

@@ -100,7 +100,8 @@ def test_a_blind_switch_keeps_what_is_known(a3: Node) -> None:
     assert codes(a3) == [CODE]
     a3.emulator.clear(LIST)
     a3.wait(lambda: codes(a3) == [], "the recovery counts", 15)
-    assert blind(a3) == []
+    # A later query may miss its deadline on a busy machine.
+    a3.wait(lambda: blind(a3) == [], "the switches are seen")
 
 
 def test_a_library_that_hangs_at_start_holds_nothing_up_for_long(a3: Node) -> None:
@@ -115,7 +116,7 @@ def test_a_library_that_hangs_at_start_holds_nothing_up_for_long(a3: Node) -> No
     a3.emulator.hang(LIST)
     a3.wait(lambda: LIST in str(blind(a3)), "the switches are blind again", 20)
     status, seconds = a3.stop()
-    assert (status, seconds < 4) == (0, True)
+    assert (status, seconds < patience(4)) == (0, True)
 
 
 def test_no_library(a3: Node, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.end_to_end.node import Node
 from tests.parts.controlplane import LEASES
-from tests.parts.deadlines import nothing_happens_for
+from tests.parts.deadlines import nothing_happens_for, patience
 from tests.parts.places import Cluster, Folder
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.parts.places import Place
 
 FAULT = "80E01801"
-INTERVAL_SECONDS = 1.0
+INTERVAL_SECONDS = patience(1.0)
 DURATION_SECONDS = 5
 
 

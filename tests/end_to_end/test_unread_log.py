@@ -89,7 +89,8 @@ def test_a_log_that_is_not_read_silences_no_node(
         beats.append(_beats(node))
     passed = time.monotonic() - begin
     assert beats[-1] - beats[0] >= 0.5 * passed, "heartbeats of one second"
-    assert aggregator.ask("/api/v1/nodes")[1]["nodes"][0]["heartbeat"] == "alive"
+    # On a busy machine three intervals of one second may pass without a beat.
+    node.wait(lambda: aggregator.node(node.name)["heartbeat"] == "alive", "it is alive")
     if isinstance(node.place, Cluster):
         assert len(renewals) > 2, "the leader renews its Lease"
     expositions = (node.ask("/metrics")[1], aggregator.ask("/metrics")[1])
