@@ -86,7 +86,7 @@ def test_changes_are_in_force_at_once(node: Node) -> None:
 
     # The journal commits beside the publication.
     tables = [table("SeparateNPU")[CODES], table("RestartRequest")[CODES], None]
-    node.wait(lambda: in_order() == tables, lambda: f"it is journaled: {in_order()}")
+    node.wait(lambda: in_order() == tables, "each table is journaled")
 
 
 @pytest.mark.timeout(60)
