@@ -315,13 +315,18 @@ def assert_names_and_variables(cluster: Cluster) -> None:
         for variable in content(file.stem)["templating"]["list"]
         if variable["type"] == "query" and not variable.get("hide")
     }
-    choices: dict[str, set[str]] = {}
-    for query, name in lists.items():
-        match = re.fullmatch(r"label_values\((.*), (\w+)\)", replaced(query, "en", ".+"))
-        assert match is not None, query
-        samples = cluster.answer(f"count by ({match[2]}) ({match[1]})")
-        choices[name] = {sample["metric"][match[2]] for sample in samples}
-    assert choices == {"job": {*_JOBS.split("|")}, "node": {cluster.node.name}}
+
+    def choices() -> dict[str, set[str]]:
+        shown: dict[str, set[str]] = {}
+        for query, name in lists.items():
+            match = re.fullmatch(r"label_values\((.*), (\w+)\)", replaced(query, "en", ".+"))
+            assert match is not None, query
+            samples = cluster.answer(f"count by ({match[2]}) ({match[1]})")
+            shown[name] = {sample["metric"][match[2]] for sample in samples}
+        return shown
+
+    expected = {"job": {*_JOBS.split("|")}, "node": {cluster.node.name}}
+    wait_until(lambda: choices() == expected, lambda: f"each list is complete: {choices()}")
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -15,12 +14,12 @@ from elastic.config import load_elastic
 from elastic.job_cache import KINDS
 from tests.elastic.jobs import vcjob
 from tests.parts.controlplane import LEASES, path_of
-from tests.parts.deadlines import nothing_happens_for, patience, wait_until
+from tests.parts.deadlines import wait_until
 from tests.parts.kustomize import MANIFESTS, aggregator_container, build_with, object_of, take_back
 from tests.parts.volcano import COMMANDS, JOBS, PODS, install, uninstall
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tests.parts.controlplane import ControlPlane
@@ -220,16 +219,22 @@ def account(
 
 @pytest.mark.apiserver
 def test_account_may_do_what_elastic_training_needs(account: Account) -> None:
-    """Policies and rights come one after the other, so what differs is asked once more."""
-    wrong = {}
-    for what, row in ROWS.items():
-        found = account.ask(row)
-        if found[0] != row.status:
-            nothing_happens_for(0.5, because="rules of RBAC are in force after a moment")
-            found = account.ask(row)
-        if found[0] != row.status:
-            wrong[what] = (row.status, found[0], found[1][:300])
-    assert wrong == {}
+    _until_answered(account, ROWS)
+
+
+def _until_answered(account: Account, rows: Mapping[str, Row]) -> None:
+    """Wait until each request has its status: rights and policies are in force a moment later."""
+    wrong: dict[str, tuple[int, str]] = {}
+
+    def are_right() -> bool:
+        answers = {name: account.ask(row) for name, row in rows.items()}
+        wrong.clear()
+        for name, (status, text) in answers.items():
+            if status != rows[name].status:
+                wrong[name] = (status, text[:300])
+        return not wrong
+
+    wait_until(are_right, lambda: f"all answers are right: {wrong}", 20)
 
 
 @pytest.mark.apiserver
@@ -310,16 +315,7 @@ def test_optional_components_may_do_what_they_need(
         "all Nodes": Row("GET", "/api/v1/nodes", None, 403),
         "the size of a running job": ROWS["the size of a running job"],
     }
-    # Rights and policies are in force a moment after they were written.
-    until, wrong = time.monotonic() + patience(20), {"": (0, "")}
-    while wrong and time.monotonic() < until:
-        found = {what: account.ask(row) for what, row in rows.items()}
-        wrong = {
-            what: (status, text[:300])
-            for what, (status, text) in found.items()
-            if status != rows[what].status
-        }
-    assert wrong == {}
+    _until_answered(account, rows)
 
 
 @pytest.mark.parametrize("part", ["network-faults", "dead-nodes"])

@@ -22,7 +22,7 @@ from service.tls.expiry import CertificateFiles, certificate_metric
 from stores.certificates import last_end_of_pem
 from stores.settings import Mqtt
 from tests.parts.certificates import make_authority, make_client
-from tests.parts.deadlines import stays, until
+from tests.parts.deadlines import patience, stays, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -95,7 +95,8 @@ async def test_a_file_that_stays_is_not_read_again(
 async def test_a_disk_that_hangs_keeps_one_thread_and_what_was_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(expiry, "_DEADLINE_SECONDS", 0.2)
+    deadline_seconds = patience(0.2)
+    monkeypatch.setattr(expiry, "_DEADLINE_SECONDS", deadline_seconds)
     make_authority(tmp_path)
     pipe = tmp_path / "pipe.crt"
     files = CertificateFiles((pipe,), (tmp_path / "ca.crt",))
@@ -104,7 +105,7 @@ async def test_a_disk_that_hangs_keeps_one_thread_and_what_was_known(
         # Nobody writes to it: to open it waits, as on a disk that hangs.
         os.mkfifo(pipe)
         await until(lambda: "cannot be read within" in caplog.text, "the hang is named")
-        await stays(0.5, because="it is looked for more often meanwhile")
+        await stays(deadline_seconds + 0.3, because="it is looked for more often meanwhile")
         assert days(files, tmp_path / "ca.crt") == 30
         assert caplog.text.count("cannot be read within") == 1
         with pipe.open("w") as writer:

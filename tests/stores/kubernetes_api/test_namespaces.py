@@ -10,7 +10,7 @@ import pytest
 from contract.errors import StoreRefused
 from stores.base import Beat, Document, LeaderElectionRecord
 from stores.kubernetes_api.store import KubernetesStore
-from tests.parts.deadlines import stays, until
+from tests.parts.deadlines import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -61,7 +61,13 @@ async def remove_by_force(control_plane: ControlPlane) -> None:
         return (await asyncio.to_thread(control_plane.ask, "GET", SPACE))[0] == 404
 
     await until(is_gone, "the namespace is gone")
-    await stays(1, because="the admission of the API server learns it by a watch")
+
+    async def is_refused() -> bool:
+        body = {"metadata": {"name": "dry-run"}}
+        path = f"{SPACE}/configmaps?dryRun=All"
+        return (await asyncio.to_thread(control_plane.ask, "POST", path, body))[0] == 404
+
+    await until(is_refused, "the admission of the API server learned it by a watch")
 
 
 async def test_it_is_named_as_the_reason_where_it_may_not_be_created(

@@ -186,10 +186,13 @@ async def test_a_watch_of_what_never_changes_is_no_trouble(
     kubernetes: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No bookmark comes while nothing of the kind changes in the whole cluster."""
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=1.0, sock_read=1.1)
+    silence_seconds = patience(1.1)
+    timeout = aiohttp.ClientTimeout(
+        total=None, sock_connect=patience(1.0), sock_read=silence_seconds
+    )
     monkeypatch.setattr(kubernetes_connection, "_WATCH_TIMEOUT", timeout)
     async with watching(kubernetes, Selection("mindx-dl")) as seen:
-        await stays(2.5, because="two timeouts of the connection, 1.1 s each")
+        await stays(2 * silence_seconds + 0.3, because="two timeouts of the connection pass")
         await kubernetes.put(a_document("one", "1"))
         await seen.until(lambda seen: PLACE in seen.documents)
     assert [type(event) for event in seen.events] == [DocumentsListed, Changed]
@@ -199,7 +202,7 @@ async def test_watches_of_what_never_changes_share_a_connection(
     kubernetes: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first one is given up for its silence; the server ends the others before that."""
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=1.0, sock_read=3.0)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=patience(1.0), sock_read=patience(3.0))
     monkeypatch.setattr(kubernetes_connection, "_WATCH_TIMEOUT", timeout)
     monkeypatch.setattr(kubernetes_watch, "_QUIET_WATCH_SECONDS", (1, 1))
     monkeypatch.setattr(kubernetes_watch, "_MIN_WATCH_SECONDS", 0.5)
@@ -213,8 +216,8 @@ async def test_watches_of_what_never_changes_share_a_connection(
 
     monkeypatch.setattr(kubernetes_connection, "_notice_dead_peer", note_port)
     async with watching(kubernetes, Selection("mindx-dl")):
-        await until(lambda: len(ports) == 4, "three watches follow the first one", 30.0)
-    first, *others = ports
+        await until(lambda: len(ports) >= 4, "three watches follow the first one", 30.0)
+    first, *others = ports[:4]
     assert others == [others[0]] * 3
     assert first != others[0]
 

@@ -207,16 +207,22 @@ done
         text=True,
         env={**os.environ, "CC": str(compiler)},
     ) as demo:
-        assert demo.stdout is not None
-        page = re.fullmatch(r"the cluster in a browser: (http://\S+/)\n", demo.stdout.readline())
-        assert page is not None
-        asked = urllib.request.Request(page[1], headers={"Accept": "text/html"})
-        with urllib.request.urlopen(asked, timeout=patience(10)) as answer:
-            assert b"NPU Vigil" in answer.read()
-        assert "the nodes start" in demo.stdout.readline()
-        assert _processes_of(url)
-        demo.send_signal(number)
-        demo.communicate(timeout=patience(20))
+        try:
+            assert demo.stdout is not None
+            page = re.fullmatch(
+                r"the cluster in a browser: (http://\S+/)\n", demo.stdout.readline()
+            )
+            assert page is not None
+            asked = urllib.request.Request(page[1], headers={"Accept": "text/html"})
+            with urllib.request.urlopen(asked, timeout=patience(10)) as answer:
+                assert b"NPU Vigil" in answer.read()
+            assert "the nodes start" in demo.stdout.readline()
+            assert _processes_of(url)
+            demo.send_signal(number)
+            demo.communicate(timeout=patience(20))
+        finally:
+            # The end of the block waits for it, also where something above fails.
+            demo.terminate()
     assert demo.returncode == 128 + number
     assert _processes_of(url) == []
 

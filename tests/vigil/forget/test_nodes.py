@@ -22,6 +22,7 @@ from stores.base import Beat, Document, FoundMark
 from stores.directory.mark import MARK_NAME
 from tests.aggregator.fleet import Fleet
 from tests.aggregator.nodes import T0, faulty, healthy, node_report, report
+from tests.parts.deadlines import patience
 from tests.parts.verbs import vigil_process
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.daemon
 
-INTERVAL = 0.2
+INTERVAL = patience(0.2)
 AHEAD_SECONDS = 3600
 MARK = "0123456789abcdef" * 2
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.parts.deadlines import nothing_happens_for, wait_until
+from tests.parts.deadlines import nothing_happens_for, patience, wait_until
 from tests.vigil.stand import AGENT, AT_MS, LEADER, Stand
 from tests.vigil.verbs import aggregator
 from vigil.daemon_client import DaemonClient
@@ -60,7 +60,7 @@ class Watching:
 
     def interrupt(self) -> int:
         self.process.send_signal(signal.SIGINT)
-        return self.process.wait(_SECONDS)
+        return self.process.wait(patience(_SECONDS))
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,10 @@ def test_a_state_is_a_new_one_where_more_than_its_time_is_another(
 def watching(stand: Stand, tmp_path: Path) -> Iterator[Watching]:
     stand.answers = {"/api/v1/status": AGENT}
     watching = Watching(stand, tmp_path / "output", "faults", "--json")
-    watching.wait(lambda: len(watching.lines()) == 1)
-    yield watching
-    if watching.process.poll() is None:
+    try:
+        watching.wait(lambda: len(watching.lines()) == 1)
+        yield watching
+    finally:
         watching.process.kill()
         watching.process.wait()
 
@@ -180,7 +181,7 @@ def test_without_a_terminal_a_state_comes_behind_its_time(stand: Stand, tmp_path
 def test_a_first_question_without_an_answer_ends_it(stand: Stand, tmp_path: Path) -> None:
     stand.status = 500
     watching = Watching(stand, tmp_path / "none", "status")
-    assert watching.process.wait(_SECONDS) == 3
+    assert watching.process.wait(patience(_SECONDS)) == 3
 
 
 @pytest.mark.slow
@@ -204,7 +205,7 @@ def test_on_a_terminal_the_newest_state_is_drawn_on_the_whole_screen(stand: Stan
         while b"no fault holds" not in shown:
             shown += os.read(own, 4096)
         process.send_signal(signal.SIGINT)
-        assert process.wait(_SECONDS) == 0
+        assert process.wait(patience(_SECONDS)) == 0
     finally:
         process.kill()
         process.wait()

@@ -49,7 +49,7 @@ async def test_dead_connections_cost_one_request_two_seconds(proxy: ApiProxy, st
         await store.put(_document("5"))
         await seen.until(lambda seen: seen.documents[_SPACE, "one"].data == {"text": "5"})
         assert proxy.freeze_old() > 2
-        began = time.monotonic()
+        frozen = began = time.monotonic()
         await store.put(_document("6"))
         assert time.monotonic() - began < patience(_SOON_SECONDS)
         began = time.monotonic()
@@ -57,7 +57,7 @@ async def test_dead_connections_cost_one_request_two_seconds(proxy: ApiProxy, st
         assert time.monotonic() - began < patience(1)
         # The watch was asked anew from where it was, without a list.
         await seen.until(lambda seen: seen.documents[_SPACE, "one"].data == {"text": "6"})
-        assert [one.verb for one in proxy.requests(Rule("list", "configmaps"))] == ["list"]
+        assert proxy.requests(Rule("list", "configmaps"), frozen) == []
 
 
 @pytest.mark.parametrize("direction", [Direction.TO_SERVER, Direction.TO_CLIENT, Direction.BOTH])
@@ -137,10 +137,11 @@ async def test_late_write_undoes_nothing_newer(
 async def test_a_slow_server_is_not_asked_twice_all_the_time(proxy: ApiProxy, store: Store) -> None:
     await store.put(_document("1"))
     reads = Rule("get", "configmaps", "one")
-    proxy.delay(2.3, reads)
+    # A busy machine may be late with what begins after 2 s.
+    proxy.delay(3.5, reads)
     opened, began = proxy.connections, time.monotonic()
     await asyncio.gather(*(store.get(_SPACE, "one") for _ in range(4)))
-    assert time.monotonic() - began < patience(4)
+    assert time.monotonic() - began < patience(5)
     assert len(proxy.requests(reads)) == 5
     # The first connection served one of them, the fifth attempt had a new one.
     assert proxy.connections - opened == 4
