@@ -233,8 +233,9 @@ def test_granted_rights_are_exactly_those_that_are_used(
     node.wait(lambda: "UnHealthy" not in cluster("cluster-info-node-cm"), "the node is back", 15)
 
     def beats() -> dict[str, str]:
-        found: dict[str, str] = plane.request("GET", "/api/v1/nodes/node-1")["metadata"]
-        return dict(found["annotations"])
+        node_object = plane.request("GET", "/api/v1/nodes/node-1")
+        annotations: dict[str, str] = node_object["metadata"]["annotations"]
+        return annotations
 
     assert beats()["noded/heartbeat-interval"] == "1"
     # The annotation follows the heartbeat, by which the node is back.
