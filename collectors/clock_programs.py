@@ -74,9 +74,12 @@ def clock_answers(
 def running_keepers(proc: Path = Path("/proc")) -> list[str]:
     """Return the names of programs that keep the clock and run on this host. Blocking."""
     names = set()
-    for place in proc.glob("[0-9]*/comm"):
-        with contextlib.suppress(OSError):
-            names.add(place.read_text(encoding="utf-8", errors="replace").strip())
+    # No ``glob``: it fails where a process ends meanwhile.
+    for process in proc.iterdir():
+        if process.name.isdigit():
+            with contextlib.suppress(OSError):
+                text = (process / "comm").read_text(encoding="utf-8", errors="replace")
+                names.add(text.strip())
     return sorted(names & KEEPERS)
 
 

@@ -59,14 +59,17 @@ def processes_resetting_cards(processes: Path = _PROCESSES) -> Iterator[str]:
 
     Blocking.
     """
-    for place in processes.glob("[0-9]*/cmdline"):
+    # No ``glob``: it fails where a process ends meanwhile.
+    for process in processes.iterdir():
+        if not process.name.isdigit():
+            continue
         try:
-            words = place.read_bytes().decode(errors="replace").split("\0")
+            words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
         except OSError:
             continue  # it has ended, or may not be read
         # A shell or an editor may have such a command among its arguments.
         if resets_together(" ".join(words)) and words[0].endswith("device-plugin"):
-            yield f"process {place.parent.name}"
+            yield f"process {process.name}"
 
 
 async def plugins_resetting_cards(objects: ClusterObjects | None, node: str) -> list[str]:

@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import socket
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 
@@ -28,7 +30,6 @@ from tests.parts.tasks import beside
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
 
     from collectors.base import CollectorContext
 
@@ -234,7 +235,7 @@ def test_programs_are_asked(tracking: str, served: str, answers: list[str]) -> N
     assert [len(one) for one in (*asked, *questions)] == [104, 48]
 
 
-def test_no_answer_is_no_evidence(tmp_path: Path) -> None:
+def test_no_answer_is_no_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
         port = silent.getsockname()[1]
@@ -242,4 +243,6 @@ def test_no_answer_is_no_evidence(tmp_path: Path) -> None:
     for process, name in (("1", "systemd"), ("22", "chronyd"), ("x", "ntpd")):
         (tmp_path / process).mkdir()
         (tmp_path / process / "comm").write_text(f"{name}\n")
+    # As of a process that ends meanwhile.
+    monkeypatch.setattr(Path, "stat", Mock(side_effect=ProcessLookupError))
     assert running_keepers(tmp_path) == ["chronyd"]

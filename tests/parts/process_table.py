@@ -12,9 +12,12 @@ def processes_of(program: Path) -> list[int]:
 
     Dead processes have no command line and are left out.
     """
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+    pids = []
+    # No ``glob``: it fails where a process ends meanwhile.
+    for process in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if entry.read_bytes().split(b"\0")[0] == os.fsencode(program):
-                found.append(int(entry.parent.name))
-    return found
+            is_process = process.name.isdigit()
+            command = (process / "cmdline").read_bytes() if is_process else b""
+            if command.split(b"\0")[0] == os.fsencode(program):
+                pids.append(int(process.name))
+    return pids

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from agent.node.device_plugin import is_duo, processes_resetting_cards, resets_together
 from dcmi_shim.values import Chip, Inventory
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -33,7 +31,7 @@ def test_its_arguments(command: str, does: bool) -> None:
     assert resets_together(command) is does
 
 
-def test_processes_that_can_be_seen(tmp_path: Path) -> None:
+def test_processes_that_can_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number, words in (
         (10, ("device-plugin", "-hotReset=0", "")),
         (11, ("device-plugin", "-hotReset=2", "")),
@@ -44,6 +42,8 @@ def test_processes_that_can_be_seen(tmp_path: Path) -> None:
         place.mkdir()
         (place / "cmdline").write_bytes("\0".join(words).encode())
     (tmp_path / "14").mkdir()
+    # A process may end before it is looked at: its files are not there, or answer ESRCH.
+    monkeypatch.setattr(Path, "stat", Mock(side_effect=ProcessLookupError))
     assert list(processes_resetting_cards(tmp_path)) == ["process 10"]
 
 
