@@ -7,12 +7,13 @@ ptp4l, answer no such question and are only listed as running.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from collectors.process_files import process_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,13 +74,7 @@ def clock_answers(
 
 def running_keepers(proc: Path = Path("/proc")) -> list[str]:
     """Return the names of programs that keep the clock and run on this host. Blocking."""
-    names = set()
-    # No ``glob``: it fails where a process ends meanwhile.
-    for process in proc.iterdir():
-        if process.name.isdigit():
-            with contextlib.suppress(OSError):
-                text = (process / "comm").read_text(encoding="utf-8", errors="replace")
-                names.add(text.strip())
+    names = {text.decode(errors="replace").strip() for _, text in process_files("comm", proc)}
     return sorted(names & KEEPERS)
 
 

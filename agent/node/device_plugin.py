@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from agent.publishing.chip_lists import DUO_FAMILY
+from collectors.process_files import process_files
 from contract.errors import StoreError
 from contract.sentences import message
 from stores.deadline import answered_within
@@ -59,17 +60,11 @@ def processes_resetting_cards(processes: Path = _PROCESSES) -> Iterator[str]:
 
     Blocking.
     """
-    # No ``glob``: it fails where a process ends meanwhile.
-    for process in processes.iterdir():
-        if not process.name.isdigit():
-            continue
-        try:
-            words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        except OSError:
-            continue  # it has ended, or may not be read
+    for pid, command_line in process_files("cmdline", processes):
+        words = command_line.decode(errors="replace").split("\0")
         # A shell or an editor may have such a command among its arguments.
         if resets_together(" ".join(words)) and words[0].endswith("device-plugin"):
-            yield f"process {process.name}"
+            yield f"process {pid}"
 
 
 async def plugins_resetting_cards(objects: ClusterObjects | None, node: str) -> list[str]:

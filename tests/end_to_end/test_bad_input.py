@@ -115,8 +115,7 @@ def test_chip_isolated_by_another_program_stays_isolated(node: Node) -> None:
     assert (data["ManuallySeparateNPU"], data["UpgradeFaultReason"]) == ("", "{}")
 
     def upgrades() -> list[tuple[str, str]]:
-        changes = [change for row in node.journal("changes") for change in row]
-        return [(change["kind"], change["upgrade"]["code"]) for change in changes]
+        return [(change["kind"], change["upgrade"]["code"]) for change in node.changes()]
 
     # The journal commits beside the publication.
     node.wait(lambda: len(upgrades()) >= 2, "both are journaled")

@@ -115,7 +115,7 @@ def test_no_difference_with_the_shipped_tables(node: Node) -> None:
     node.start()
     node.up()
     node.wait(lambda: node.journal("publication") != [], "it has published")
-    levels = {row.get("new_level") for rows in node.journal("changes") for row in rows}
+    levels = {change.get("new_level") for change in node.changes()}
     assert levels <= {"SeparateNPU"}
 
 

@@ -85,9 +85,8 @@ def test_a_chip_is_isolated_by_a_person_and_released(site: Site) -> None:
     assert not [key for key, text in document.data.items() if "replaced" in text]
     by = requests[CHIP]["by"]
     # The journal commits beside the publication.
-    node.wait(lambda: node.journal("changes") != [], "it is journaled")
-    changes = [change for row in node.journal("changes") for change in row]
-    assert [change["upgrade"]["request"] for change in changes] == [requests[CHIP]]
+    node.wait(lambda: node.changes() != [], "it is journaled")
+    assert [change["upgrade"]["request"] for change in node.changes()] == [requests[CHIP]]
 
     status, answer = site.change("isolate", "node-1", "3", "--reason", "again", "--yes")
     assert (status, answer["changed"]) == (0, False)

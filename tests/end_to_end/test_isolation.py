@@ -77,8 +77,7 @@ def test_isolation_outlives_all_but_an_operator(node: Node) -> None:
     assert keys(node) == ("", {})
 
     def released() -> list[str]:
-        changes = [change for row in node.journal("changes") for change in row]
-        return [one["upgrade"]["code"] for one in changes if one["kind"] == "released"]
+        return [c["upgrade"]["code"] for c in node.changes() if c["kind"] == "released"]
 
     # The journal commits beside the publication.
     node.wait(lambda: released() != [], "the release is journaled")

@@ -243,8 +243,7 @@ def test_a_card_that_was_replaced_begins_anew(node: Node, hardware: Hardware) ->
         document.until(lambda now: now.free == all_but(), "the new card is well")
 
     def ended() -> list[str]:
-        changes = [change for row in node.journal("changes") for change in row]
-        return [one["because"] for one in changes if one["kind"] == "ended"]
+        return [change["because"] for change in node.changes() if change["kind"] == "ended"]
 
     # The journal commits beside the publication.
     node.wait(lambda: ended() != [], "the end is journaled")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -127,7 +128,7 @@ def test_label_added_by_a_webhook_is_no_foreign_change(
             )
         for path in (DEVICE_INFO, CLUSTER_INFO, BEAT, LEADER, NODE):
             # Each is written by a part of its own.
-            node.wait(lambda path=path: has_added(cluster, path), path)  # type: ignore[misc]
+            node.wait(partial(has_added, cluster, path), path)
         listed = "/api/v1/namespaces/mindx-dl/configmaps?labelSelector=npu-vigil/state"
         for one in cluster.plane.request("GET", listed)["items"]:
             assert one["data"]["note"] == "x"

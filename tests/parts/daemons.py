@@ -135,6 +135,10 @@ class Daemon(ABC):
             ).fetchall()
         return [json.loads(row[0]) for row in rows]
 
+    def changes(self) -> list[Any]:
+        """Return all changes in the journal of an agent, in order."""
+        return [change for row in self.journal("changes") for change in row]
+
     def assertions(self, code: str) -> list[str]:
         """Return the assertions of all reports about a code, in the order of the journal."""
         return [

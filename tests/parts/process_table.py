@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collectors.process_files import process_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def processes_of(program: Path) -> list[int]:
@@ -12,12 +16,8 @@ def processes_of(program: Path) -> list[int]:
 
     Dead processes have no command line and are left out.
     """
-    pids = []
-    # No ``glob``: it fails where a process ends meanwhile.
-    for process in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            is_process = process.name.isdigit()
-            command = (process / "cmdline").read_bytes() if is_process else b""
-            if command.split(b"\0")[0] == os.fsencode(program):
-                pids.append(int(process.name))
-    return pids
+    return [
+        pid
+        for pid, command_line in process_files("cmdline")
+        if command_line.split(b"\0")[0] == os.fsencode(program)
+    ]

@@ -128,8 +128,11 @@ def lease_seconds(plane: ControlPlane) -> int:
 
 async def leads_soon(daemon: Daemon, seconds: float) -> None:
     """Wait until this aggregator leads; where it does not, show its log."""
-    event = lambda: f"it leads: {daemon.log.read_text()[-3000:]}"  # noqa: E731
-    await deadlines.until(lambda: asyncio.to_thread(leads, daemon), event, seconds)
+    await deadlines.until(
+        lambda: asyncio.to_thread(leads, daemon),
+        lambda: f"it leads: {daemon.log.read_text()[-3000:]}",
+        seconds,
+    )
 
 
 async def test_killed_under_a_storm_no_node_is_stale_and_nothing_older_comes_back(

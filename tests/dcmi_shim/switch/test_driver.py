@@ -134,19 +134,22 @@ async def test_a_hanging_list_costs_no_event_and_ends(
 
 
 @pytest.mark.slow
-async def test_a_crash_costs_a_gap(small_driver: Callable[[str], SmallDriver]) -> None:
+async def test_a_crash_costs_a_gap(
+    small_driver: Callable[[str], SmallDriver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # On a machine that is busy its pipe is closed long before its end is known.
+    monkeypatch.setattr("dcmi_shim.worker.process._EXIT_SECONDS", patience(0.2))
     switch = small_driver("switch")
     async with running(found(switch)) as state:
         assert await state.driver.faults() == ()
         switch.command("crash-list")
-        # On a machine that is busy its pipe is closed long before its end is known.
-        with pytest.raises(DriverGone, match=r"ended by SIGSEGV|closed its pipe"):
+        with pytest.raises(DriverGone, match="ended by SIGSEGV"):
             await state.driver.faults()
         switch.take_back("crash-list")
         switch.command("fault-1")
         # The next process may have asked for the list, and ended, before that was taken back.
         assert await state.faults_at_last() == (FAULT,)
-        assert "SIGSEGV" in state.gaps or "closed its pipe" in state.gaps
+        assert "SIGSEGV" in state.gaps
         switch.command("events")
         await state.until(lambda: state.serials)
 
