@@ -103,12 +103,13 @@ class Site:
     def journaled(self) -> Counter[str]:
         """Count the changes in the node's journal, by their episode, kind and place."""
         with closing(sqlite3.connect(self.node.state_dir / "journal.sqlite")) as connection:
-            rows = connection.execute("SELECT sequence FROM rows WHERE kind = 'changes'").fetchall()
-        bodies = self.node.journal("changes")
+            rows = connection.execute(
+                "SELECT sequence, body FROM rows WHERE kind = 'changes'"
+            ).fetchall()
         return Counter(
             _change(change | {"sequence": sequence, "place": place})
-            for (sequence,), changes in zip(rows, bodies, strict=True)
-            for place, change in enumerate(changes)
+            for sequence, body in rows
+            for place, change in enumerate(json.loads(body))
         )
 
     def storm(self, first: int, count: int, seconds: float) -> None:

@@ -198,6 +198,7 @@ def test_of_a_flood_all_is_reported_in_few_events(
     node = cluster_node
     node.start()
     node.healthy()
+    began = time.monotonic()
     for _ in range(1000):
         for chip in (1, 4):
             node.emulator.occur(chip, MEMORY)
@@ -210,10 +211,10 @@ def test_of_a_flood_all_is_reported_in_few_events(
     # On a busy machine the agent may not be through the flood yet.
     node.wait(lambda: counted(posted()) == len(node.assertions(MEMORY)), "none is missing", 20)
     events = posted()
-    assert len(events) < 20
+    # Six of each period of 3 s: of chip 1, of chip 4 and of both, faults occur and recover.
+    assert len(events) <= 6 * ((time.monotonic() - began) / 3 + 1)
     # Behind a period of the agent there may be a last Event for few.
     largest = max(events, key=lambda event: event["count"])
-    assert largest["count"] > 500
     assert "cardID:1 4, deviceID:0 0" in largest["message"]
 
 

@@ -38,6 +38,7 @@ from tests.packaging.accounts import (
     config_map,
 )
 from tests.parts.controlplane import ControlPlane, path_of
+from tests.parts.deadlines import wait_until
 from tests.parts.kustomize import MANIFESTS, build, build_with
 
 if TYPE_CHECKING:
@@ -130,7 +131,12 @@ def test_roles_alone_decide_without_the_policy(
         agent.until(CREATED)
         for row in WRITES:
             refusing = None if _is_open_to_roles(row) else Protection.ROLE
-            assert server.refusing(row.actor, row.attempt) is refusing, row
+
+            def decides(row: Row = row, refusing: Protection | None = refusing) -> bool:
+                return server.refusing(row.actor, row.attempt) is refusing
+
+            # The API server notices the end of a Role later than the end of the policy.
+            wait_until(decides, f"{refusing} decides on {row}")
         assert _is_in_force(plane, NODE) is False
     finally:
         for item in taken:

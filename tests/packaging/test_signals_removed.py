@@ -16,6 +16,7 @@ from contract.documents.device_taints import Device, rule_name
 from contract.node_signals import CONDITION_TYPES, TAINT_KEY
 from stores.address import open_store
 from tests.aggregator.daemon import Daemon
+from tests.aggregator.leaders import LEASE_SECONDS
 from tests.aggregator.nodes import faulty, report
 from tests.parts import device_objects
 from tests.parts.controlplane import path_of
@@ -40,16 +41,16 @@ RULE = rule_name(Device("npu.huawei.com", "n1", "npu-3"))
 FOREIGN_TAINT = {"key": "other", "value": "v", "effect": "NoSchedule"}
 FOREIGN_RULE = {"metadata": {"name": "site"}, "spec": {"taint": {"key": "site", "effect": "None"}}}
 READY = {"type": "Ready", "status": "True"}
+OFF = {"VIGIL_LEADER_LEASE_SECONDS": str(LEASE_SECONDS)}
+"""Its Lease runs out soon: the verb waits for that."""
 ON = {
     "VIGIL_NODE_CONDITIONS_ENABLED": "true",
     "VIGIL_NODE_TAINTS_ENABLED": "true",
     "VIGIL_NODE_TAINTS_CHIPS": "any",
     "VIGIL_NODE_TAINTS_NO_SCHEDULE_LEVELS": "RestartNPU",
     "VIGIL_DEVICE_TAINTS_ENABLED": "true",
-    # Its Lease runs out soon: the verb waits for that.
-    "VIGIL_LEADER_LEASE_SECONDS": "2",
+    **OFF,
 }
-OFF = {"VIGIL_LEADER_LEASE_SECONDS": "2"}
 SWITCHED_OFF = (
     "node_conditions is off: no Node has its conditions any more",
     "node_taints is off: no Node has its taint any more",
@@ -137,6 +138,15 @@ class Site:
         self.daemon.environment = environment
         await asyncio.to_thread(self.daemon.start)
 
+    async def writes(self, options: set[str]) -> None:
+        """Run the aggregator with all options, until it has written for these ones alone."""
+        await self.run(ON)
+        await until(
+            lambda: self.written() == options,
+            lambda: f"{options} have written: {self.written()}\n{self.daemon.log.read_text()}",
+            60,
+        )
+
     def written(self) -> set[str]:
         """Return which options have something of theirs on the API server."""
         node = self.plane.request("GET", NODE)
@@ -204,8 +214,7 @@ def items(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 async def test_a_component_that_goes_first_is_named_until_its_rights_are_back(site: Site) -> None:
-    await site.run(ON)
-    await until(lambda: site.written() == EVERY, seconds=60)
+    await site.writes(EVERY)
     site.revoke()
     await site.run(OFF)
     await until(lambda: len(site.warnings()) == 2, lambda: site.daemon.log.read_text()[-4000:])
@@ -226,8 +235,7 @@ async def test_a_component_that_goes_first_is_named_until_its_rights_are_back(si
 
 async def test_the_verb_removes_what_is_left_by_the_rights_of_its_caller(site: Site) -> None:
     """What a caller may not write stays, is named, and is there for the next one."""
-    await site.run(ON)
-    await until(lambda: site.written() == EVERY, seconds=60)
+    await site.writes(EVERY)
     site.daemon.stop()
     site.revoke()
     for item in OF_CALLER:
@@ -251,8 +259,7 @@ async def test_the_verb_removes_what_is_left_by_the_rights_of_its_caller(site: S
 
 async def test_a_verb_that_is_missing_is_named_and_stops_only_its_own_option(site: Site) -> None:
     site.take_verb("device-taints", "devicetaintrules", "create")
-    await site.run(ON)
-    await until(lambda: site.written() == EVERY - {"device_taints"}, seconds=60)
+    await site.writes(EVERY - {"device_taints"})
     await until(lambda: site.warnings("are not written") != [])
     (warning,) = site.warnings("are not written")
     assert warning.startswith("device_taints are not written: ")

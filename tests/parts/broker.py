@@ -15,12 +15,12 @@ With the first two a user ``N`` has the rights that we ship for the agent of a n
 
 from __future__ import annotations
 
-import socket
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import psutil
 
 from stores.settings import Mqtt
 from tests.parts.certificates import make_authority, make_client, make_server
@@ -132,10 +132,10 @@ class Broker:
         self.start()
 
     def start(self) -> None:
-        """Start it; comes back when it takes connections."""
+        """Start it; comes back when it takes connections on all its ports."""
         configuration = self.directory / "mosquitto.conf"
         self._running = Running([program("mosquitto"), "-c", configuration], self.log)
-        self._running.wait_until(self._answers, _START_SECONDS)
+        self._running.wait_until(self._listens, _START_SECONDS)
 
     def grant(self, rights: str) -> None:
         """Write who may do what, which is read by ``start``."""
@@ -162,12 +162,13 @@ class Broker:
         assert self._running is not None
         return self._running
 
-    def _answers(self) -> bool:
+    def _listens(self) -> bool:
         try:
-            socket.create_connection(("127.0.0.1", self._port), 1.0).close()
-        except OSError:
+            connections = psutil.Process(self.pid).net_connections("tcp")
+        except psutil.Error:
             return False
-        return True
+        ports = {one.laddr.port for one in connections if one.status == psutil.CONN_LISTEN}
+        return {self._port, self._password_port, self._tls_port} <= ports
 
     def _write_passwords(self) -> None:
         file = self.directory / "passwords"

@@ -327,11 +327,12 @@ async def test_a_proxy(
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
         async with watching(store, Selection("mindx-dl")) as seen:
             await seen.until(lambda seen: bool(seen.of(DocumentsListed)))
-            await store.put(DOCUMENT)
-            await store.put(a_document("again"))
-            await seen.until(lambda seen: seen.documents["mindx-dl", "one"].data["text"] == "again")
+            for number in range(9):
+                await store.put(a_document(str(number)))
+            await seen.until(lambda seen: seen.documents["mindx-dl", "one"].data["text"] == "8")
         assert set(proxy.tunnels) == {f"api.test:{control_plane.port}"}
-        assert len(proxy.tunnels) <= 3, "connections are used again"
+        # One for the watch and one for the writes; a slow answer makes a further one.
+        assert len(proxy.tunnels) < 9, "connections are used again"
 
 
 async def test_a_proxy_that_wants_a_password(
