@@ -11,6 +11,7 @@ import pytest
 from contract.errors import StoreConflict
 from stores.address import open_store
 from stores.base import Beat, Changed, Deleted, Document, LeaderElectionRecord, Selection
+from stores.kubernetes_api.client import attempts
 from tests.parts.api_proxy import ApiProxy, Direction, Rule
 from tests.parts.controlplane import LEASES
 from tests.parts.deadlines import let_time_pass, patience, stays, time_passes, until
@@ -30,8 +31,10 @@ _SOON_SECONDS = 3.0
 
 
 @pytest.fixture
-def store(proxied: Store) -> Store:
+def store(proxied: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Open a store that connects through ``proxy``."""
+    # A new connection takes longer on a busy machine; the slow server of a test takes 3.5 s.
+    monkeypatch.setattr(attempts, "_QUICK_SECONDS", min(patience(1.0), 3.0))
     return proxied
 
 
